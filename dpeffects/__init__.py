@@ -1,0 +1,1 @@
+"""Differentially private treatment effects, written the R way."""

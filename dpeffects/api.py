@@ -1,0 +1,223 @@
+"""The public door: formula -> design -> curator -> method -> inference -> result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from dpeffects import design
+from dpeffects import methods as registry
+from dpeffects.errors import BoundsError, OptionError
+from dpeffects.formula import Formula, parse
+from dpeffects.methods.spec import MethodSpec
+from dpeffects.privacy.bounds import Bounds, records_needed, skeleton
+from dpeffects.privacy.budget import Budget, merge_shares
+from dpeffects.privacy.curator import Curator, Releaser, find_bounds
+from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.noise import NoiseSource, noise_source
+from dpeffects.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BOUNDS_SHARE = 0.5
+"""Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
+
+
+def dp_ate(
+    formula: str,
+    data: Any,
+    method: str = "private_psm",
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    level: str | None = None,
+    bounds: Mapping[str, Any] | str | None = None,
+    shares: Mapping[str, float] | None = None,
+    variance: bool = True,
+    ledger: Ledger | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Result:
+    """Estimate an average treatment effect with differential privacy.
+
+    Parameters
+    ----------
+    formula
+        ``"outcome ~ treatment | covariates"``. Terms are row-wise: ``log(x)``, ``I(x**2)``,
+        ``C(region, levels=[...])``, ``cut(age, [0, 30, 60, 90])``, interactions.
+    data
+        A pandas, polars or pyarrow frame, or one with bounds attached (:func:`declare`).
+    method
+        One of :func:`methods`.
+    epsilon, delta
+        The whole price of this call. Nothing is charged when the call fails before its first draw.
+    level
+        "sample" (default): everything in a record is protected. "label": only the outcome is;
+        covariates and treatment are taken as public.
+    bounds
+        ``{"y": (0, 1), "region": ["N", "S"]}`` from what the variables mean. Numeric columns left
+        out are bounded privately out of the share "bounds". ``"from_data"`` voids the guarantee.
+    shares
+        Proportions of the budget by name, in place of the method's own.
+    variance
+        False gives the share of the variance to the estimate; there is no interval then.
+    ledger
+        A :class:`Ledger` that is charged too, and that may refuse.
+    seed
+        Makes the noise reproducible, and the result not private. It says so.
+    **options
+        Options of the method.
+
+    Returns
+    -------
+    Result
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, seed=1)
+    >>> fit.estimand, fit.n, fit.guarantee.status
+    ('ATE', 445, 'void: seeded')
+    """
+    budget = Budget(epsilon, delta)
+    spec = registry.get(method)
+    spec.check_estimand("ATE")
+    level = spec.check_level(level)
+    made = spec.make_options(options)
+    parsed = _checked_formula(formula, spec)
+    noise = noise_source(seed)
+    wanted = dict(spec.shares(level, made))
+    if not _flag("variance", variance):
+        del wanted["variance"]
+    public = made.public(level)
+    charged = _open_ledger(budget, ledger)
+    table = design.read(data, parsed, bounds, public)
+    made.check(table.n, _smallest_arm(table) if "treatment" in public else None)
+    if table.missing:
+        wanted["bounds"] = _BOUNDS_SHARE
+    split = budget.shares(merge_shares(wanted, shares))
+    _require_records(split, table)
+    releaser = Releaser(split, charged, noise)
+    found = find_bounds({name: table.numeric[name] for name in table.missing}, releaser)
+    complete = table.bounds.updated(found)
+    curator = Curator(design.encode(table, parsed, complete), releaser, public)
+    estimate = spec.fit(curator, made, "ATE")
+    return Result.from_estimate(
+        estimate,
+        estimand="ATE",
+        guarantee=_guarantee(charged, spec, level, public, noise, complete),
+        spends=charged.spends,
+        n=table.n,
+        method=spec.name,
+        method_title=spec.title,
+        formula=parsed.source,
+        level=level,
+        bounds=_bounds_shown(parsed, complete),
+        noise_source=noise.description,
+        citation=spec.citation,
+        outcome=", ".join(parsed.outcome_columns),
+        treatment=parsed.treatment_column,
+        options=asdict(made),
+    )
+
+
+def _checked_formula(formula: str, spec: MethodSpec) -> Formula:
+    parsed = parse(formula)
+    if spec.needs_covariates and not parsed.has_covariates:
+        raise OptionError(
+            f'{spec.name} needs covariates: write "{parsed.source} | x1 + x2", or use '
+            'method="diff_in_means"'
+        )
+    return parsed
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def _smallest_arm(table: design.Table) -> int:
+    treated = int(table.treated.sum())
+    return min(treated, table.n - treated)
+
+
+def _open_ledger(budget: Budget, ledger: Ledger | None) -> Ledger:
+    """Open a ledger for this call; refuse an overspend before any data is read."""
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise OptionError(f"ledger must be a dpeffects.Ledger, got {type(ledger).__name__}")
+    charged = Ledger(budget.epsilon, budget.delta, parent=ledger)
+    charged.require(budget.epsilon)
+    return charged
+
+
+def _require_records(split: Mapping[str, float], table: design.Table) -> None:
+    """Refuse a private search for bounds that public numbers say would fail."""
+    if not table.missing:
+        return
+    each = split["bounds"] / len(table.missing)
+    needed = records_needed(2.0 / each)
+    if table.n < needed:
+        raise BoundsError(
+            f"no bounds are declared for {', '.join(table.missing)}, and finding them privately "
+            f"with epsilon = {each:.3g} each takes about {needed} records; there are {table.n}. "
+            f"Declare what the variables could be:\n{skeleton(table.missing, [])}"
+        )
+
+
+def _guarantee(
+    charged: Ledger,
+    spec: MethodSpec,
+    level: str,
+    public: frozenset[str],
+    noise: NoiseSource,
+    bounds: Bounds,
+) -> Guarantee:
+    from_data = any(source == "data" for source in bounds.sources.values())
+    void = (*noise.void, *(("bounds read from data",) if from_data else ()))
+    epsilon, delta = charged.spent
+    return Guarantee(
+        epsilon=float(epsilon),
+        delta=float(delta),
+        unit="outcome" if level == "label" else "record",
+        public=("n", *sorted(public)),
+        kind=spec.guarantee,
+        void=void,
+    )
+
+
+def _bounds_shown(formula: Formula, bounds: Bounds) -> tuple[tuple[str, str, str], ...]:
+    names = [n for n in formula.columns if n in bounds]
+    return tuple((name, bounds.describe(name), bounds.source(name)) for name in names)
+
+
+def methods() -> pd.DataFrame:
+    """List the methods: name, estimands, levels, guarantee, options.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> list(dpe.methods()["method"])
+    ['diff_in_means', 'private_psm']
+    """
+    import dataclasses
+
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "method": spec.name,
+            "title": spec.title,
+            "estimands": ", ".join(spec.estimands),
+            "levels": ", ".join(spec.levels),
+            "guarantee": spec.guarantee,
+            "covariates": "required" if spec.needs_covariates else "not used",
+            "options": ", ".join(f.name for f in dataclasses.fields(spec.options)),
+            "about": spec.about,
+        }
+        for spec in registry.registry().values()
+    )

@@ -1,0 +1,37 @@
+"""One small tree of errors. Every error a user can cause is one of these."""
+
+
+class DPEffectsError(Exception):
+    """Base of all errors raised on purpose by dpeffects."""
+
+
+class FormulaError(DPEffectsError, ValueError):
+    """The formula cannot be read, or a term is not allowed."""
+
+
+class DataError(DPEffectsError, ValueError):
+    """The data does not fit the formula or the declared bounds."""
+
+
+class BoundsError(DPEffectsError, ValueError):
+    """Bounds or levels are missing, reversed or unusable."""
+
+
+class OptionError(DPEffectsError, ValueError):
+    """An argument or option of a method is unknown or out of range."""
+
+
+class BudgetError(DPEffectsError, ValueError):
+    """The privacy budget is invalid, or what is left does not cover a charge."""
+
+
+class PrivacyError(DPEffectsError, RuntimeError):
+    """Something private was asked for as if it were public."""
+
+
+class EstimationError(DPEffectsError, RuntimeError):
+    """The released values do not allow an estimate. The budget is spent."""
+
+
+class MissingExtraError(DPEffectsError, ImportError):
+    """An optional package is needed; the message names the extra to install."""

@@ -1,0 +1,51 @@
+"""What a method hands back: released numbers and how noise enters them. No rows, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A statistic that is not there, and why."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not available: {self.reason}"
+
+
+@dataclass(frozen=True)
+class SamplingVariance:
+    """A privately released sampling variance.
+
+    ``value`` is the released estimate (it can come out negative), ``noise_scale`` the Laplace scale
+    of the noise inside it, ``largest`` a bound that follows from the declared ranges.
+    """
+
+    value: float
+    noise_scale: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A point estimate with everything needed to build an interval from it.
+
+    ``laplace`` lists the scales of the independent Laplace terms in the estimate, after all
+    post-processing (division by n, debiasing); ``notes`` are sentences for the reader;
+    ``details`` are public or released values worth showing (match limits, arm sizes).
+    """
+
+    value: float
+    sampling: SamplingVariance | Unavailable
+    laplace: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the privacy noise in the estimate."""
+        return sum(2.0 * scale**2 for scale in self.laplace)

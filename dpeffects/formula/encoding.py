@@ -1,0 +1,349 @@
+"""Covariate terms to columns in [0, 1]: dummies, splines and interactions, by R's rules.
+
+A categorical factor drops its first level where the rest of the model already spans it, and keeps
+all levels where it does not: ``a`` beside an intercept has one column less than levels, ``a`` after
+``- 1`` has them all. Everything here follows from the formula, the declared levels and the declared
+bounds; rows only flow through `Encoding.matrix`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeffects.errors import BoundsError, DataError, FormulaError
+from dpeffects.formula import expression as ex
+from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
+from dpeffects.formula.parse import Formula, Term
+from dpeffects.formula.ranges import range_of
+
+MAX_COLUMNS = 10_000
+
+Levels: TypeAlias = Mapping[str, tuple[Level, ...]]
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One column of one factor; `index` counts levels, intervals or basis functions."""
+
+    factor: Factor
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class EncodedColumn:
+    """A column of the matrix: the product of its parts (none for the intercept)."""
+
+    name: str
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How covariate terms become the columns of a matrix.
+
+    Examples
+    --------
+    >>> from dpeffects.formula import parse
+    >>> e = Encoding.build(parse("y ~ t | age + region"), {"region": ("N", "S", "W")})
+    >>> e.names
+    ('Intercept', 'age', 'region[T.S]', 'region[T.W]')
+    >>> age, region = np.array([20.0, 70.0]), np.array([0, 2])
+    >>> e.matrix({"age": age}, {"region": region}, {"age": (20, 120)})
+    array([[1. , 0. , 0. , 0. ],
+           [1. , 0.5, 0. , 1. ]])
+    """
+
+    columns: tuple[EncodedColumn, ...]
+
+    @classmethod
+    def build(cls, formula: Formula, levels: Levels, numeric: Collection[str] = ()) -> Encoding:
+        """Lay out the columns of a formula's covariates.
+
+        Parameters
+        ----------
+        formula
+            A parsed formula.
+        levels
+            Declared levels of the categorical columns, the first of each the reference.
+        numeric
+            Columns to read as numbers where they stand plainly, even if they also have levels.
+        """
+        terms = [
+            tuple(dict.fromkeys(_resolve(factor, levels, numeric) for factor in term))
+            for term in formula.terms
+        ]
+        # `region` and `C(region)` may turn out to be the same term once levels are known.
+        distinct = {frozenset(term): term for term in terms}
+        found = [EncodedColumn("Intercept")] if formula.intercept else []
+        for term in _coded(distinct.values(), formula.intercept):
+            found.extend(_term_columns(term))
+            if len(found) > MAX_COLUMNS:
+                raise FormulaError(
+                    f"term `{':'.join(ex.source(factor) for factor, _ in term)}`: more than "
+                    f"{MAX_COLUMNS} columns; write fewer interactions or levels"
+                )
+        return cls(tuple(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """Data columns read as numbers."""
+        return self._reads(categorical=False)
+
+    @property
+    def categorical_columns(self) -> tuple[str, ...]:
+        """Data columns read as codes into their levels."""
+        return self._reads(categorical=True)
+
+    def _reads(self, categorical: bool) -> tuple[str, ...]:
+        factors = (part.factor for column in self.columns for part in column.parts)
+        wanted = (f for f in factors if isinstance(f, Categorical) == categorical)
+        return tuple(dict.fromkeys(name for factor in wanted for name in ex.columns(factor)))
+
+    def ranges(self, bounds: Mapping[str, Interval]) -> Floats:
+        """Smallest and largest value of each column, before scaling: an array of shape (d, 2).
+
+        Examples
+        --------
+        >>> from dpeffects.formula import parse
+        >>> Encoding.build(parse("y ~ t | x:z - 1"), {}).ranges({"x": (-1, 2), "z": (0, 3)})
+        array([[-3.,  6.]])
+        """
+        factors = {part.factor for column in self.columns for part in column.parts}
+        known = {factor: range_of(factor, bounds) for factor in factors}
+        found = np.ones((len(self.columns), 2))
+        for j, column in enumerate(self.columns):
+            if column.parts:
+                found[j] = reduce(_times, (known[part.factor] for part in column.parts))
+                if not np.isfinite(found[j, 1] - found[j, 0]):
+                    raise BoundsError(f"term `{column.name}`: the bounds give infinite values")
+        return found
+
+    def matrix(
+        self,
+        columns: Arrays,
+        codes: Arrays,
+        bounds: Mapping[str, Interval],
+        out: Floats | None = None,
+        rows: int | None = None,
+    ) -> Floats:
+        """Encode rows; every column is clipped to its range and scaled by it to [0, 1].
+
+        The intercept stays 1; a column whose range has no width is 0.
+
+        Parameters
+        ----------
+        columns
+            Numeric columns, without missing values and already clipped to `bounds`.
+        codes
+            Categorical columns, as integer positions in their levels.
+        bounds
+            Bounds of the numeric columns.
+        out
+            Array of shape (n, d) to fill; otherwise a new one, column by column in memory.
+        rows
+            Number of rows; needed only if there is no column to count.
+        """
+        ranges = self.ranges(bounds)
+        out = self.raw_matrix(columns, codes, out, rows)
+        for j, column in enumerate(self.columns):
+            values, (lower, upper) = out[:, j], ranges[j]
+            if all(isinstance(part.factor, Categorical | Cut) for part in column.parts):
+                continue  # 0 or 1 already, the intercept among them
+            if lower == upper:
+                values[:] = 0.0
+                continue
+            if (lower, upper) != (0.0, 1.0):
+                values -= lower
+                values /= upper - lower
+            # Clipped last: rounding above must not carry a value out of [0, 1].
+            np.clip(values, 0.0, 1.0, out=values)
+        return out
+
+    def raw_matrix(
+        self, columns: Arrays, codes: Arrays, out: Floats | None = None, rows: int | None = None
+    ) -> Floats:
+        """Encode rows without clipping or scaling; arguments as for `matrix`."""
+        n = _count_rows({**columns, **codes}, rows, out)
+        shape = (n, len(self.columns))
+        if out is None:
+            out = np.empty(shape, order="F")
+        elif out.shape != shape or out.dtype != np.float64:
+            raise DataError(f"out must be a float64 array of shape {shape}, not {out.shape}")
+        work: dict[Factor, NDArray[Any]] = {}
+        for j, column in enumerate(self.columns):
+            # Columns of one term share their factors; keep the work of that term only.
+            work = {part.factor: work[part.factor] for part in column.parts if part.factor in work}
+            if not column.parts:
+                out[:, j] = 1.0
+            for k, part in enumerate(column.parts):
+                _fill(out[:, j], part, columns, codes, work, first=k == 0)
+        return out
+
+
+def _resolve(factor: Factor, levels: Levels, numeric: Collection[str]) -> Factor:
+    if isinstance(factor, Column) and factor.name in levels and factor.name not in numeric:
+        return Categorical(factor.name, tuple(levels[factor.name]))
+    if not isinstance(factor, Categorical):
+        return factor
+    declared = tuple(levels[factor.column]) if factor.column in levels else factor.levels
+    if declared is None:
+        raise BoundsError(
+            f"term `{ex.source(factor)}`: no levels are declared for `{factor.column}`; declare "
+            f"them, or write C({factor.column}, levels=[...])"
+        )
+    if factor.levels not in (None, declared):
+        raise BoundsError(f"term `{ex.source(factor)}`: other levels are declared for the column")
+    return Categorical(factor.column, declared)
+
+
+_Coded: TypeAlias = tuple[tuple[Factor, bool], ...]  # factor, and whether its first column goes
+
+
+def _spans_intercept(factor: Factor) -> bool:
+    return isinstance(factor, Categorical | Cut) or (
+        isinstance(factor, Spline) and factor.include_intercept
+    )
+
+
+def _coded(terms: Collection[Term], intercept: bool) -> Iterator[_Coded]:
+    """Choose for each categorical factor between all its levels and all but the first.
+
+    A term with categorical factors spans the products of each factor's contrasts or nothing. What
+    earlier terms have not spanned yet is joined up again, ``b + a:b`` (contrasts of a) making all
+    levels of a. This is R's rule, with one difference that formulaic makes too: R gives ``a:b``
+    without its main effects one column too many.
+    """
+    spanned: set[frozenset[Factor]] = {frozenset()} if intercept else set()
+    for term in terms:
+        choices = [(factor, None) if _spans_intercept(factor) else (factor,) for factor in term]
+        pieces = [tuple(f for f in piece if f is not None) for piece in product(*choices)]
+        pieces = [piece for piece in pieces if frozenset(piece) not in spanned]
+        spanned.update(map(frozenset, pieces))
+        coded: list[_Coded] = [tuple((f, _spans_intercept(f)) for f in piece) for piece in pieces]
+        yield from _joined(coded)
+
+
+def _joined(pieces: list[_Coded]) -> list[_Coded]:
+    """Join ``x`` and ``x:(a without its first level)`` to ``x:a``, as long as there are any."""
+    joined: list[_Coded] = []
+    for piece in sorted(pieces, key=len):
+        for other in joined:
+            extra = [pair for pair in piece if pair not in other]
+            if len(other) + 1 == len(piece) and len(extra) == 1 and extra[0][1]:
+                whole = tuple((f, less and (f, less) not in extra) for f, less in piece)
+                joined = _joined([*(kept for kept in joined if kept is not other), whole])
+                break
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _term_columns(term: _Coded) -> list[EncodedColumn]:
+    labelled = [_labels(factor, reduced) for factor, reduced in term]
+    found = []
+    for choice in product(*reversed(labelled)):  # the first factor runs fastest, as in R
+        labels, parts = zip(*reversed(choice), strict=True)
+        found.append(EncodedColumn(":".join(labels), parts))
+    return found
+
+
+def _labels(factor: Factor, reduced: bool) -> list[tuple[str, Part]]:
+    match factor:
+        case Categorical(column, levels):
+            base, names = column, [str(level) for level in levels or ()]
+        case Cut():
+            base, names = ex.source(factor), list(factor.labels)
+        case Spline():
+            count = len(factor.knots) + factor.degree + 1
+            first = 0 if factor.include_intercept and not reduced else 1
+            name = ex.source(factor)
+            return [(f"{name}[{i}]", Part(factor, i)) for i in range(first, count)]
+        case Column(name):
+            return [(name, Part(factor))]
+        case _:
+            return [(ex.source(factor), Part(factor))]
+    mark = "T." if reduced else ""
+    labels = [(f"{base}[{mark}{name}]", Part(factor, i)) for i, name in enumerate(names)]
+    return labels[1:] if reduced else labels
+
+
+def _times(a: Interval, b: Interval) -> Interval:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _count_rows(arrays: Arrays, rows: int | None, out: Floats | None) -> int:
+    found = {len(array) for array in arrays.values()} | ({rows} if rows is not None else set())
+    if not found and out is not None:
+        found = {len(out)}
+    if len(found) != 1:
+        raise DataError(f"columns must have one common length, not {sorted(found)}")
+    return found.pop()
+
+
+def _fill(
+    values: Floats,
+    part: Part,
+    columns: Arrays,
+    codes: Arrays,
+    work: dict[Factor, NDArray[Any]],
+    first: bool,
+) -> None:
+    """Write a part into `values`, or multiply by it if it is not the first of its column."""
+    factor = part.factor
+    if factor not in work:
+        work[factor] = _prepared(factor, columns, codes)
+    ready = work[factor]
+    if isinstance(factor, Categorical | Cut):
+        if first:
+            np.equal(ready, part.index, out=values)
+        else:
+            values *= ready == part.index
+    else:
+        column = ready[:, part.index] if isinstance(factor, Spline) else ready
+        if first:
+            values[:] = column
+        else:
+            values *= column
+
+
+def _prepared(factor: Factor, columns: Arrays, codes: Arrays) -> NDArray[Any]:
+    """What all columns of a factor need: codes, a spline basis, or the values themselves."""
+    match factor:
+        case Categorical(column, levels):
+            if column not in codes:
+                raise DataError(f"there is no categorical column `{column}`")
+            found = np.asarray(codes[column])
+            if found.size and not 0 <= found.min() <= found.max() < len(levels or ()):
+                raise DataError(f"a code of `{column}` is not one of its levels")
+            return found
+        case Cut(x, points):
+            # Codes of right-closed intervals; what lies outside falls into the end ones.
+            return np.searchsorted(np.array(points[1:-1]), ex.evaluate(x, columns), side="left")
+        case Spline():
+            return _basis(factor, ex.evaluate(factor.x, columns))
+    return ex.evaluate(factor, columns)
+
+
+def _basis(spline: Spline, x: Floats) -> Floats:
+    from scipy.interpolate import BSpline
+
+    ends = np.ones(spline.degree + 1)
+    knots = np.concatenate([spline.lower * ends, spline.knots, spline.upper * ends])
+    count = len(spline.knots) + spline.degree + 1
+    basis = BSpline(knots, np.eye(count), spline.degree)(np.clip(x, spline.lower, spline.upper))
+    return np.asarray(basis, dtype=np.float64)

@@ -1,0 +1,301 @@
+"""Row-wise expressions as plain data: what a term of a formula may compute.
+
+A factor such as ``log(1 + x)`` becomes a small tree of frozen dataclasses. The tree is row-wise by
+construction (no node can look at another row), knows its range from the declared bounds of its
+columns, and is evaluated here on numpy arrays. It is never Python code, so another engine can walk
+the same tree.
+
+To add a row-wise function, add one line to `FUNCTIONS`: its name, a numpy ufunc, the lower end of
+its domain if it has one, and ``even=True`` if it is even and increasing on the positive half-line
+(otherwise it must be increasing everywhere it is defined). Parsing, ranges, domain checks, the
+printed formula and the error messages read the table.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeffects.errors import DataError
+
+Level: TypeAlias = str | int | float | bool
+Interval: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the data, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Number:
+    """A literal number."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Unary:
+    """Minus an expression."""
+
+    op: str
+    x: Expression
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Two expressions joined by ``+ - * /`` or ``**``; an exponent is always a Number."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Compare:
+    """An expression compared with a number: 1 where it holds, else 0."""
+
+    op: str
+    left: Expression
+    right: Number
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function named in `FUNCTIONS`, applied to an expression."""
+
+    function: str
+    x: Expression
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """A column of levels, the first of them the reference; None if declared with the bounds."""
+
+    column: str
+    levels: tuple[Level, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An expression sorted into right-closed intervals between fixed points."""
+
+    x: Expression
+    points: tuple[float, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One label an interval; the lowest point belongs to the first."""
+        ends = [show_number(p) for p in self.points]
+        pairs = enumerate(pairwise(ends))
+        return tuple(f"{'(' if i else '['}{a}, {b}]" for i, (a, b) in pairs)
+
+
+@dataclass(frozen=True)
+class Spline:
+    """A B-spline basis with fixed knots and bounds."""
+
+    x: Expression
+    knots: tuple[float, ...]
+    lower: float
+    upper: float
+    degree: int = 3
+    include_intercept: bool = False
+
+
+Expression: TypeAlias = Column | Number | Unary | Binary | Compare | Call
+Factor: TypeAlias = Expression | Categorical | Cut | Spline
+
+
+@dataclass(frozen=True)
+class Function:
+    """A row-wise function: how it is computed, where it is defined, what to write elsewhere."""
+
+    apply: Callable[[Any], Any]
+    lower: float = -math.inf
+    closed: bool = False
+    even: bool = False
+    instead: str = ""
+
+
+_POSITIVE = "declare a positive lower bound, or write log(1 + x) for an x that is never negative"
+
+FUNCTIONS: dict[str, Function] = {
+    "log": Function(np.log, lower=0.0, instead=_POSITIVE),
+    "log2": Function(np.log2, lower=0.0, instead=_POSITIVE.replace("log", "log2")),
+    "log10": Function(np.log10, lower=0.0, instead=_POSITIVE.replace("log", "log10")),
+    "log1p": Function(np.log1p, lower=-1.0, instead="declare a lower bound above -1"),
+    "sqrt": Function(np.sqrt, lower=0.0, closed=True, instead="declare a lower bound of 0 or more"),
+    "exp": Function(np.exp),
+    "expm1": Function(np.expm1),
+    "abs": Function(np.abs, even=True),
+}
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+}
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def walk(factor: Factor) -> Iterator[Factor]:
+    """Yield the factor and every expression inside it, outermost first."""
+    yield factor
+    for value in vars(factor).values():
+        if isinstance(value, Expression):
+            yield from walk(value)
+
+
+def columns(factor: Factor) -> tuple[str, ...]:
+    """Names of the columns a factor reads, in order, each once.
+
+    Examples
+    --------
+    >>> columns(Binary("+", Column("x"), Call("log", Column("z"))))
+    ('x', 'z')
+    """
+    names = {
+        node.name if isinstance(node, Column) else node.column: None
+        for node in walk(factor)
+        if isinstance(node, Column | Categorical)
+    }
+    return tuple(names)
+
+
+# How tightly each kind of node binds when printed; Python's own order.
+_BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
+_MINUS, _ATOM = 3, 5
+
+
+def source(factor: Factor) -> str:
+    """Text that parses back to the same factor, also as a term of a formula.
+
+    Examples
+    --------
+    >>> source(Binary("**", Column("x"), Number(2)))
+    'I(x ** 2)'
+    >>> source(Cut(Column("birth year"), (1900.0, 1950.0, 2000.0)))
+    'cut(`birth year`, [1900, 1950, 2000])'
+    """
+    match factor:
+        case Categorical(column, levels):
+            return f"C({_name(column)}{'' if levels is None else f', levels={list(levels)!r}'})"
+        case Cut(x, points):
+            return f"cut({render(x)[0]}, {_list(points)})"
+        case Spline():
+            lower, upper = show_number(factor.lower), show_number(factor.upper)
+            return (
+                f"bs({render(factor.x)[0]}, knots={_list(factor.knots)}, degree={factor.degree}, "
+                f"lower_bound={lower}, upper_bound={upper}, "
+                f"include_intercept={factor.include_intercept})"
+            )
+        case Column() | Call():
+            return render(factor)[0]
+    return f"I({render(factor)[0]})"
+
+
+def render(expr: Expression) -> tuple[str, int]:
+    """Text of an expression, and how tightly its outermost operator binds."""
+
+    def child(node: Expression, least: int) -> str:
+        text, binding = render(node)
+        return text if binding >= least else f"({text})"
+
+    match expr:
+        case Column(name):
+            return _name(name), _ATOM
+        case Number(value):
+            return show_number(value), _MINUS if value < 0 else _ATOM
+        case Unary(op, x):
+            return f"{op}{child(x, _MINUS)}", _MINUS
+        case Call(function, x):
+            return f"{function}({render(x)[0]})", _ATOM
+        case Compare(op, left, right):
+            return f"{child(left, 1)} {op} {show_number(right.value)}", 0
+    least = _BINDING[expr.op]
+    if expr.op == "**":  # binds to the right, and its exponent is a number
+        return f"{child(expr.left, _ATOM)} ** {child(expr.right, _MINUS)}", least
+    return f"{child(expr.left, least)} {expr.op} {child(expr.right, least + 1)}", least
+
+
+def _name(name: str) -> str:
+    plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
+    return name if plain else f"`{name}`"
+
+
+def show_number(value: float) -> str:
+    """A number as a person writes it."""
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+
+
+def _list(values: tuple[float, ...]) -> str:
+    return f"[{', '.join(map(show_number, values))}]"
+
+
+def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Value of an expression, row by row.
+
+    A plain column is returned as it is, without a copy.
+
+    Examples
+    --------
+    >>> evaluate(Compare(">", Column("x"), Number(1)), {"x": np.array([0.0, 2.0])})
+    array([0., 1.])
+    """
+    match expr:
+        case Column(name):
+            if name not in columns:
+                raise DataError(f"there is no numeric column `{name}`")
+            return np.asarray(columns[name], dtype=np.float64)
+        case Number(value):
+            return np.asarray(value, dtype=np.float64)
+        case Unary(_, x):
+            return np.asarray(-evaluate(x, columns))
+        case Call(function, x):
+            return np.asarray(FUNCTIONS[function].apply(evaluate(x, columns)))
+        case Compare(op, left, right):
+            return np.asarray(COMPARISONS[op](evaluate(left, columns), right.value), np.float64)
+        case Binary("**", left, Number(value)):
+            # A Python number: numpy then squares by multiplication, twenty times faster than pow.
+            return np.asarray(evaluate(left, columns) ** value)
+    a, b = evaluate(expr.left, columns), evaluate(expr.right, columns)
+    return np.asarray(OPERATORS[expr.op](a, b))
+
+
+def needs_domain(factor: Factor) -> set[str]:
+    """Columns inside a function that is not defined everywhere; they need declared bounds.
+
+    Examples
+    --------
+    >>> needs_domain(Binary("/", Column("x"), Column("z")))
+    {'z'}
+    """
+    found: set[str] = set()
+    for node in walk(factor):
+        match node:
+            case Call(function, x) if FUNCTIONS[function].lower > -math.inf:
+                found.update(columns(x))
+            case Binary("/", _, right):
+                found.update(columns(right))
+            case Binary("**", left, Number(p)) if p < 0 or p != int(p):
+                found.update(columns(left))
+    return found

@@ -1,0 +1,332 @@
+"""One factor of a formula: Python syntax in, an expression out, everything else refused.
+
+Text in quotes is hidden first (`unquote`), because the tokeniser stumbles on it. A factor is read
+with `ast` against an allow-list into the trees of `dpeffects.formula.expression`; nothing is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from dpeffects.errors import FormulaError
+from dpeffects.formula import expression as ex
+from dpeffects.formula.expression import (
+    Binary,
+    Categorical,
+    Column,
+    Compare,
+    Expression,
+    Factor,
+    Level,
+)
+
+MAX_DEPTH = 100
+MAX_NUMBER = 1e300
+
+
+@contextmanager
+def translated(text: str) -> Iterator[None]:
+    """Turn whatever a parser raises into a FormulaError."""
+    try:
+        yield
+    except FormulaError:
+        raise
+    except Exception as error:
+        reason = getattr(error, "msg", None) or str(error).partition("\n")[0]
+        reason = reason or type(error).__name__
+        raise FormulaError(f"`{text.strip()}` cannot be read: {reason}") from None
+
+
+# --- quotes: formulaic stumbles on brackets in strings and on some names in backticks, so both are
+# replaced by words that no formula may contain, and put back when a factor is read.
+
+_QUOTED = re.compile(
+    r"""(?P<prefix>\b[A-Za-z]{1,2})?(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
+    r"""|`(?P<name>[^`]*)`""",
+    re.DOTALL,
+)
+_FORBIDDEN = {
+    "#": "a formula has no comments; remove `#`",
+    "%": "`%` is not available; write a:b for an interaction",
+    "\\": "`\\` stands only inside quotes",
+    "`": "a backtick is not closed",
+}
+
+
+class Quotes:
+    """Quoted text, replaced by words that no formula may contain."""
+
+    def __init__(self) -> None:
+        self.raw: list[str] = []
+        self.values: list[Column | str] = []
+
+    def hide(self, match: re.Match[str]) -> str:
+        """Keep a quoted text, and return the word that stands for it."""
+        if match["prefix"]:
+            raise FormulaError(f"`{match[0]}`: strings with a prefix are not available")
+        if match["name"] == "":
+            raise FormulaError("a name in backticks is empty")
+        with translated(match[0]):
+            value = ast.literal_eval(match["string"]) if match["string"] else Column(match["name"])
+        self.raw.append(match[0])
+        self.values.append(value)
+        return f" __{len(self.raw) - 1} "
+
+    def value(self, name: str) -> Column | str | None:
+        """Return what a word stands for, None if it is not one of ours."""
+        return self.values[int(name[2:])] if re.fullmatch(r"__\d+", name) else None
+
+    def show(self, text: str) -> str:
+        """Put the quoted texts back, for a message."""
+        return re.sub(r" ?\b__(\d+)\b ?", lambda m: self.raw[int(m[1])], text).strip()
+
+
+def unquote(text: str) -> tuple[str, Quotes]:
+    """Hide quoted text, and refuse symbols that have no place outside of it."""
+    without = _QUOTED.sub(" ", text)
+    for symbol, advice in _FORBIDDEN.items():
+        if symbol in without:
+            raise FormulaError(f"`{text.strip()}`: {advice}")
+    if hidden := re.search(r"(?<!\w)__\w*", without):
+        raise FormulaError(f"`{hidden[0]}`: names with two leading underscores stand in backticks")
+    if not unicodedata.is_normalized("NFKC", without):  # Python would read another name
+        raise FormulaError("the formula has unusual letters; write such names in backticks")
+    quotes = Quotes()
+    return re.sub(r"\s", " ", _QUOTED.sub(quotes.hide, text)), quotes
+
+
+# --- one factor: Python syntax in, expression out, the rest refused
+
+_ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_EQUALITY = {ast.Eq: "==", ast.NotEq: "!="}
+_COMPARISON = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", **_EQUALITY}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+_SPLINE = "write bs(x, knots=[...], lower_bound=..., upper_bound=...)"
+_ROWS = "it looks at other rows; compute it beforehand and give it as a column"
+_CALL_ADVICE = {
+    name: advice
+    for names, advice in {
+        "scale center standardize standardise zscore": "covariates are scaled to [0, 1] by their "
+        "declared bounds; write the column itself",
+        "poly": "write x + I(x ** 2)",
+        "cs cr cc ns s te spline": _SPLINE,
+        "lag lead shift diff": _ROWS,
+        "rank cumsum cumprod cummax cummin ntile quantile qcut": _ROWS,
+        "min max mean sum median std sd var mode count": "a statistic of the column would be "
+        "released unnoticed; write a public number instead",
+        "hashed factor": "write C(x, levels=[...])",
+        "pow": "write I(x ** 2)",
+        "ln": "write log(x)",
+        "where ifelse": "write I(x > 3)",
+    }.items()
+    for name in names.split()
+}
+_NODE_ADVICE: dict[type[ast.AST], str] = {
+    ast.Subscript: "subscripts are not available; give the values as a column of their own",
+    ast.Lambda: "lambda is not available; write the expression itself, as I(x ** 2)",
+    ast.BoolOp: "`and`, `or` are not available; write a product, as I((x > 1) * (x < 3))",
+    ast.IfExp: "`if` is not available; write I(x > 3)",
+    ast.JoinedStr: "strings stand only in C(x, levels=[...])",
+    **dict.fromkeys(
+        (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+        "comprehensions are not available; write the values out",
+    ),
+    **dict.fromkeys(
+        (ast.List, ast.Tuple, ast.Set, ast.Dict),
+        "lists stand only in C(x, levels=[...]), cut(x, [...]) and bs(x, knots=[...], ...)",
+    ),
+}
+_SHAPES = ("C", "cut", "bs")
+
+
+class _Reader:
+    def __init__(self, token: Any, quotes: Quotes) -> None:
+        self.text, self.kind, self.quotes = token.token.strip(), token.kind.value, quotes
+
+    def refuse(self, why: str) -> NoReturn:
+        raise FormulaError(self.quotes.show(f"term `{self.text}`: {why}"))
+
+    def factor(self) -> Factor:
+        if self.kind == "name":
+            return self.column(self.text)
+        with translated(self.quotes.show(self.text)):
+            node: ast.expr = ast.parse(self.text, mode="eval").body
+        shapes: dict[str, Callable[[ast.Call], Factor]]
+        shapes = {"C": self.categorical, "cut": self.cut, "bs": self.spline}
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in shapes:
+                return shapes[name](node)
+        expr = self.expression(node)
+        if not ex.columns(expr):
+            self.refuse("it has no column; name one, or remove the term")
+        return expr
+
+    def column(self, name: str) -> Column:
+        value = self.quotes.value(name)
+        if isinstance(value, str):
+            self.refuse("strings stand only in C(x, levels=[...]); a name stands in backticks")
+        if value is None and not re.fullmatch(r"[^\W\d][\w.]*", name):
+            self.refuse("it is not a plain name; write it in backticks")
+        return value or Column(name)
+
+    def expression(self, node: ast.expr, depth: int = 0) -> Expression:
+        if depth > MAX_DEPTH:
+            self.refuse(f"more than {MAX_DEPTH} levels of nesting; compute it beforehand")
+        match node:
+            case ast.Name():
+                return self.column(node.id)
+            case ast.Constant():
+                return ex.Number(self.number(node))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+                x = self.expression(node.operand, depth + 1)
+                if isinstance(node.op, ast.UAdd):
+                    return x
+                return ex.Number(-x.value) if isinstance(x, ex.Number) else ex.Unary("-", x)
+            case ast.BinOp() if type(node.op) in _ARITHMETIC:
+                return self.arithmetic(node, depth + 1)
+            case ast.Compare():
+                return self.comparison(node, depth + 1)
+            case ast.Call():
+                return self.call(node, depth + 1)
+            case ast.Attribute():
+                self.refuse(f"a name with a dot stands in backticks here: `{ast.unparse(node)}`")
+        self.refuse(
+            _NODE_ADVICE.get(type(node))
+            or f"only + - * / **, comparisons and these functions are available: {_allowed()}"
+        )
+
+    def arithmetic(self, node: ast.BinOp, depth: int) -> Expression:
+        op, left = _ARITHMETIC[type(node.op)], self.expression(node.left, depth)
+        if op == "**":
+            what = "an exponent is a literal number; write exp(x * 0.69) for a power of x"
+            return Binary(op, left, ex.Number(self.number(node.right, what)))
+        return Binary(op, left, self.expression(node.right, depth))
+
+    def comparison(self, node: ast.Compare, depth: int) -> Expression:
+        if len(node.ops) > 1 or type(node.ops[0]) not in _COMPARISON:
+            self.refuse("compare once with < <= > >= == !=; a product of two comparisons is `and`")
+        op = _COMPARISON[type(node.ops[0])]
+        left = self.expression(node.left, depth)
+        right = self.expression(node.comparators[0], depth)
+        if isinstance(left, ex.Number):
+            op, left, right = _MIRRORED[op], right, left
+        if not isinstance(right, ex.Number):
+            self.refuse("compare with a number; write I(x - z > 0)")
+        return Compare(op, left, right)
+
+    def call(self, node: ast.Call, depth: int) -> Expression:
+        if isinstance(node.func, ast.Attribute):
+            self.method(node.func)
+        if not isinstance(node.func, ast.Name):
+            self.refuse(f"only these functions are available: {_allowed()}")
+        name = node.func.id
+        if name in _SHAPES:
+            self.refuse(f"`{name}(...)` makes several columns; write it as a term of its own")
+        if name not in ex.FUNCTIONS and name != "I":
+            self.unknown(name)
+        if len(node.args) != 1 or node.keywords:
+            self.refuse(f"`{name}` takes one argument; write {name}(x)")
+        x = self.expression(node.args[0], depth)
+        return x if name == "I" else ex.Call(name, x)
+
+    def method(self, node: ast.Attribute) -> NoReturn:
+        name = node.attr
+        module = isinstance(node.value, ast.Name) and node.value.id in ("np", "numpy", "math")
+        if module and name in ex.FUNCTIONS:
+            self.refuse(f"write {name}(x) without the module")
+        advice = _CALL_ADVICE.get(name, f"the functions available are {_allowed()}")
+        self.refuse(f"methods and modules are not available: {advice}")
+
+    def unknown(self, name: str) -> NoReturn:
+        if name in _CALL_ADVICE:
+            self.refuse(f"`{name}` is not available: {_CALL_ADVICE[name]}")
+        near = difflib.get_close_matches(name, [*ex.FUNCTIONS, *_SHAPES], n=1)
+        hint = f"did you mean `{near[0]}`? " if near else ""
+        self.refuse(f"unknown function `{name}`; {hint}Available: {_allowed()}")
+
+    def categorical(self, node: ast.Call) -> Categorical:
+        if len(node.args) != 1 or any(k.arg != "levels" for k in node.keywords):
+            self.refuse("contrasts are always against the first level; write C(x, levels=[...])")
+        column = self.expression(node.args[0])
+        if not isinstance(column, Column):
+            self.refuse("C() takes a column; write cut(x, [...]) to group numbers")
+        if not node.keywords:
+            return Categorical(column.name)
+        levels = tuple(self.level(item) for item in self.items(node.keywords[0].value))
+        if len(levels) < 2 or len(set(levels)) < len(levels):
+            self.refuse("levels are at least two, all different")
+        return Categorical(column.name, levels)
+
+    def cut(self, node: ast.Call) -> ex.Cut:
+        if len(node.args) != 2 or node.keywords:
+            self.refuse("write cut(x, [0, 30, 50, 90])")
+        points = tuple(self.number(item) for item in self.items(node.args[1]))
+        if len(points) < 2 or any(a >= b for a, b in pairwise(points)):
+            self.refuse("the points of cut() are at least two, in increasing order")
+        return ex.Cut(self.expression(node.args[0]), points)
+
+    def spline(self, node: ast.Call) -> ex.Spline:
+        given = {k.arg: k.value for k in node.keywords}
+        optional = {"degree", "include_intercept"}
+        required = {"knots", "lower_bound", "upper_bound"}
+        if len(node.args) != 1 or not required <= given.keys() <= required | optional:
+            self.refuse(f"knots and bounds would be read from the data; {_SPLINE}")
+        knots = tuple(self.number(item) for item in self.items(given["knots"]))
+        lower, upper = self.number(given["lower_bound"]), self.number(given["upper_bound"])
+        ends = (lower, *knots, upper)
+        if any(a >= b for a, b in pairwise(ends)):
+            self.refuse("knots lie between the two bounds, in increasing order")
+        degree = self.number(given["degree"]) if "degree" in given else 3.0
+        if degree not in range(1, 11):
+            self.refuse("the degree of a spline is a whole number from 1 to 10")
+        full = given.get("include_intercept", ast.Constant(False))
+        if not (isinstance(full, ast.Constant) and isinstance(full.value, bool)):
+            self.refuse("include_intercept is True or False")
+        x = self.expression(node.args[0])
+        return ex.Spline(x, knots, lower, upper, int(degree), full.value)
+
+    def items(self, node: ast.expr) -> list[ast.expr]:
+        if not isinstance(node, ast.List | ast.Tuple):
+            self.refuse("write the values out, as [1, 2, 3]")
+        return node.elts
+
+    def level(self, node: ast.expr) -> Level:
+        if isinstance(node, ast.Name) and isinstance(text := self.quotes.value(node.id), str):
+            return text
+        value = self.literal(node)
+        if value is None:
+            self.refuse("a level is a string, a number, True or False")
+        return value
+
+    def number(self, node: ast.expr, what: str = "write a number, as 2.5") -> float:
+        value = self.literal(node)
+        if value is None or isinstance(value, bool):
+            self.refuse(what)
+        return float(value)
+
+    def literal(self, node: ast.expr) -> int | float | bool | None:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            value = self.literal(node.operand)
+            return -value if value is not None and isinstance(node.op, ast.USub) else value
+        if not (isinstance(node, ast.Constant) and isinstance(node.value, int | float)):
+            return None
+        if not abs(node.value) <= MAX_NUMBER:
+            self.refuse("a number is too large")
+        return node.value
+
+
+def _allowed() -> str:
+    return ", ".join([*ex.FUNCTIONS, "I", *_SHAPES])
+
+
+def read_factor(token: Any, quotes: Quotes) -> Factor:
+    """Read one factor from a token, or raise a FormulaError that says what to write instead."""
+    return _Reader(token, quotes).factor()

@@ -1,0 +1,157 @@
+"""Ranges by interval arithmetic: what an expression can be, given the bounds of its columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from dpeffects.errors import BoundsError
+from dpeffects.formula.expression import (
+    FUNCTIONS,
+    OPERATORS,
+    Binary,
+    Call,
+    Categorical,
+    Column,
+    Compare,
+    Cut,
+    Expression,
+    Factor,
+    Function,
+    Interval,
+    Number,
+    Spline,
+    Unary,
+    render,
+    show_number,
+    source,
+)
+
+
+class _OutsideError(Exception):
+    """A node leaves its domain; becomes a BoundsError that names the whole term."""
+
+    def __init__(self, node: Expression, reason: str) -> None:
+        self.node, self.reason = node, reason
+
+
+def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
+    """Smallest and largest value a factor can take when its columns keep to their bounds.
+
+    Interval arithmetic: the true range is never wider, and may be narrower where a column stands
+    twice. No data is seen, so a term outside its domain is refused before any.
+
+    Parameters
+    ----------
+    factor
+        An expression, or a factor of several columns (whose columns all lie in [0, 1]).
+    bounds
+        Column name to (lower, upper).
+
+    Returns
+    -------
+    tuple of float
+        Finite lower and upper end.
+
+    Raises
+    ------
+    BoundsError
+        If bounds are missing, or reach outside the domain of a function.
+
+    Examples
+    --------
+    >>> range_of(Binary("**", Column("x"), Number(2)), {"x": (-1, 3)})
+    (0.0, 9.0)
+    >>> range_of(Call("log", Column("x")), {"x": (0, 9)})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    dpeffects.errors.BoundsError: term `log(x)`: the declared lower bound of `x` is 0; ...
+    """
+    try:
+        with np.errstate(all="ignore"):  # overflow is found by the finite check
+            return _range(factor, bounds)
+    except _OutsideError as error:
+        inner = "" if error.node == factor else f"in `{render(error.node)[0]}`, "
+        raise BoundsError(f"term `{source(factor)}`: {inner}{error.reason}") from None
+
+
+def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
+    match factor:
+        case Column(name):
+            ends = _declared(factor, name, bounds)
+        case Number(value):
+            ends = (value, value)
+        case Unary(_, x):
+            lower, upper = _range(x, bounds)
+            ends = (-upper, -lower)
+        case Call(function, x):
+            ends = _call_range(factor, FUNCTIONS[function], _range(x, bounds))
+        case Binary():
+            ends = _binary_range(factor, bounds)
+        case Categorical():
+            return 0.0, 1.0
+        case Compare(left=x) | Cut(x=x) | Spline(x=x):
+            if not isinstance(x, Column):  # in [0, 1] whatever the column holds
+                _range(x, bounds)
+            return 0.0, 1.0
+    if not (math.isfinite(ends[0]) and math.isfinite(ends[1])):
+        raise _OutsideError(factor, "the declared bounds give infinite values; narrow them")
+    return float(ends[0]), float(ends[1])
+
+
+def _declared(node: Column, name: str, bounds: Mapping[str, Interval]) -> Interval:
+    if name not in bounds:
+        raise _OutsideError(node, f"no bounds are declared for `{name}`; declare (lower, upper)")
+    lower, upper = bounds[name]
+    if not lower <= upper:
+        raise _OutsideError(node, f"the bounds of `{name}` are reversed or not numbers")
+    return float(lower), float(upper)
+
+
+def _call_range(node: Call, function: Function, inner: Interval) -> Interval:
+    lower, upper = inner
+    if lower < function.lower or (lower == function.lower and not function.closed):
+        raise _OutsideError(node, f"{_reach(node.x, inner)}; {function.instead}")
+    ends = function.apply(np.float64(lower)), function.apply(np.float64(upper))
+    if not function.even:
+        return ends
+    least = function.apply(np.float64(0.0)) if lower < 0 < upper else min(ends)
+    return least, max(ends)
+
+
+def _binary_range(node: Binary, bounds: Mapping[str, Interval]) -> Interval:
+    left = _range(node.left, bounds)
+    right = _range(node.right, bounds)
+    if node.op == "**":
+        return _power_range(node, left, right[0])
+    if node.op == "*" and node.left == node.right:  # a square, so never negative
+        return _power_range(node, left, 2.0)
+    if node.op == "/" and right[0] <= 0 <= right[1]:
+        reach = _reach(node.right, right, either=True)
+        raise _OutsideError(node, f"{reach}, so it divides by 0; declare bounds that exclude 0")
+    apply = OPERATORS[node.op]
+    corners = [apply(np.float64(a), np.float64(b)) for a in left for b in right]
+    return min(corners), max(corners)
+
+
+def _power_range(node: Binary, base: Interval, power: float) -> Interval:
+    lower, upper = base
+    whole = power == int(power)
+    if not whole and (lower < 0 or (power < 0 and lower == 0)):
+        least = "above 0" if power < 0 else "of 0 or more"
+        raise _OutsideError(node, f"{_reach(node.left, base)}; declare a lower bound {least}")
+    if whole and power < 0 and lower <= 0 <= upper:
+        reach = _reach(node.left, base, either=True)
+        raise _OutsideError(node, f"{reach}, so it divides by 0; declare bounds that exclude 0")
+    ends = np.float64(lower) ** power, np.float64(upper) ** power
+    if whole and power > 0 and power % 2 == 0 and lower < 0 < upper:
+        return 0.0, max(ends)
+    return min(ends), max(ends)
+
+
+def _reach(x: Expression, ends: Interval, either: bool = False) -> str:
+    lower, upper = map(show_number, ends)
+    if isinstance(x, Column) and not either:
+        return f"the declared lower bound of `{x.name}` is {lower}"
+    return f"`{render(x)[0]}` ranges from {lower} to {upper} under the declared bounds"

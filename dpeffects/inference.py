@@ -1,0 +1,313 @@
+"""Intervals, p-values and standard errors for the effect, from released values only.
+
+The error of an estimate is a normal sampling error plus independent Laplace terms, so the law used
+here is that of the sum. The sampling variance is itself known only through a noisy release, so the
+law is averaged over the variances that the release leaves plausible (`_plausible_variances`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from numbers import Real
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import OptionError
+from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
+
+Floats = npt.NDArray[np.float64]
+
+_STEP, _ANGLE, _HEIGHT = 0.06, math.pi / 8, 2.5
+_PATH = np.arange(0.0, 15.0, _STEP) + 1j * _ANGLE
+_CELLS = 2**20  # complex numbers held at once when many points are asked for
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval; ``low, high = interval`` unpacks it.
+
+    Examples
+    --------
+    >>> low, high = Interval(1.0, 3.0, 0.95)
+    >>> low, high
+    (1.0, 3.0)
+    """
+
+    lower: float
+    upper: float
+    level: float
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.lower, self.upper))
+
+    def __str__(self) -> str:
+        return f"[{self.lower:.6g}, {self.upper:.6g}] ({100 * self.level:.6g} %)"
+
+
+class _Law:
+    """The law of N(0, v) + sum of Laplace(b_j), averaged over weighted variances v.
+
+    The upper tail is the Gil-Pelaez integral (i / 2 pi) int exp(itx) phi(t) / t dt, moved off the
+    real line onto the hyperbola t = R sinh(u + i pi/8). There exp(itx) decays for every x >= 0,
+    the normal factor never grows, and all poles i / b_j stay above the path because
+    R <= 1 / max(b). In u the integrand is smooth on the scale 1 whatever the ratio of the scales
+    is, so the trapezoidal rule is accurate to about 1e-12 with 250 points in all cases: no Laplace
+    term, one, many equal ones, or scales that differ by many orders of magnitude.
+    """
+
+    def __init__(self, variances: Floats, weights: Floats, laplace: Sequence[float]) -> None:
+        scales, counts = np.unique(np.asarray(laplace, dtype=float), return_counts=True)
+        largest = float(scales[-1]) if scales.size else 0.0
+        self.unit = max(math.sqrt(float(variances.max())), largest)
+        self.nodes: npt.NDArray[np.complex128] = np.empty(0, dtype=complex)
+        self.kernel = self.nodes
+        if self.unit == 0.0:
+            return
+        scales, normal = scales / self.unit, (np.sqrt(variances) / self.unit) ** 2
+        spread = np.sqrt(normal + 2.0 * float(counts @ scales**2))
+        live = spread > 0.0
+        normal, spread = normal[live][:, None], spread[live][:, None]
+        radius = _HEIGHT / (math.sin(_ANGLE) * spread)
+        if largest > 0.0:
+            radius = np.minimum(radius, self.unit / largest)
+        nodes = radius * np.sinh(_PATH)
+        log_phi = -0.5 * normal * nodes**2
+        for scale, count in zip(scales, counts, strict=True):
+            log_phi -= count * np.log1p((scale * nodes) ** 2)
+        kernel = 1j * _STEP / math.pi * np.exp(log_phi) / np.tanh(_PATH)
+        kernel[:, 0] *= 0.5
+        kernel *= weights[live][:, None]
+        matters = np.abs(kernel) > 1e-18
+        self.nodes, self.kernel = nodes[matters], kernel[matters]
+
+    def tail(self, x: npt.ArrayLike) -> Floats:
+        """Return the probability of an error above ``x``, for x >= 0."""
+        points = np.asarray(x, dtype=float)
+        if self.unit == 0.0:
+            return np.zeros_like(points)
+        flat = points.ravel() / self.unit
+        rows = max(1, _CELLS // self.nodes.size)
+        parts = [
+            (np.exp(1j * np.multiply.outer(flat[i : i + rows], self.nodes)) @ self.kernel).real
+            for i in range(0, flat.size, rows)
+        ]
+        return np.clip(np.concatenate([*parts, np.empty(0)]), 0.0, 0.5).reshape(points.shape)
+
+    def cdf(self, x: npt.ArrayLike) -> Floats:
+        """Return the distribution function; a law without spread jumps at zero."""
+        points = np.asarray(x, dtype=float)
+        upper = self.tail(np.abs(points))
+        if self.unit == 0.0:
+            return np.where(points >= 0.0, 1.0, 0.0)
+        return np.where(points >= 0.0, 1.0 - upper, upper)
+
+    def upper_point(self, tail: float) -> float:
+        """Return the x >= 0 exceeded with probability ``tail`` (0 <= tail <= 1/2)."""
+        if self.unit == 0.0 or tail == 0.5:
+            return 0.0
+        if tail == 0.0:
+            return math.inf
+        from scipy.optimize import brentq
+
+        high = self.unit
+        while float(self.tail(high)) > tail:
+            high *= 2.0
+
+        def gap(x: float) -> float:
+            return float(self.tail(x)) - tail
+
+        return float(brentq(gap, 0.0, high, xtol=1e-13 * self.unit, rtol=1e-14))
+
+
+def cdf(x: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -> Floats:
+    """Distribution function of N(0, variance) plus independent Laplace terms.
+
+    Parameters
+    ----------
+    x
+        Where to evaluate; the result has its shape.
+    variance
+        Variance of the normal term; may be zero.
+    laplace
+        Scales of the Laplace terms; zeros are allowed.
+
+    Examples
+    --------
+    >>> round(float(cdf(1.959964, 1.0)), 6)
+    0.975
+    >>> round(float(cdf(2.0, 0.0, [1.0])), 6)  # 1 - exp(-2) / 2
+    0.932332
+    """
+    return _plain(variance, laplace).cdf(x)
+
+
+def quantile(p: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -> Floats:
+    """Quantile of N(0, variance) plus independent Laplace terms; the inverse of `cdf`.
+
+    Examples
+    --------
+    >>> round(float(quantile(0.975, 1.0)), 6)
+    1.959964
+    """
+    points = np.asarray(p, dtype=float)
+    if not np.all((points >= 0.0) & (points <= 1.0)):
+        raise OptionError(f"p is a probability between 0 and 1, got {p!r}")
+    law = _plain(variance, laplace)
+    sizes = [law.upper_point(min(q, 1.0 - q)) for q in points.ravel().tolist()]
+    return np.copysign(np.array(sizes).reshape(points.shape), points - 0.5)
+
+
+def interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavailable:
+    """Confidence interval for the effect: sampling error, noise, and the variance's own noise.
+
+    Parameters
+    ----------
+    estimate
+        What a method released.
+    level
+        Confidence level, between 0 and 1.
+
+    Returns
+    -------
+    Interval or Unavailable
+        ``Unavailable`` (with its reason) when no sampling variance was released.
+
+    Notes
+    -----
+    The unknown variance v is averaged out with the prior (v/s)^(-1/2) + v/(2s) on [0, largest],
+    where s is the Laplace scale of the released variance. Expanding the coverage for s << v, the
+    prior proportional to v is the one whose intervals keep their level to second order; the first
+    term, flat on the standard deviation, takes over where v is small against s. Coverage of nominal
+    95 % intervals, in per cent, and their mean width against intervals that know v (computed by
+    quadrature; "Laplace" has one Laplace term in the estimate with scale sqrt(v)):
+
+    ================== ===== ===== ===== ===== ===== =====
+    s / v                0.1  0.25   0.5     1     2     3
+    ================== ===== ===== ===== ===== ===== =====
+    coverage           94.99 94.85 95.72 98.23 99.78 99.97
+    width               1.01  1.04  1.13  1.35  1.76  2.10
+    coverage, Laplace  95.04 95.20 95.57 96.46 97.81 98.60
+    width, Laplace      1.00  1.02  1.04  1.12  1.28  1.42
+    flat prior         94.77 94.17 95.40 98.38 99.85 99.99
+    ================== ===== ===== ===== ===== ===== =====
+
+    The last line is the coverage under a flat prior, at about the same width. Where the noise in
+    the variance exceeds the variance, a release cannot tell small variances apart, and intervals
+    that keep their level for all of them must be too wide for the smallest: the shortest rule that
+    covers at least 95 % at every s / v still covers 99.4 % at s / v = 3.
+
+    Examples
+    --------
+    >>> released = Estimate(2.0, SamplingVariance(1.0, 0.0, 9.0))
+    >>> low, high = interval(released)
+    >>> round(low, 3), round(high, 3)
+    (0.04, 3.96)
+    """
+    tail = _tail_of(level)
+    law = _law(estimate)
+    if isinstance(law, Unavailable):
+        return law
+    half = law.upper_point(tail)
+    return Interval(estimate.value - half, estimate.value + half, level)
+
+
+def noise_interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavailable:
+    """Interval for what the estimate would be without privacy noise; no sampling error in it.
+
+    It says how far the noise can have moved the number; it is not an interval for the effect.
+    """
+    tail = _tail_of(level)
+    if not _finite(estimate.value, *estimate.laplace):
+        return Unavailable("the estimate or its noise scale is not a finite number")
+    half = _plain(0.0, estimate.laplace).upper_point(tail)
+    return Interval(estimate.value - half, estimate.value + half, level)
+
+
+def p_value(estimate: Estimate, null: float = 0.0) -> float | Unavailable:
+    """Two-sided p-value of the hypothesis that the effect is ``null``; same law as `interval`."""
+    if not _finite(null):
+        raise OptionError(f"null is a finite number, got {null!r}")
+    law = _law(estimate)
+    if isinstance(law, Unavailable):
+        return law
+    distance = abs(estimate.value - null)
+    return min(1.0, 2.0 * float(law.tail(distance))) if distance > 0.0 else 1.0
+
+
+def sampling_variance(estimate: Estimate) -> float | Unavailable:
+    """Released sampling variance, floored at zero."""
+    sampling = estimate.sampling
+    return sampling if isinstance(sampling, Unavailable) else max(sampling.value, 0.0)
+
+
+def total_variance(estimate: Estimate) -> float | Unavailable:
+    """Sampling variance (floored at zero) plus noise variance; never below the noise variance."""
+    sampling = sampling_variance(estimate)
+    return sampling if isinstance(sampling, Unavailable) else sampling + estimate.noise_variance
+
+
+def std_error(estimate: Estimate) -> float | Unavailable:
+    """Square root of `total_variance`."""
+    total = total_variance(estimate)
+    return total if isinstance(total, Unavailable) else math.sqrt(total)
+
+
+def _plain(variance: float, laplace: Sequence[float]) -> _Law:
+    """The law at a known variance."""
+    if not _finite(variance, *laplace) or variance < 0.0 or min(laplace, default=0.0) < 0.0:
+        raise OptionError("variance and Laplace scales are finite and not negative")
+    return _Law(np.array([float(variance)]), np.ones(1), laplace)
+
+
+def _law(estimate: Estimate) -> _Law | Unavailable:
+    """The law of the estimate's error, or why there is none."""
+    sampling = estimate.sampling
+    if isinstance(sampling, Unavailable):
+        return sampling
+    released = (sampling.value, sampling.noise_scale, *estimate.laplace)
+    if not _finite(estimate.value, *released) or math.isnan(sampling.largest):
+        return Unavailable("the estimate or its released variance is not a finite number")
+    return _Law(*_plausible_variances(sampling), estimate.laplace)
+
+
+def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:
+    """Variances that fit the release and their weights: quadrature over the standard deviation.
+
+    The density is prior(v) exp(-|released - v| / s) on [0, largest]; `interval` gives the prior.
+    """
+    s, centre, top = sampling.noise_scale, sampling.value, max(sampling.largest, 0.0)
+    peak = min(max(centre, 0.0), top)
+    low, high = max(peak - 32.0 * s, 0.0), min(peak + 32.0 * s, top)
+    if not low < high:
+        return np.array([peak]), np.ones(1)
+    points, lengths = _gauss_legendre()
+    roots, weights = [], []
+    for left, right in ((math.sqrt(low), math.sqrt(peak)), (math.sqrt(peak), math.sqrt(high))):
+        roots.append(left + (right - left) * points)
+        weights.append((right - left) * lengths)
+    root, weight = np.concatenate(roots), np.concatenate(weights)
+    weight = weight * (1.0 + 0.5 * (root / math.sqrt(s)) ** 3)  # prior(v) dv, up to a factor
+    weight = weight * np.exp(-np.abs(root**2 - peak) / s)
+    keep = weight > 1e-13 * weight.max()
+    return root[keep] ** 2, weight[keep] / weight[keep].sum()
+
+
+@lru_cache(maxsize=1)
+def _gauss_legendre(size: int = 40) -> tuple[Floats, Floats]:
+    """Nodes and weights on [0, 1]."""
+    points, weights = np.polynomial.legendre.leggauss(size)
+    return (points + 1.0) / 2.0, weights / 2.0
+
+
+def _tail_of(level: float) -> float:
+    if not isinstance(level, Real) or isinstance(level, bool) or not 0.0 < level < 1.0:
+        raise OptionError(f"level is a probability such as 0.95, got {level!r}")
+    return (1.0 - float(level)) / 2.0
+
+
+def _finite(*numbers: float) -> bool:
+    return all(isinstance(x, Real) and math.isfinite(x) for x in numbers)

@@ -1,0 +1,32 @@
+"""One file for each estimator. Adding a method is adding a file with a ``SPEC``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from functools import cache
+
+from dpeffects.errors import OptionError
+from dpeffects.methods.spec import MethodSpec
+
+
+@cache
+def registry() -> dict[str, MethodSpec]:
+    """Return all methods by name, from the modules of this folder that define a SPEC."""
+    specs = {}
+    for module in pkgutil.iter_modules(__path__):
+        spec = getattr(importlib.import_module(f"{__name__}.{module.name}"), "SPEC", None)
+        if isinstance(spec, MethodSpec):
+            specs[spec.name] = spec
+    return specs
+
+
+def get(name: str) -> MethodSpec:
+    """Return a method by name."""
+    specs = registry()
+    if not isinstance(name, str) or name not in specs:
+        close = difflib.get_close_matches(str(name), list(specs), 1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise OptionError(f"unknown method {name!r}; there are {', '.join(specs)}.{hint}")
+    return specs[name]

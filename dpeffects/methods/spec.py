@@ -1,0 +1,79 @@
+"""The capability record of a method: validation, listing, documentation and tests read it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpeffects.errors import OptionError
+from dpeffects.estimate import Estimate
+from dpeffects.privacy.curator import Curator
+
+LEVELS = {
+    "sample": "everything in one record is protected",
+    "label": "only the outcome is protected; covariates and treatment are public",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a method, checked where they are made. Subclasses add fields."""
+
+    def public(self, level: str) -> frozenset[str]:
+        """Return which columns the call takes as public knowledge, beside n."""
+        return frozenset({"covariates", "treatment"}) if level == "label" else frozenset()
+
+    def check(self, n: int, smallest_arm: int | None) -> None:
+        """Refuse options that do not fit the data's size, before anything is charged.
+
+        ``smallest_arm`` is None where the treatment is private.
+        """
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """Everything the package knows about a method.
+
+    ``shares`` gives the default split of the budget for a level and options; the share named
+    "variance" is dropped (and its part goes to the others) when no variance is wanted.
+    """
+
+    name: str
+    title: str
+    about: str
+    estimands: tuple[str, ...]
+    levels: tuple[str, ...]
+    options: type[Options]
+    shares: Callable[[str, Any], Mapping[str, float]]
+    fit: Callable[[Curator, Any, str], Estimate]
+    reference: Callable[..., tuple[float, float]]
+    citation: str
+    needs_covariates: bool = True
+    guarantee: str = "exact"
+
+    def check_level(self, level: str | None) -> str:
+        """Return the level, by default the first (and safest) the method has."""
+        if level is None:
+            return self.levels[0]
+        if level not in self.levels:
+            raise OptionError(f"{self.name}: level must be one of {self.levels}, got {level!r}")
+        return level
+
+    def check_estimand(self, estimand: str) -> str:
+        """Return the estimand if the method has it."""
+        if estimand not in self.estimands:
+            raise OptionError(f"{self.name} estimates {', '.join(self.estimands)}, not {estimand}")
+        return estimand
+
+    def make_options(self, given: Mapping[str, Any]) -> Options:
+        """Build the options; an unknown name is an error that suggests the nearest one."""
+        known = [f.name for f in fields(self.options)]
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {close[0]!r}?" if close else ""
+                has = ", ".join(known) if known else "no options"
+                raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
+        return self.options(**given)

@@ -1,0 +1,269 @@
+"""Ranges and levels: declared, known from the dtype, found privately, or (void) read from data.
+
+This module holds the only clip of the package and the private search for bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import BoundsError
+
+Interval = tuple[float, float]
+Levels = tuple[Any, ...]
+
+SOURCES = ("declared", "dtype", "public", "private", "data")
+"""Where a bound can come from; "data" voids the guarantee, "public" means a public column."""
+
+_EXPONENTS = range(-16, 41)
+"""Powers of two whose bins make up the private histogram of magnitudes."""
+BINS = 2 * len(_EXPONENTS) + 1
+_MISS = 0.1
+"""Probability that some empty bin passes the threshold."""
+
+
+@dataclass(frozen=True)
+class Bounds(Mapping[str, "Interval | Levels"]):
+    """Column name -> ``(lower, upper)`` or a tuple of levels, and where each came from.
+
+    Examples
+    --------
+    >>> b = Bounds.declared({"y": (0, 1), "region": ["N", "S"]})
+    >>> b["y"], b["region"], b.source("y")
+    ((0.0, 1.0), ('N', 'S'), 'declared')
+    """
+
+    entries: Mapping[str, Interval | Levels] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    categorical: frozenset[str] = frozenset()
+
+    @classmethod
+    def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
+        """Check what a user declared: ``(lower, upper)`` for a range, a list for levels."""
+        made = cls()
+        for name, given in (bounds or {}).items():
+            if not isinstance(name, str):
+                raise BoundsError(f"bounds: column names are strings, not {name!r}")
+            made = made.with_entry(name, *_read(name, given), source="declared")
+        return made
+
+    def with_entry(
+        self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str
+    ) -> Bounds:
+        """Return a copy with one more column."""
+        return Bounds(
+            {**self.entries, name: entry},
+            {**self.sources, name: source},
+            self.categorical | {name} if is_levels else self.categorical - {name},
+        )
+
+    def with_interval(self, name: str, lower: float, upper: float, *, source: str) -> Bounds:
+        """Return a copy with a numeric range for one more column."""
+        return self.with_entry(name, (float(lower), float(upper)), False, source=source)
+
+    def with_levels(self, name: str, levels: Sequence[Any], *, source: str) -> Bounds:
+        """Return a copy with the levels of one more column."""
+        return self.with_entry(name, tuple(levels), True, source=source)
+
+    def updated(self, other: Bounds) -> Bounds:
+        """Return a copy in which the entries of ``other`` win."""
+        mine = frozenset(name for name in self.categorical if name not in other)
+        return Bounds(
+            {**self.entries, **other.entries},
+            {**self.sources, **other.sources},
+            mine | other.categorical,
+        )
+
+    def is_levels(self, name: str) -> bool:
+        """True when the column has levels, False when it has a range."""
+        return name in self.categorical
+
+    def interval(self, name: str) -> Interval:
+        """Return the range of a numeric column."""
+        entry = self.entries[name]
+        if self.is_levels(name):
+            raise BoundsError(f"column {name!r} has levels, but a numeric range is needed")
+        return float(entry[0]), float(entry[1])
+
+    def source(self, name: str) -> str:
+        """Return where the bound of a column came from."""
+        return self.sources[name]
+
+    def describe(self, name: str) -> str:
+        """Return the bound as a reader expects it: ``[0, 1]`` or ``N, S``."""
+        entry = self.entries[name]
+        if self.is_levels(name):
+            return ", ".join(str(level) for level in entry)
+        return f"[{entry[0]:.6g}, {entry[1]:.6g}]"
+
+    def __getitem__(self, name: str) -> Interval | Levels:
+        return self.entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
+    """Turn one declaration to (entry, whether it is levels)."""
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | set | range):
+        raise BoundsError(
+            f"bounds[{name!r}]: write (lower, upper) for a range or a list of levels, not {given!r}"
+        )
+    if isinstance(given, set | frozenset):
+        raise BoundsError(f"bounds[{name!r}]: write the levels as a list; a set has no order")
+    values = list(given)
+    numbers = [v for v in values if _is_number(v)]
+    if len(values) == 2 and len(numbers) == 2:
+        lower, upper = float(values[0]), float(values[1])
+        if not (math.isfinite(lower) and math.isfinite(upper)):
+            raise BoundsError(f"bounds[{name!r}]: both ends must be finite, got {tuple(values)}")
+        if lower >= upper:
+            raise BoundsError(
+                f"bounds[{name!r}]: lower must be below upper, got ({lower:g}, {upper:g})"
+            )
+        return (lower, upper), False
+    if len(values) < 2:
+        raise BoundsError(f"bounds[{name!r}]: give (lower, upper), or at least two levels")
+    try:
+        distinct = len(set(values)) == len(values)
+    except TypeError:
+        raise BoundsError(f"bounds[{name!r}]: levels must be strings, numbers or bools") from None
+    if not distinct:
+        raise BoundsError(f"bounds[{name!r}]: a level is listed twice")
+    return tuple(values), True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+        value, bool | np.bool_
+    )
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A frame with its bounds attached; everything else is the frame's own.
+
+    Made by :func:`declare`. Attribute access and indexing go to the frame, so
+    ``declared.head()`` and ``declared["age"]`` work as on the frame itself.
+    """
+
+    frame: Any
+    bounds: Bounds
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("frame", "bounds"):
+            raise AttributeError(name)
+        return getattr(self.frame, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __repr__(self) -> str:
+        return f"{self.frame!r}\nDeclared bounds for {len(self.bounds)} columns"
+
+
+def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: Any) -> Declared:
+    """Attach bounds to a frame once, so that every later call finds them.
+
+    Parameters
+    ----------
+    frame
+        Any frame that narwhals understands, or one already declared (new entries win).
+    bounds
+        ``{"age": (18, 90), "region": ["N", "S"]}``: a range for a number, a list for levels. They
+        must come from what the variable means, not from the data.
+    **columns
+        The same as keywords: ``declare(frame, age=(18, 90))``.
+
+    Returns
+    -------
+    Declared
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> d = declare(pd.DataFrame({"y": [0, 1]}), y=(0, 1))
+    >>> d.bounds["y"], d.shape
+    ((0.0, 1.0), (2, 1))
+    """
+    made = Bounds.declared({**(bounds or {}), **columns})
+    if isinstance(frame, Declared):
+        frame, made = frame.frame, frame.bounds.updated(made)
+    return Declared(frame, made)
+
+
+def skeleton(numeric: Sequence[str], categorical: Sequence[str]) -> str:
+    """Return a ready-to-paste ``bounds=`` for columns that need one: names only, no values."""
+    lines = [f'    "{name}": (LOWER, UPPER),' for name in numeric]
+    lines += [f'    "{name}": ["LEVEL", "LEVEL"],' for name in categorical]
+    return "\n".join(["bounds={", *lines, "}"])
+
+
+def clip(values: npt.NDArray[np.float64], interval: Interval) -> npt.NDArray[np.float64]:
+    """Clip to declared bounds: the only clip of the package. NaN must have been refused before."""
+    return np.clip(values, interval[0], interval[1])
+
+
+# --- the private search -----------------------------------------------------------------------
+
+
+def magnitude_counts(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Count values in the bins of signed powers of two (claim 6).
+
+    Bin 0 is [-2^40, -2^39) and beyond, the middle bin is around zero, the last (2^39, 2^40] and
+    beyond. Bin edges are fixed, so replacing a record moves one count from one bin to another.
+    """
+    half = len(_EXPONENTS)
+    mantissa, exponent = np.frexp(np.abs(values))  # exact; |x| = 2^k has mantissa 1/2
+    exponent = np.where(mantissa == 0.5, exponent - 1, exponent)
+    exponent = np.where(mantissa == 0.0, _EXPONENTS[0] - 1, exponent)
+    rank = np.clip(exponent - _EXPONENTS[0] + 1, 0, half).astype(np.int64)
+    return np.bincount(half + np.sign(values).astype(np.int64) * rank, minlength=BINS)
+
+
+def threshold(scale: float) -> float:
+    """Return the noisy count above which a bin is taken to be occupied.
+
+    All empty bins stay below it with probability 1 - 0.1: BINS * exp(-t / scale) / 2 = 0.1.
+    """
+    return scale * math.log(BINS / (2.0 * _MISS))
+
+
+def records_needed(scale: float) -> int:
+    """Return the number of records below which the private search is not worth its price.
+
+    A bell-shaped column has about an eighth of its records in its largest bins.
+    """
+    return math.ceil(8.0 * threshold(scale))
+
+
+def interval_from_counts(counts: npt.NDArray[np.float64], scale: float) -> Interval | None:
+    """Read a range off noisy bin counts; None when no two edges pass the threshold."""
+    occupied = np.flatnonzero(counts > threshold(scale))
+    if occupied.size == 0:
+        return None
+    half = len(_EXPONENTS)
+    lower = _edges(int(occupied[0]) - half)[0]
+    upper = _edges(int(occupied[-1]) - half)[1]
+    return (lower, upper) if lower < upper else None
+
+
+def _edges(rank: int) -> Interval:
+    """Edges of the bin ``rank`` steps from zero."""
+    if rank == 0:
+        return 0.0, 0.0
+    inner = 2.0 ** (abs(rank) + _EXPONENTS[0] - 2) if abs(rank) > 1 else 0.0
+    outer = 2.0 ** (abs(rank) + _EXPONENTS[0] - 1)
+    return (inner, outer) if rank > 0 else (-outer, -inner)

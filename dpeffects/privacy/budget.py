@@ -1,0 +1,91 @@
+"""A budget and its named shares. All arithmetic is exact; shares round down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from dpeffects.errors import BudgetError, OptionError
+
+
+def round_down(value: Fraction) -> float:
+    """Return the largest float that is not above ``value``.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> Fraction(round_down(Fraction(1, 10))) <= Fraction(1, 10)
+    True
+    """
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+def round_up(value: Fraction) -> float:
+    """Return the smallest float that is not below ``value``."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Total epsilon and delta of one call.
+
+    Examples
+    --------
+    >>> Budget(1.0).shares({"estimate": 3, "variance": 1})
+    {'estimate': 0.75, 'variance': 0.25}
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("epsilon", self.epsilon)
+        _check("delta", self.delta)
+        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
+            raise BudgetError(f"epsilon must be a positive, finite number, got {self.epsilon!r}")
+        if not 0 <= self.delta < 1:
+            raise BudgetError(f"delta must be in [0, 1), got {self.delta!r}")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
+
+    def shares(self, proportions: Mapping[str, float]) -> dict[str, float]:
+        """Divide epsilon by proportions, rounding each share down (claim 1)."""
+        total = sum(Fraction(p) for p in proportions.values())
+        if total <= 0:
+            raise BudgetError("the shares of the budget sum to zero")
+        whole = Fraction(self.epsilon)
+        return {name: round_down(whole * Fraction(p) / total) for name, p in proportions.items()}
+
+
+def _check(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
+        raise BudgetError(f"{name} must be a number, got {value!r}")
+
+
+def merge_shares(
+    defaults: Mapping[str, float], given: Mapping[str, Any] | None
+) -> dict[str, float]:
+    """Check user-given proportions against the names a method has, and fill in the rest.
+
+    Examples
+    --------
+    >>> merge_shares({"estimate": 0.8, "variance": 0.2}, {"variance": 0.1})
+    {'estimate': 0.8, 'variance': 0.1}
+    """
+    merged = dict(defaults)
+    if given is not None and not isinstance(given, Mapping):
+        raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
+    for name, value in (given or {}).items():
+        if name not in defaults:
+            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}")
+        ok = isinstance(value, Real) and not isinstance(value, bool)
+        if not ok or not math.isfinite(value) or value <= 0:
+            raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")
+        merged[name] = float(value)
+    return merged

@@ -1,0 +1,88 @@
+"""The ledger: charge first, then draw. The only mutable thing in the package."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpeffects.errors import BudgetError
+from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.guarantee import Spend
+
+
+class Ledger:
+    """A privacy budget for one dataset, kept over several calls (in memory).
+
+    Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
+    tiny charge through for free.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The total allowed.
+    parent
+        A ledger that is charged too, and first.
+
+    Examples
+    --------
+    >>> ledger = Ledger(epsilon=1.0)
+    >>> ledger.remaining
+    (1.0, 0.0)
+    """
+
+    def __init__(self, epsilon: float, delta: float = 0.0, *, parent: Ledger | None = None) -> None:
+        self._allowed = Budget(epsilon, delta)
+        self._spends: list[Spend] = []
+        self._parent = parent
+
+    @property
+    def spends(self) -> tuple[Spend, ...]:
+        """All charges so far, in order."""
+        return tuple(self._spends)
+
+    @property
+    def spent(self) -> tuple[Fraction, Fraction]:
+        """Exact totals of epsilon and delta."""
+        return (
+            sum((Fraction(s.epsilon) for s in self._spends), Fraction(0)),
+            sum((Fraction(s.delta) for s in self._spends), Fraction(0)),
+        )
+
+    @property
+    def remaining(self) -> tuple[float, float]:
+        """What is left of epsilon and delta, rounded down."""
+        epsilon, delta = self.spent
+        return (
+            round_down(Fraction(self._allowed.epsilon) - epsilon),
+            round_down(Fraction(self._allowed.delta) - delta),
+        )
+
+    def require(self, epsilon: float, delta: float = 0.0) -> None:
+        """Raise BudgetError unless this much is left; charges nothing."""
+        if self._parent is not None:
+            self._parent.require(epsilon, delta)
+        spent_epsilon, spent_delta = self.spent
+        if spent_epsilon + Fraction(epsilon) > Fraction(
+            self._allowed.epsilon
+        ) or spent_delta + Fraction(delta) > Fraction(self._allowed.delta):
+            left = self.remaining
+            raise BudgetError(
+                f"this needs epsilon = {epsilon:.6g}, delta = {delta:.3g}, but of "
+                f"({self._allowed.epsilon:.6g}, {self._allowed.delta:.3g}) only "
+                f"({left[0]:.6g}, {left[1]:.3g}) is left"
+            )
+
+    def charge(self, spend: Spend) -> None:
+        """Record a charge, or refuse it. Call before the noise is drawn, never after."""
+        if not (spend.epsilon > 0 or spend.delta > 0) or spend.epsilon < 0 or spend.delta < 0:
+            raise BudgetError(f"a charge must be positive, got {spend.epsilon}, {spend.delta}")
+        self.require(spend.epsilon, spend.delta)
+        if self._parent is not None:
+            self._parent.charge(spend)
+        self._spends.append(spend)
+
+    def __repr__(self) -> str:
+        left = self.remaining
+        return (
+            f"Ledger(epsilon={self._allowed.epsilon:.6g}, delta={self._allowed.delta:.3g}, "
+            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g}))"
+        )

@@ -1,0 +1,70 @@
+"""The non-private estimate, for the curator's eyes only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpeffects import design, methods
+from dpeffects.formula import parse
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A non-private estimate. Publishing it, or choosing by it, breaks every guarantee."""
+
+    estimand: str
+    estimate: float
+    std_error: float
+    method: str
+    formula: str
+    n: int
+
+    def __str__(self) -> str:
+        return (
+            "*** NOT PRIVATE: for the curator's eyes only, do not publish ***\n"
+            f"{self.estimand} by non-private {self.method}: {self.estimate:.6g} "
+            f"(std. error {self.std_error:.6g})\n{self.formula}, n = {self.n}"
+        )
+
+    __repr__ = __str__
+
+
+def reference(
+    formula: str,
+    data: Any,
+    method: str = "private_psm",
+    *,
+    bounds: Mapping[str, Any] | str | None = None,
+    **options: Any,
+) -> Reference:
+    """Compute what a method would give without privacy: no clipping, no limits, no noise.
+
+    Parameters
+    ----------
+    formula, data, method
+        As in :func:`dp_ate`.
+    bounds
+        Only the levels in it are used.
+    **options
+        Options of the method; those without meaning here are ignored.
+
+    Returns
+    -------
+    Reference
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> round(dpe.reference("earnings_1978 ~ treatment", nsw, "diff_in_means").estimate, 2)
+    1794.34
+    """
+    spec = methods.get(method)
+    made = spec.make_options(options)
+    parsed = parse(formula)
+    table = design.read(data, parsed, bounds, public=("covariates", "treatment"))
+    outcome, rows = design.raw_rows(table, parsed)
+    estimate, std_error = spec.reference(outcome, table.treated, rows, **vars(made))
+    return Reference("ATE", estimate, std_error, spec.name, parsed.source, table.n)

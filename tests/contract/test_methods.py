@@ -1,0 +1,200 @@
+"""What every registered method promises, whatever it estimates."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects import api
+from dpeffects.errors import BudgetError, DPEffectsError
+from dpeffects.methods import registry
+from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from tests.replay import FrozenNoise
+
+SPECS = registry()
+CASES = [
+    (name, level, options)
+    for name, spec in SPECS.items()
+    for level in spec.levels
+    for options in ({}, *({"diff_in_means": [{"arms": "public"}]}.get(name, [])))
+]
+IDS = [f"{name}-{level}{'-' + str(options) if options else ''}" for name, level, options in CASES]
+BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
+FORMULA = "y ~ t | x1 + x2 + g"
+
+
+def frame(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    x1, x2 = rng.random(n), rng.uniform(-1, 1, n)
+    t = rng.random(n) < 0.3 + 0.4 * x1
+    y = np.clip(0.3 * x1 + 0.2 * t + 0.4 * rng.random(n), 0, 1)
+    return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2, "g": rng.choice(list("abc"), n)})
+
+
+def run(name, level, options, data=None, **more):
+    more = {"epsilon": 1.0, "bounds": BOUNDS, "seed": 1, **more}
+    return dpe.dp_ate(
+        FORMULA, frame() if data is None else data, name, level=level, **options, **more
+    )
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+def test_result_is_complete(name, level, options):
+    fit = run(name, level, options, seed=None)
+    assert fit.guarantee.status == SPECS[name].guarantee
+    assert fit.guarantee.unit == ("outcome" if level == "label" else "record")
+    assert np.isfinite(fit.estimate)
+    low, high = fit.conf_int()
+    assert low < fit.estimate < high
+    narrow, wide = fit.conf_int(0.5), fit.conf_int(0.99)
+    assert wide.lower < narrow.lower < narrow.upper < wide.upper
+    assert fit.std_error**2 >= fit.noise_variance
+    text = str(fit)
+    assert fit.guarantee.sentence().split(";")[0] in " ".join(text.split())
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert json.loads(fit.to_json()) == json.loads(json.dumps(fit.to_dict()))
+    assert len(fit.tidy()) == len(fit.glance()) == 1
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.7])
+def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
+    ledger = dpe.Ledger(epsilon)
+    fit = run(name, level, options, epsilon=epsilon, ledger=ledger)
+    total = sum(Fraction(s.epsilon) for s in fit.spends)
+    assert total <= Fraction(epsilon)
+    assert float(total) == pytest.approx(epsilon, rel=1e-9)
+    assert ledger.spends == fit.spends
+    assert fit.guarantee.epsilon == pytest.approx(float(total))
+    claims = Path(api.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
+    for spend in fit.spends:
+        assert f"## Claim {spend.claim}." in claims
+    with pytest.raises(BudgetError):
+        run(name, level, options, epsilon=epsilon, ledger=ledger)
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
+    with_variance, without = run(name, level, options), run(name, level, options, variance=False)
+    assert "variance" not in {s.share for s in without.spends}
+    assert without.noise_variance < with_variance.noise_variance
+    assert "not available" in str(without.conf_int())
+    assert "variance=False" in str(without.std_error)
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypatch):
+    """Each draw of the secure source is recorded; its spread must match the scale in the Spend."""
+
+    class Recording(SeededNoise):
+        void = ()
+
+        def laplace(self, values, scale, sensitivity, epsilon):
+            noisy = super().laplace(values, scale, sensitivity, epsilon)
+            self.draws.append(((noisy - values) / scale, sensitivity, epsilon))
+            return noisy
+
+    spends = None
+    pooled: list[list[np.ndarray]] = []
+    for seed in range(60):
+        noise = Recording(seed)
+        noise.draws = []
+        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        fit = run(name, level, options)
+        spends = [s for s in fit.spends if s.mechanism == "Laplace"]
+        pooled = pooled or [[] for _ in noise.draws]
+        for slot, (unit_noise, sensitivity, epsilon) in zip(pooled, noise.draws, strict=True):
+            slot.append(unit_noise)
+            assert sensitivity >= 1
+            assert epsilon in {s.epsilon for s in spends}
+    for slot, spend in zip(pooled, spends, strict=True):
+        assert spend.sensitivity[0] / spend.scale[0] == pytest.approx(spend.epsilon)
+        spread = np.abs(np.concatenate(slot)).mean()  # mean |Laplace(1)| is 1
+        assert spread == pytest.approx(1.0, abs=4.5 / np.sqrt(sum(map(len, slot))))
+
+
+def neighbours(level, options, rng):
+    """Neighbouring frames: an outcome at label level, else a whole record with extreme values."""
+    data = frame(40, int(rng.integers(1 << 30)))
+    other = data.copy()
+    j = int(rng.integers(len(data)))
+    other.loc[j, "y"] = float(rng.choice([-1e9, 0.0, 1.0, 1e9]))
+    if level != "label":
+        other.loc[j, "x1"] = float(rng.choice([-50.0, 0.0, 1.0, 1e6]))
+        other.loc[j, "x2"] = float(rng.choice([-1.0, 1.0]))
+        other.loc[j, "g"] = str(rng.choice(list("abc")))
+        if options.get("arms") != "public":
+            other.loc[j, "t"] = not data.loc[j, "t"]
+    return data, other
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+def test_replay_on_neighbours(name, level, options, monkeypatch):
+    """With releases frozen, a neighbour moves each release by at most its declared sensitivity, and
+    everything that leaves, the result with all its texts, is the same."""
+    rng = np.random.default_rng(11)
+    largest = 0.0
+    for trial in range(25):
+        data, other = neighbours(level, options, rng)
+        noise = FrozenNoise(trial)
+        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        first = run(name, level, options, data)
+        noise.rewind()
+        second = run(name, level, options, other)
+        assert noise.finished()
+        assert first.to_dict() == second.to_dict()
+        assert str(first) == str(second)
+        largest = max(largest, *(moved / declared for _, moved, declared in noise.changes))
+    assert 0.1 < largest <= 1.0
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+def test_replay_with_private_bounds(name, level, options, monkeypatch):
+    """The same with bounds found privately, which everything else then depends on."""
+    rng = np.random.default_rng(12)
+    for trial in range(5):
+        data, other = neighbours(level, options, rng)
+        data, other = (
+            pd.concat([f, *[frame(500, 3)] * 4], ignore_index=True) for f in (data, other)
+        )
+        noise = FrozenNoise(trial)
+        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        more = {"bounds": {"g": list("abc")}, "epsilon": 8.0}
+        first = run(name, level, options, data, **more)
+        assert "bounds" in {s.share for s in first.spends}
+        noise.rewind()
+        assert first.to_dict() == run(name, level, options, other, **more).to_dict()
+        assert noise.finished()
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options):
+    data = frame(3000, 5)
+    target = dpe.reference(FORMULA, data, name, bounds=BOUNDS)
+    fit = run(name, level, options, data, epsilon=1e6)
+    assert fit.estimate == pytest.approx(target.estimate, abs=0.15 * target.std_error)
+    assert fit.std_error == pytest.approx(target.std_error, rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+def test_a_seed_repeats_and_no_seed_does_not(name, level, options):
+    one, two = run(name, level, options, seed=3), run(name, level, options, seed=3)
+    assert one.to_dict() == two.to_dict()
+    assert one.guarantee.status == "void: seeded"
+    assert "NOT PRIVATE" in str(one)
+    fresh = {run(name, level, options, seed=None).estimate for _ in range(3)}
+    assert len(fresh) == 3
+
+
+def test_every_method_is_listed():
+    listed = dpe.methods()
+    assert list(listed["method"]) == list(SPECS)
+    assert isinstance(api.noise_source(None), SecureNoise)
+    with pytest.raises(DPEffectsError, match="private_psm"):
+        dpe.dp_ate("y ~ t | x1", frame(), "privat_psm", epsilon=1)

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpeffects.errors import BoundsError
+from dpeffects.privacy.bounds import (
+    BINS,
+    Bounds,
+    declare,
+    interval_from_counts,
+    magnitude_counts,
+    skeleton,
+    threshold,
+)
+
+BAD = {
+    "reversed": (1, 0),
+    "zero width": (1, 1),
+    "infinite": (0, float("inf")),
+    "nan": (float("nan"), 1),
+    "text": "0-1",
+    "number": 3,
+    "one level": ["a"],
+    "twice": ["a", "b", "a"],
+    "a set": {"a", "b"},
+    "unhashable": [["a"], ["b"], ["c"]],
+}
+
+
+@pytest.mark.parametrize("given_bounds", BAD.values(), ids=BAD.keys())
+def test_bad_declarations(given_bounds):
+    with pytest.raises(BoundsError, match="y"):
+        Bounds.declared({"y": given_bounds})
+
+
+def test_two_numbers_are_a_range_and_anything_else_is_levels():
+    bounds = Bounds.declared({"a": (0, 2), "b": [0, 2], "c": [0, 1, 2], "d": ["x", "y"]})
+    assert bounds["a"] == bounds["b"] == (0.0, 2.0)
+    assert bounds.is_levels("c")
+    assert bounds.is_levels("d")
+    assert not bounds.is_levels("a")
+
+
+def test_later_declarations_win_and_the_frame_stays_itself():
+    import pandas as pd
+
+    frame = pd.DataFrame({"y": [1, 2], "x": [3, 4]})
+    declared = declare(declare(frame, y=(0, 5), x=(0, 9)), {"y": ["a", "b"]})
+    assert declared.frame is frame
+    assert declared.bounds["x"] == (0.0, 9.0)
+    assert declared.bounds.is_levels("y")
+    assert declared["x"].sum() == 7
+    assert declared.shape == (2, 2)
+    assert len(declared) == 2
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=50))
+def test_every_finite_value_falls_in_exactly_one_bin(values):
+    counts = magnitude_counts(np.array(values))
+    assert counts.size == BINS
+    assert counts.sum() == len(values)
+
+
+@given(st.floats(2.0**-15, 2.0**39), st.sampled_from([-1, 1]))
+def test_a_value_lies_within_the_bounds_read_off_its_bin(size, sign):
+    value = sign * size
+    counts = magnitude_counts(np.array([value])) * 1e6
+    lower, upper = interval_from_counts(counts, 1.0)
+    assert lower <= value <= upper
+    assert upper - lower <= size * 1.0000001  # the bin is no wider than the value is large
+
+
+def test_empty_bins_rarely_pass_the_threshold():
+    rng = np.random.default_rng(1)
+    scale = 20.0
+    noise = rng.laplace(0, scale, (4000, BINS))
+    share = (noise > threshold(scale)).any(axis=1).mean()
+    assert share < 0.12
+
+
+def test_nothing_is_found_where_nothing_stands_out():
+    assert interval_from_counts(np.zeros(BINS), 1.0) is None
+    only_zero = magnitude_counts(np.zeros(1000)).astype(float)
+    assert interval_from_counts(only_zero, 1.0) is None
+
+
+def test_skeleton_has_names_only():
+    text = skeleton(["y"], ["region"])
+    assert eval(text.removeprefix("bounds="), {"LOWER": 0, "UPPER": 1}) == {
+        "y": (0, 1),
+        "region": ["LEVEL", "LEVEL"],
+    }

@@ -1,0 +1,86 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpeffects.errors import BudgetError, OptionError
+from dpeffects.privacy.budget import Budget, merge_shares
+from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.ledger import Ledger
+
+
+def spend(epsilon, delta=0.0):
+    return Spend("x", "estimate", epsilon, delta, "Laplace", (1.0,), (1.0,), 2)
+
+
+@given(
+    st.floats(1e-6, 1e3),
+    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12),
+)
+def test_shares_never_sum_above_the_budget(epsilon, proportions):
+    shares = Budget(epsilon).shares({str(i): p for i, p in enumerate(proportions)})
+    total = sum(Fraction(s) for s in shares.values())
+    assert total <= Fraction(epsilon)
+    assert float(total) == pytest.approx(epsilon, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("inf"), float("nan"), "1", None, True])
+def test_bad_epsilon(epsilon):
+    with pytest.raises(BudgetError):
+        Budget(epsilon)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1, 2.0, float("nan"), "0"])
+def test_bad_delta(delta):
+    with pytest.raises(BudgetError):
+        Budget(1.0, delta)
+
+
+def test_overspending_is_refused_and_says_what_is_left():
+    ledger = Ledger(1.0)
+    ledger.charge(spend(0.75))
+    with pytest.raises(BudgetError, match=r"0\.25"):
+        ledger.charge(spend(0.5))
+    assert ledger.remaining == (0.25, 0.0)
+    assert len(ledger.spends) == 1
+
+
+def test_a_tiny_charge_does_not_round_away():
+    ledger = Ledger(1.0)
+    ledger.charge(spend(1.0))
+    with pytest.raises(BudgetError):
+        ledger.charge(spend(1e-300))  # 1.0 + 1e-300 == 1.0 in floats
+    half = Ledger(1.0)
+    for _ in range(10):
+        half.charge(spend(0.1)) if half.remaining[0] >= 0.1 else None
+    assert sum(Fraction(s.epsilon) for s in half.spends) <= 1
+
+
+def test_zero_or_negative_charges_are_refused():
+    for epsilon in (0.0, -0.5):
+        with pytest.raises(BudgetError):
+            Ledger(1.0).charge(spend(epsilon))
+
+
+def test_the_parent_is_charged_first_and_can_refuse():
+    parent = Ledger(0.5)
+    child = Ledger(1.0, parent=parent)
+    with pytest.raises(BudgetError):
+        child.charge(spend(0.75))
+    assert child.spends == parent.spends == ()
+    child.charge(spend(0.5))
+    assert len(parent.spends) == 1
+
+
+def test_delta_is_counted_separately():
+    ledger = Ledger(1.0, 1e-5)
+    with pytest.raises(BudgetError):
+        ledger.charge(spend(0.1, 1e-4))
+    ledger.charge(spend(0.1, 1e-5))
+
+
+@pytest.mark.parametrize("given_shares", [{"nope": 1}, {"a": 0}, {"a": -1}, {"a": "x"}, 3])
+def test_bad_shares(given_shares):
+    with pytest.raises(OptionError):
+        merge_shares({"a": 1.0}, given_shares)

@@ -1,0 +1,103 @@
+"""Samplers against their distributions, and the price against OpenDP's own map."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpeffects.errors import OptionError, PrivacyError
+from dpeffects.privacy.noise import SecureNoise, SeededNoise, flip_chance, laplace_scale
+
+SOURCES = [SecureNoise(), SeededNoise(20)]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
+@pytest.mark.parametrize(("sensitivity", "epsilon"), [(2**31, 0.2), (1000, 1.0)])
+def test_laplace_noise_on_a_fine_grid_is_laplace(source, sensitivity, epsilon):
+    scale = laplace_scale(sensitivity, epsilon)
+    drawn = source.laplace(np.full(4000, 7, dtype=np.int64), scale, sensitivity, epsilon)
+    assert stats.kstest((drawn - 7) / scale, "laplace").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
+def test_laplace_noise_on_a_coarse_grid_is_discrete_laplace(source):
+    epsilon = 1.3
+    scale = laplace_scale(1, epsilon)
+    drawn = source.laplace(np.zeros(6000, dtype=np.int64), scale, 1, epsilon)
+    values = np.arange(-5, 6)
+    expected = stats.dlaplace(1 / scale).pmf(values)
+    observed = np.array([(drawn == v).sum() for v in values])
+    rest = len(drawn) - observed.sum()
+    test = stats.chisquare([*observed, rest], np.array([*expected, 1 - expected.sum()]) * 6000)
+    assert test.pvalue > 1e-4
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_flips_happen_at_their_rate_for_both_bits(source, epsilon):
+    bits = np.tile([True, False], 10_000)
+    flipped = source.flip(bits, epsilon) != bits
+    expected = 1 / (1 + math.exp(epsilon))
+    for bit in (True, False):
+        count = int(flipped[bits == bit].sum())
+        assert stats.binomtest(count, 10_000, expected).pvalue > 1e-4
+
+
+def test_flip_handles_lengths_that_are_not_whole_bytes():
+    for n in (1, 7, 8, 9, 1001):
+        assert SecureNoise().flip(np.ones(n, dtype=bool), 700.0).all()
+        assert SecureNoise().flip(np.ones(n, dtype=bool), 1.0).shape == (n,)
+
+
+@given(st.integers(1, 2**50), st.floats(1e-6, 1e4))
+def test_scale_never_undercharges(sensitivity, epsilon):
+    scale = laplace_scale(sensitivity, epsilon)
+    assert Fraction(sensitivity) <= Fraction(scale) * Fraction(epsilon)
+    assert scale == pytest.approx(sensitivity / epsilon, rel=1e-10)
+
+
+@given(st.floats(1e-6, 1e4))
+def test_flip_chance_never_undercharges(epsilon):
+    q = flip_chance(epsilon)
+    assert 0 < q <= 0.5
+    assert math.log1p(-q) - math.log(q) <= epsilon
+
+
+def test_opendp_agrees_with_the_price():
+    """A scale too small for the price is caught by the library's own privacy map."""
+    with pytest.raises(PrivacyError):
+        SecureNoise().laplace(np.zeros(3, dtype=np.int64), 0.9, 1, 1.0)
+
+
+def test_long_vectors_are_noised_in_full():
+    drawn = SecureNoise().laplace(
+        np.zeros(120_001, dtype=np.int64), laplace_scale(1, 0.01), 1, 0.01
+    )
+    assert drawn.size == 120_001
+    assert (drawn[:50_000] != 0).mean() > 0.9
+    assert (drawn[-1000:] != 0).mean() > 0.9
+    assert not np.array_equal(drawn[:40_000], drawn[60_000:100_000])
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
+def test_floats_nan_and_overflow_never_reach_a_sampler(source):
+    for bad in (np.array([0.5]), np.array([np.nan]), np.array([2**61], dtype=np.int64)):
+        with pytest.raises(PrivacyError):
+            source.laplace(bad, 1.0, 1, 1.0)
+
+
+def test_seeded_noise_repeats_and_says_it_is_not_private():
+    draws = [SeededNoise(3).laplace(np.zeros(5, dtype=np.int64), 10.0, 1, 1.0) for _ in "ab"]
+    assert np.array_equal(*draws)
+    assert SeededNoise(3).void == ("seeded",)
+    assert SecureNoise().void == ()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", True])
+def test_bad_seed(seed):
+    with pytest.raises(OptionError):
+        SeededNoise(seed)

@@ -1,0 +1,267 @@
+"""Every sensitivity attacked on the primitive itself, by random and adversarial neighbours."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dpeffects.errors import PrivacyError
+from dpeffects.matching import match, pairs
+from dpeffects.privacy import erm
+from dpeffects.privacy.bounds import magnitude_counts
+from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
+from dpeffects.privacy.ledger import Ledger
+
+SHARES = dict.fromkeys(("a", "bounds"), 1.0)
+
+
+class Bare:
+    """No noise: keeps what would have been noised, and the sensitivity that was declared."""
+
+    description, void = "none", ("no noise",)
+
+    def __init__(self):
+        self.values, self.sensitivity = [], []
+
+    def laplace(self, values, scale, sensitivity, epsilon):
+        self.values.append(values.copy())
+        self.sensitivity.append(sensitivity)
+        return values
+
+    def flip(self, bits, epsilon):
+        self.values.append(bits.astype(np.int64))
+        self.sensitivity.append(1)
+        return bits
+
+
+def curator(y, t, x=None, *, limits=(0.0, 1.0), public=()):
+    x = np.zeros((len(y), 1)) if x is None else x
+    rows = Rows(np.clip(y, *limits), limits, t, lambda: x, x.shape[1])
+    noise = Bare()
+    return Curator(rows, Releaser(SHARES, Ledger(1e9), noise), frozenset(public)), noise
+
+
+def change(one, two, call):
+    """L1 distance of what two curators would noise, over the declared sensitivity."""
+    (first, noise1), (second, noise2) = one, two
+    call(first)
+    call(second)
+    assert noise1.sensitivity == noise2.sensitivity, "the sensitivity depends on private data"
+    distance = np.abs(noise1.values[-1].astype(float) - noise2.values[-1]).sum()
+    return distance / noise1.sensitivity[-1]
+
+
+SUMS = {
+    "count": lambda c: c.treated_count("a"),
+    "sums": lambda c: c.arm_sums("a"),
+    "squares": lambda c: c.arm_squares("a"),
+    "flips": lambda c: c.flipped_treatment("a"),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_arm_primitives_on_all_replacements(name):
+    """All datasets of four records with extreme values, all replacements of one of them."""
+    y_values, worst = (0.0, 0.5, 1.0), 0.0
+    records = list(itertools.product(y_values, (False, True)))
+    for data in itertools.combinations_with_replacement(records, 3):
+        for a, b in itertools.combinations(records, 2):
+            pair = []
+            for extra in (a, b):
+                y, t = zip(*data, extra, strict=True)
+                pair.append(curator(np.array(y), np.array(t)))
+            worst = max(worst, change(*pair, SUMS[name]))
+    assert worst <= 1.0
+    assert worst == pytest.approx(1.0)  # attained: nothing is wasted either
+
+
+@pytest.mark.parametrize("name", ["sums", "squares"])
+def test_values_outside_the_bounds_change_no_more(name):
+    t = np.array([True, False, True, False])
+    one = curator(np.array([-1e300, 0.2, 0.7, 1.0]), t)
+    two = curator(np.array([1e300, 0.2, 0.7, 1.0]), t)
+    assert change(one, two, SUMS[name]) <= 1.0
+
+
+def replaced(rng, y, t, x, j):
+    y, t, x = y.copy(), t.copy(), x.copy()
+    y[j] = rng.choice([0.0, 1.0, rng.random()])
+    t[j] = rng.random() < 0.5
+    x[j] = rng.choice([0.0, 1.0], x.shape[1]) if rng.random() < 0.5 else rng.random(x.shape[1])
+    return y, t, x
+
+
+def test_contrast_with_any_weights():
+    rng = np.random.default_rng(2)
+    worst = 0.0
+    for _ in range(300):
+        n = int(rng.integers(4, 9))
+        y, t = rng.choice([0.0, 1.0], n), rng.random(n) < 0.5
+        weights = rng.normal(0, 3, n)
+        for j in range(n):
+            y2 = y.copy()
+            y2[j] = 1 - y[j]
+            call = lambda c, w=weights: c.contrast("c", w, "a")  # noqa: E731
+            worst = max(worst, change(curator(y, t), curator(y2, t), call))
+    assert worst <= 1.0
+    assert worst == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("limits", [None, (1, 1), (2, 2)], ids=["free", "exhausted", "tight"])
+def test_matching_contrast_and_variance(limits):
+    """Matching with and without limits that leave records short of neighbours: |P(i)| < N.
+
+    The printed sensitivity (k + 1) B of paper 000 is exceeded in the exhausted case.
+    """
+    rng = np.random.default_rng(3)
+    worst = {"contrast": 0.0, "variance": 0.0}
+    short, above_printed = 0, 0
+    for _ in range(120):
+        n, neighbours = int(rng.integers(6, 12)), 3
+        t = rng.permutation(np.arange(n) < rng.integers(2, n - 1))
+        scores = rng.random(n).round(1)
+        matches = match(scores, t, neighbours, limits and (limits[0] * 3, limits[1] * 3))
+        if (matches.found == 0).any():
+            continue
+        short += int((matches.found < neighbours).any())
+        weight = 1 + matches.weight
+        above_printed += int(limits is not None and weight.max() > limits[0] + 1 + 1e-9)
+        partner = pairs(scores, t)
+        extra = rng.random(n) * 4
+        extra = np.where(partner >= 0, extra + extra[partner], 0.0)
+        y = rng.choice([0.0, 1.0], n)
+        signed = np.where(t, weight, -weight)
+        calls = {
+            "contrast": lambda c, w=signed: c.contrast("c", w, "a"),
+            "variance": lambda c, m=matches, p=partner, e=extra: c.matched_squares(
+                m.neighbours, m.found, p, e, "a"
+            ),
+        }
+        for j, name in itertools.product(range(n), calls):
+            y2 = y.copy()
+            y2[j] = 1 - y[j]
+            ratio = change(curator(y, t), curator(y2, t), calls[name])
+            worst[name] = max(worst[name], ratio)
+    assert worst["contrast"] == pytest.approx(1.0)
+    assert worst["contrast"] <= 1.0
+    assert 0.2 < worst["variance"] <= 1.0
+    if limits == (1, 1):
+        assert short > 10
+        assert above_printed > 10
+
+
+def test_a_sensitivity_of_the_printed_kind_would_be_caught():
+    """The attack has teeth: the paper's (k + 1) B fails on a dataset with exhausted neighbours."""
+    t = np.array([True, False, False, False, False, False, False])
+    matches = match(np.linspace(0, 1, 7), t, 2, (6 * 2, 2))
+    weight = np.where(t, 1.0, -1.0) * (1 + matches.weight)
+    printed = 1 + 1  # k2 = 1 for controls
+    y = np.zeros(7)
+    moved = [abs(float(weight @ (y + np.eye(7)[j]) - weight @ y)) for j in range(7)]
+    assert max(moved) > printed
+
+
+def test_noisy_scores_move_for_one_record_only():
+    rng = np.random.default_rng(4)
+    for _ in range(100):
+        n, d = 6, 3
+        y, t, x = rng.random(n), rng.random(n) < 0.5, rng.random((n, d))
+        w = rng.normal(0, 10, d)
+        y2, t2, x2 = replaced(rng, y, t, x, int(rng.integers(n)))
+        call = lambda c, w=w: c.noisy_scores(w, "a")  # noqa: E731
+        assert change(curator(y, t, x), curator(y2, t2, x2), call) <= 1.0
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 0.05, 1.0])
+def test_logistic_weights(penalty):
+    """Random neighbours, and the worst-case kind: corner rows with the label turned around."""
+    rng = np.random.default_rng(5)
+    worst = 0.0
+    for trial in range(60):
+        n, d = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+        x = np.column_stack([np.ones(n), rng.choice([0.0, 1.0], (n, d - 1))]).reshape(n, d)
+        t = rng.random(n) < 0.5
+        x2, t2 = x.copy(), t.copy()
+        t2[0] = not t[0]
+        x2[0] = 1.0 if trial % 2 else rng.choice([0.0, 1.0], d)
+        call = lambda c: c.propensity_weights(penalty, "a")  # noqa: E731
+        y = np.zeros(n)
+        worst = max(worst, change(curator(y, t, x), curator(y, t2, x2), call))
+    assert worst <= 1.0
+    assert worst > 0.1 or penalty < 0.05  # the bound is not vacuous where the penalty matters
+
+
+def test_logistic_worst_case_is_near_the_bound():
+    """With opposite labels at a large penalty the bound 2d / (n lambda) is about half used: the two
+    gradients are 1/2 each at w = 0."""
+    y = np.zeros(2)
+    one = curator(y, np.array([True, True]), np.ones((2, 1)))
+    two = curator(y, np.array([True, False]), np.ones((2, 1)))
+    assert 0.3 < change(one, two, lambda c: c.propensity_weights(50.0, "a")) <= 1.0
+
+
+def test_the_solver_keeps_its_promise_on_hard_data():
+    rng = np.random.default_rng(6)
+    for penalty in (1e-6, 1e-3, 1.0):
+        for separable in (True, False):
+            x = np.column_stack([np.ones(300), rng.random((300, 4))])
+            t = x[:, 1] > 0.5 if separable else rng.random(300) < 0.5
+            w = erm.fit_logistic(x, t, penalty)
+            gradient = x.T @ (1 / (1 + np.exp(-x @ w)) - t) / 300 + penalty * w
+            assert np.linalg.norm(gradient) <= erm.GRADIENT * 1.01
+
+
+def test_logistic_matches_scikit_learn():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(7)
+    x = np.column_stack([np.ones(400), rng.random((400, 3))])
+    t = rng.random(400) < 1 / (1 + np.exp(-(x @ [0.5, -2, 1, 0.0])))
+    penalty = 0.01
+    peer = linear_model.LogisticRegression(
+        C=1 / (penalty * 400), fit_intercept=False, tol=1e-12, max_iter=10_000
+    ).fit(x, t)
+    assert erm.fit_logistic(x, t, penalty) == pytest.approx(peer.coef_[0], abs=1e-5)
+
+
+def test_large_fits_start_from_a_part_and_end_at_the_same_place(monkeypatch):
+    rng = np.random.default_rng(8)
+    x = np.column_stack([np.ones(3000), rng.random((3000, 2))])
+    t = rng.random(3000) < 0.3
+    whole = erm.fit_logistic(x, t, 0.01)
+    monkeypatch.setattr(erm, "_ROWS", 100)
+    assert erm.fit_logistic(x, t, 0.01) == pytest.approx(whole, abs=1e-7)
+
+
+def test_private_bounds_histogram():
+    rng = np.random.default_rng(9)
+    for _ in range(200):
+        x = rng.normal(0, 10.0 ** rng.integers(-8, 20), 5)
+        x2 = x.copy()
+        x2[0] = rng.choice([0.0, 1e300, -1e300, 1e-300, 5.0])
+        assert np.abs(magnitude_counts(x) - magnitude_counts(x2)).sum() <= 2
+    noise = Bare()
+    find_bounds({"x": np.full(10_000, 3.0)}, Releaser(SHARES, Ledger(1e9), noise))
+    assert noise.sensitivity == [2]
+
+
+def test_private_columns_are_not_handed_out():
+    c, _ = curator(np.zeros(4), np.array([True, False, True, False]))
+    for ask in (c.treatment, lambda: c.public_scores(0.1)):
+        with pytest.raises(PrivacyError):
+            ask()
+    c, _ = curator(np.zeros(4), np.array([True, False, True, False]), public=("treatment",))
+    assert c.treatment().sum() == 2
+    with pytest.raises(PrivacyError):
+        c.public_scores(0.1)
+
+
+def test_a_charge_comes_before_its_draw():
+    """When the ledger refuses, nothing is drawn."""
+    noise = Bare()
+    rows = Rows(np.zeros(4), (0.0, 1.0), np.array([True, False] * 2), lambda: np.zeros((4, 1)), 1)
+    c = Curator(rows, Releaser(SHARES, Ledger(0.5), noise), frozenset())
+    with pytest.raises(Exception, match="left"):
+        c.arm_sums("a")
+    assert noise.values == []
