@@ -1,1 +1,31 @@
 """Differentially private treatment effects, written the R way."""
+
+from dpeffects.api import dp_ate, methods
+from dpeffects.datasets import data_info, list_data, load_data, simulate
+from dpeffects.errors import DPEffectsError
+from dpeffects.privacy.bounds import Bounds, Declared, declare
+from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.reference import reference
+from dpeffects.results import Result, Summary
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bounds",
+    "DPEffectsError",
+    "Declared",
+    "Guarantee",
+    "Ledger",
+    "Result",
+    "Spend",
+    "Summary",
+    "data_info",
+    "declare",
+    "dp_ate",
+    "list_data",
+    "load_data",
+    "methods",
+    "reference",
+    "simulate",
+]

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dpeffects import design
-from dpeffects import methods as registry
 from dpeffects.errors import BoundsError, OptionError
 from dpeffects.formula import Formula, parse
+from dpeffects.methods import get, registry
 from dpeffects.methods.spec import MethodSpec
 from dpeffects.privacy.bounds import Bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, merge_shares
@@ -84,7 +84,7 @@ def dp_ate(
     ('ATE', 445, 'void: seeded')
     """
     budget = Budget(epsilon, delta)
-    spec = registry.get(method)
+    spec = get(method)
     spec.check_estimand("ATE")
     level = spec.check_level(level)
     made = spec.make_options(options)
@@ -92,7 +92,7 @@ def dp_ate(
     noise = noise_source(seed)
     wanted = dict(spec.shares(level, made))
     if not _flag("variance", variance):
-        del wanted["variance"]
+        wanted.pop("variance", None)
     public = made.public(level)
     charged = _open_ledger(budget, ledger)
     table = design.read(data, parsed, bounds, public)
@@ -111,6 +111,7 @@ def dp_ate(
         estimand="ATE",
         guarantee=_guarantee(charged, spec, level, public, noise, complete),
         spends=charged.spends,
+        epsilon_asked=budget.epsilon,
         n=table.n,
         method=spec.name,
         method_title=spec.title,
@@ -219,5 +220,5 @@ def methods() -> pd.DataFrame:
             "options": ", ".join(f.name for f in dataclasses.fields(spec.options)),
             "about": spec.about,
         }
-        for spec in registry.registry().values()
+        for spec in registry().values()
     )

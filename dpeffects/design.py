@@ -48,8 +48,8 @@ def read(
 ) -> Table:
     """Validate the columns that a formula needs and complete their bounds.
 
-    ``public`` says whether "covariates" (and "treatment") are public, in which case their ranges
-    and levels may be taken from the data at no cost.
+    ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
+    ranges and levels may be taken from the data at no cost.
     """
     frame, known, from_data = _unpack(data, bounds)
     names = list(frame.columns)
@@ -62,8 +62,9 @@ def read(
     free = "data" if from_data else None
     treated = _treatment(frame[formula.treatment_column], formula, known)
     reader = _Reader(frame, known, formula)
+    outcome_source = free or ("public" if "outcome" in public else None)
     for name in formula.outcome_columns:
-        reader.numeric_column(name, free)
+        reader.numeric_column(name, outcome_source)
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
@@ -150,7 +151,7 @@ def _codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
     """Index of each value among the declared levels."""
     import pandas as pd
 
-    codes = np.asarray(pd.Categorical(column.to_list(), categories=list(levels)).codes)
+    codes = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
     if (codes < 0).any():
         raise DataError(f"column {column.name!r} has values outside its declared levels")
     return codes.astype(np.int64)

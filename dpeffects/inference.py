@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from numbers import Real
 
 import numpy as np
@@ -23,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 _STEP, _ANGLE, _HEIGHT = 0.06, math.pi / 8, 2.5
 _PATH = np.arange(0.0, 15.0, _STEP) + 1j * _ANGLE
+_GAUSS_POINTS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(40)
 _CELLS = 2**20  # complex numbers held at once when many points are asked for
 
 
@@ -55,8 +55,7 @@ class _Law:
     real line onto the hyperbola t = R sinh(u + i pi/8). There exp(itx) decays for every x >= 0,
     the normal factor never grows, and all poles i / b_j stay above the path because
     R <= 1 / max(b). In u the integrand is smooth on the scale 1 whatever the ratio of the scales
-    is, so the trapezoidal rule is accurate to about 1e-12 with 250 points in all cases: no Laplace
-    term, one, many equal ones, or scales that differ by many orders of magnitude.
+    is, so the trapezoidal rule with 250 points is accurate to about 1e-12 for any scales.
     """
 
     def __init__(self, variances: Floats, weights: Floats, laplace: Sequence[float]) -> None:
@@ -89,13 +88,14 @@ class _Law:
         points = np.asarray(x, dtype=float)
         if self.unit == 0.0:
             return np.zeros_like(points)
-        flat = points.ravel() / self.unit
+        flat = np.minimum(points.ravel() / self.unit, 1e9)  # the tail is 0 well before
         rows = max(1, _CELLS // self.nodes.size)
         parts = [
             (np.exp(1j * np.multiply.outer(flat[i : i + rows], self.nodes)) @ self.kernel).real
             for i in range(0, flat.size, rows)
         ]
-        return np.clip(np.concatenate([*parts, np.empty(0)]), 0.0, 0.5).reshape(points.shape)
+        found: Floats = np.concatenate([*parts, np.empty(0)])
+        return found.clip(0.0, 0.5).reshape(points.shape)
 
     def cdf(self, x: npt.ArrayLike) -> Floats:
         """Return the distribution function; a law without spread jumps at zero."""
@@ -107,7 +107,7 @@ class _Law:
 
     def upper_point(self, tail: float) -> float:
         """Return the x >= 0 exceeded with probability ``tail`` (0 <= tail <= 1/2)."""
-        if self.unit == 0.0 or tail == 0.5:
+        if float(self.tail(0.0)) <= tail:
             return 0.0
         if tail == 0.0:
             return math.inf
@@ -126,14 +126,7 @@ class _Law:
 def cdf(x: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -> Floats:
     """Distribution function of N(0, variance) plus independent Laplace terms.
 
-    Parameters
-    ----------
-    x
-        Where to evaluate; the result has its shape.
-    variance
-        Variance of the normal term; may be zero.
-    laplace
-        Scales of the Laplace terms; zeros are allowed.
+    The result has the shape of ``x``; variance and scales may be zero.
 
     Examples
     --------
@@ -158,23 +151,14 @@ def quantile(p: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -
         raise OptionError(f"p is a probability between 0 and 1, got {p!r}")
     law = _plain(variance, laplace)
     sizes = [law.upper_point(min(q, 1.0 - q)) for q in points.ravel().tolist()]
-    return np.copysign(np.array(sizes).reshape(points.shape), points - 0.5)
+    out: Floats = np.copysign(np.array(sizes).reshape(points.shape), points - 0.5)
+    return out
 
 
 def interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavailable:
     """Confidence interval for the effect: sampling error, noise, and the variance's own noise.
 
-    Parameters
-    ----------
-    estimate
-        What a method released.
-    level
-        Confidence level, between 0 and 1.
-
-    Returns
-    -------
-    Interval or Unavailable
-        ``Unavailable`` (with its reason) when no sampling variance was released.
+    Returns `Unavailable`, with its reason, when no sampling variance was released.
 
     Notes
     -----
@@ -239,13 +223,22 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float | Unavailable:
 
 
 def sampling_variance(estimate: Estimate) -> float | Unavailable:
-    """Released sampling variance, floored at zero."""
+    """Sampling variance: the mean of the variances that the noisy release leaves plausible.
+
+    Close to the released value where its noise is small; never negative, even where the released
+    value is, because then it is about as large as its noise.
+    """
     sampling = estimate.sampling
-    return sampling if isinstance(sampling, Unavailable) else max(sampling.value, 0.0)
+    if isinstance(sampling, Unavailable):
+        return sampling
+    if not _finite(sampling.value, sampling.noise_scale) or math.isnan(sampling.largest):
+        return Unavailable("the released variance is not a finite number")
+    variances, weights = _plausible_variances(sampling)
+    return float(variances @ weights)
 
 
 def total_variance(estimate: Estimate) -> float | Unavailable:
-    """Sampling variance (floored at zero) plus noise variance; never below the noise variance."""
+    """Sampling variance plus noise variance; never below the noise variance."""
     sampling = sampling_variance(estimate)
     return sampling if isinstance(sampling, Unavailable) else sampling + estimate.noise_variance
 
@@ -284,23 +277,15 @@ def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:
     low, high = max(peak - 32.0 * s, 0.0), min(peak + 32.0 * s, top)
     if not low < high:
         return np.array([peak]), np.ones(1)
-    points, lengths = _gauss_legendre()
     roots, weights = [], []
     for left, right in ((math.sqrt(low), math.sqrt(peak)), (math.sqrt(peak), math.sqrt(high))):
-        roots.append(left + (right - left) * points)
-        weights.append((right - left) * lengths)
+        roots.append(left + (right - left) * (_GAUSS_POINTS + 1.0) / 2.0)
+        weights.append((right - left) * _GAUSS_WEIGHTS)
     root, weight = np.concatenate(roots), np.concatenate(weights)
     weight = weight * (1.0 + 0.5 * (root / math.sqrt(s)) ** 3)  # prior(v) dv, up to a factor
     weight = weight * np.exp(-np.abs(root**2 - peak) / s)
     keep = weight > 1e-13 * weight.max()
     return root[keep] ** 2, weight[keep] / weight[keep].sum()
-
-
-@lru_cache(maxsize=1)
-def _gauss_legendre(size: int = 40) -> tuple[Floats, Floats]:
-    """Nodes and weights on [0, 1]."""
-    points, weights = np.polynomial.legendre.leggauss(size)
-    return (points + 1.0) / 2.0, weights / 2.0
 
 
 def _tail_of(level: float) -> float:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpeffects import design, methods
+from dpeffects import design
 from dpeffects.formula import parse
+from dpeffects.methods import get
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ def reference(
     >>> round(dpe.reference("earnings_1978 ~ treatment", nsw, "diff_in_means").estimate, 2)
     1794.34
     """
-    spec = methods.get(method)
+    spec = get(method)
     made = spec.make_options(options)
     parsed = parse(formula)
-    table = design.read(data, parsed, bounds, public=("covariates", "treatment"))
+    table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
     outcome, rows = design.raw_rows(table, parsed)
     estimate, std_error = spec.reference(outcome, table.treated, rows, **vars(made))
     return Reference("ATE", estimate, std_error, spec.name, parsed.source, table.n)

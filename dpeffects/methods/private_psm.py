@@ -100,10 +100,11 @@ def _whole(name: str, value: Any) -> None:
 
 
 def shares(level: str, options: PrivatePSMOptions) -> dict[str, float]:
-    """The paper's split 0.05 : 0.05 : 0.7 : 0.2 at sample level, with a share for the variance."""
+    """The paper's split 0.05 : 0.05 : 0.7 : 0.2 at sample level, and a share for the variance."""
     if level == "label":
         return {"estimate": 0.8, "variance": 0.2}
-    return {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2, "variance": 0.05}
+    paper = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
+    return {**paper, "variance": 0.05} if options.debias else paper
 
 
 @dataclass(frozen=True)
@@ -254,8 +255,8 @@ def _sample_level(raw: Estimate, inputs: _Inputs, options: PrivatePSMOptions) ->
     notes = (noisy_scores,) if float(inputs.details[_SCORE_NOISE]) > 0.5 else ()
     if not options.debias:
         note = "Not debiased: the flipped treatments shrink this estimate towards zero."
-        sampling = Unavailable("debias=False leaves a bias that no interval accounts for")
-        return replace(raw, sampling=sampling, notes=(*notes, note))
+        biased = Unavailable("debias=False leaves a bias that no interval accounts for")
+        return replace(raw, sampling=biased, notes=(*notes, note))
     a = inputs.attenuation
     value = raw.value / a
     sampling = raw.sampling

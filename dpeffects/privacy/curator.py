@@ -80,7 +80,7 @@ class Releaser:
         )
         self._ledger.charge(spend)
         drawn = self._noise.laplace(values.reshape(-1), scale, sensitivity, epsilon)
-        return Noisy(drawn.reshape(values.shape) * unit, scale * unit, spend)
+        return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
 
     def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
         """Release bits by randomised response; a record owns one bit."""

@@ -1,0 +1,273 @@
+"""Result: released values, what was promised about them, and what was paid. No data, no model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dpeffects import inference
+from dpeffects.estimate import Estimate, Unavailable
+from dpeffects.inference import Interval
+from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.results.numbers import number
+from dpeffects.results.summary import Summary, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Bound = tuple[str, str, str]
+"""Name, range or levels in words, and source: declared, dtype, public, private or data."""
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A private treatment effect, ready to print, export or combine.
+
+    Parameters
+    ----------
+    released
+        What the method released: estimate, sampling variance, noise scales.
+    estimand
+        "ATE", "ATT" or "ATC".
+    method, method_title
+        Name of the method as typed, and in words.
+    formula
+        Source text of the formula.
+    outcome, treatment
+        Names of the two columns.
+    n
+        Number of records (public).
+    guarantee, spends
+        What is promised, and the charges that paid for it.
+    epsilon_asked
+        Budget the caller set; the spends never sum to more.
+    level
+        "sample" (whole records are private) or "label" (outcomes are).
+    bounds
+        Triples of name, range in words and source.
+    noise_source
+        Where the randomness came from.
+    notes, details, options, citation
+        Sentences for the reader, released or public values worth showing, the method's options,
+        the paper to cite.
+
+    Examples
+    --------
+    >>> from dpeffects.estimate import SamplingVariance
+    >>> fit = Result.from_estimate(
+    ...     Estimate(2.0, SamplingVariance(0.36, 0.0, 9.0), laplace=(0.4, 0.4)),
+    ...     estimand="ATE", method="dp_means", method_title="difference in means",
+    ...     formula="y ~ t", outcome="y", treatment="t", n=500, guarantee=Guarantee(1.0),
+    ... )
+    >>> fit
+    <dpeffects ATE 2 (se 1), dp_means, epsilon=1, exact>
+    >>> low, high = fit.conf_int()
+    >>> round(low, 2), round(high, 2)
+    (0.01, 3.99)
+    """
+
+    released: Estimate
+    estimand: str
+    method: str
+    method_title: str
+    formula: str
+    outcome: str
+    treatment: str
+    n: int
+    guarantee: Guarantee
+    spends: tuple[Spend, ...] = ()
+    epsilon_asked: float | None = None
+    level: str = "sample"
+    bounds: tuple[Bound, ...] = ()
+    noise_source: str = ""
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    citation: str = ""
+
+    @classmethod
+    def from_estimate(
+        cls,
+        estimate: Estimate,
+        *,
+        notes: Iterable[str] = (),
+        details: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Result:
+        """Build a Result from what a method released.
+
+        ``notes`` and ``details`` are added to those of the estimate; the other keywords are the
+        fields of `Result`.
+        """
+        return cls(
+            released=estimate,
+            notes=(*estimate.notes, *notes),
+            details={**estimate.details, **(details or {})},
+            **fields,
+        )
+
+    @property
+    def estimate(self) -> float:
+        """The released effect."""
+        return self.released.value
+
+    @property
+    def sampling_variance(self) -> float | Unavailable:
+        """Sampling variance that the noisy release leaves plausible, on average; never negative."""
+        return inference.sampling_variance(self.released)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the privacy noise in the estimate."""
+        return self.released.noise_variance
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Total standard error: sampling and noise."""
+        return inference.std_error(self.released)
+
+    @property
+    def noise_share(self) -> float | Unavailable:
+        """Part of the total variance that is due to privacy, between 0 and 1."""
+        total = inference.total_variance(self.released)
+        if isinstance(total, Unavailable):
+            return total
+        return self.noise_variance / total if total > 0.0 else 0.0
+
+    def conf_int(self, level: float = 0.95) -> Interval | Unavailable:
+        """Confidence interval for the effect; ``low, high = fit.conf_int()``.
+
+        Returns `Unavailable`, which prints its reason, when the method released no sampling
+        variance.
+        """
+        return inference.interval(self.released, level)
+
+    def p_value(self, null: float = 0.0) -> float | Unavailable:
+        """Two-sided p-value of the hypothesis that the effect is ``null``."""
+        return inference.p_value(self.released, null)
+
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level)
+
+    def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """One row for the effect; rows of several results bind with ``pandas.concat``.
+
+        What is not available is NaN.
+        """
+        interval = self.conf_int(conf_level)
+        low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
+        error = _or_nan(self.std_error)
+        row = {
+            "term": self.treatment,
+            "estimand": self.estimand,
+            "estimate": float(self.estimate),
+            "std_error": error,
+            "statistic": self.estimate / error if error > 0.0 else math.nan,
+            "p_value": _or_nan(self.p_value()),
+            "conf_low": low,
+            "conf_high": high,
+            "method": self.method,
+            "guarantee": self.guarantee.status,
+        }
+        return _frame([row])
+
+    def glance(self) -> pd.DataFrame:
+        """One row for the release: its size, guarantee and sources of error."""
+        row = {
+            "n": self.n,
+            "method": self.method,
+            "level": self.level,
+            "epsilon": float(self.guarantee.epsilon),
+            "delta": float(self.guarantee.delta),
+            "guarantee": self.guarantee.status,
+            "unit": self.guarantee.unit,
+            "noise_variance": float(self.noise_variance),
+            "sampling_variance": _or_nan(self.sampling_variance),
+            "noise_share": _or_nan(self.noise_share),
+        }
+        return _frame([row])
+
+    def spends_frame(self) -> pd.DataFrame:
+        """One row a charge: what was drawn, at what price, by which proved claim."""
+        columns = [f.name for f in dataclasses.fields(Spend)]
+        return _frame([spend.to_dict() for spend in self.spends], columns)
+
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """Plain values for JSON.
+
+        What is not available is ``{"unavailable": reason}``; a number that is not finite is that
+        with ``"value": None`` beside it.
+        """
+        interval, sampling = self.conf_int(conf_level), self.released.sampling
+        out = {
+            name: getattr(self, name)
+            for name in ("estimand", "estimate", "std_error", "sampling_variance")
+        }
+        out |= {
+            "noise_variance": self.noise_variance,
+            "noise_share": self.noise_share,
+            "p_value": self.p_value(),
+            "conf_int": interval,
+            "released": {
+                "value": self.estimate,
+                "sampling": sampling,
+                "laplace": list(self.released.laplace),
+            },
+            "guarantee": self.guarantee.to_dict() | {"sentence": self.guarantee.sentence()},
+            "spends": [spend.to_dict() for spend in self.spends],
+        }
+        rest = (f.name for f in dataclasses.fields(self) if f.name not in out)
+        out |= {name: getattr(self, name) for name in rest}
+        out["bounds"] = [
+            dict(zip(("name", "range", "source"), bound, strict=True)) for bound in self.bounds
+        ]
+        return {name: _plain(value) for name, value in out.items()}
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return `to_dict` as JSON text, without NaN or infinity."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def __repr__(self) -> str:
+        error = self.std_error
+        shown = "not available" if isinstance(error, Unavailable) else number(error)
+        status = self.guarantee.status
+        return (
+            f"<dpeffects {self.estimand} {number(self.estimate)} (se {shown}), {self.method}, "
+            f"epsilon={number(self.guarantee.epsilon)}, "
+            f"{'NOT PRIVATE, ' + status if self.guarantee.void else status}>"
+        )
+
+
+def _or_nan(value: float | Unavailable) -> float:
+    return math.nan if isinstance(value, Unavailable) else float(value)
+
+
+def _frame(rows: list[dict[str, Any]], columns: list[str] | None = None) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _plain(value: Any) -> Any:
+    """Reduce a value to what JSON can hold."""
+    if isinstance(value, Unavailable):
+        return {"unavailable": value.reason}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"value": None, "unavailable": f"not a finite number ({value})"}
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

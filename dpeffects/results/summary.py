@@ -1,0 +1,245 @@
+"""Summary: a result as titled blocks of text, built once, rendered in several ways."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpeffects import inference
+from dpeffects.estimate import SamplingVariance, Unavailable
+from dpeffects.results.numbers import joined, number, numbers, text_of
+
+if TYPE_CHECKING:
+    from dpeffects.privacy.guarantee import Spend
+    from dpeffects.results.result import Result
+
+ESTIMANDS = {
+    "ATE": "average treatment effect",
+    "ATT": "average treatment effect on the treated",
+    "ATC": "average treatment effect on the controls",
+}
+_LEVELS = {
+    "sample": "sample level (whole records are private)",
+    "label": "label level (only outcomes are private)",
+}
+_SOURCES = {
+    "declared": "declared",
+    "dtype": "from the column's type",
+    "public": "public",
+    "private": "found privately",
+    "data": "READ FROM THE DATA (not private)",
+}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Names with their values, one below the other."""
+
+    rows: tuple[tuple[str, str], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table of formatted cells.
+
+    ``align`` has "l" or "r" for each column; with ``total`` the last row is set apart.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    align: str
+    total: bool = False
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Sentences for the reader."""
+
+    items: tuple[str, ...]
+    title: str = "Notes"
+
+
+Block = Pairs | Table | Notes
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A title, an alert (empty when all is well), and blocks in reading order.
+
+    Examples
+    --------
+    >>> print(Summary("Effect", "", (Pairs((("Records", "n = 5"),)),)).as_text())
+    Effect
+    ================================================================================
+    Records   n = 5
+    """
+
+    title: str
+    alert: str
+    blocks: tuple[Block, ...]
+
+    def as_text(self, width: int = 80) -> str:
+        """Return the summary as plain text, no line longer than ``width`` (at least 80)."""
+        from dpeffects.results.render_text import render_text
+
+        return render_text(self, width)
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+
+def summarise(result: Result, conf_level: float = 0.95) -> Summary:
+    """Build the summary of a result."""
+    blocks: list[Block] = [
+        _header(result),
+        _effect(result, conf_level),
+        _error_parts(result),
+    ]
+    if result.spends:
+        blocks.append(_budget(result))
+    if result.details:
+        rows = tuple((str(name), text_of(value)) for name, value in result.details.items())
+        blocks.append(Pairs(rows, "Details"))
+    notes = tuple(filter(None, (*_inference_notes(result, conf_level), *result.notes)))
+    if notes:
+        blocks.append(Notes(notes))
+    if result.citation:
+        blocks.append(Pairs((("Cite", result.citation),)))
+    what = ESTIMANDS.get(result.estimand, result.estimand)
+    title = f"Private {what}: {result.method_title} ({result.method})"
+    return Summary(title, _alert(result), tuple(blocks))
+
+
+def _alert(result: Result) -> str:
+    guarantee = result.guarantee
+    if guarantee.void:
+        return f"*** NOT PRIVATE: {', '.join(guarantee.void)} ***"
+    return "" if guarantee.holds else f"*** {guarantee.status.upper()}: NOT A PROVEN GUARANTEE ***"
+
+
+def _header(result: Result) -> Pairs:
+    what = ESTIMANDS.get(result.estimand, "effect")
+    rows = [
+        ("Formula", result.formula),
+        ("Estimand", f"{result.estimand}, {what}"),
+        ("Method", f"{result.method} at {_LEVELS.get(result.level, result.level)}"),
+        ("Options", _options(result)),
+        ("Records", f"n = {result.n}"),
+        ("Guarantee", result.guarantee.sentence()),
+        ("Noise", result.noise_source),
+        ("Bounds", _bounds(result)),
+    ]
+    return Pairs(tuple((name, text) for name, text in rows if text))
+
+
+def _bounds(result: Result) -> str:
+    """Outcome and treatment first, covariates counted by source, risky or found ones named."""
+    found = [(name, _unbroken(text), source) for name, text, source in result.bounds]
+    roles = dict.fromkeys(result.outcome.split(", "), "outcome") | {result.treatment: "treatment"}
+    first = [
+        f"{roles[name]} {text} {_SOURCES.get(source, source)}"
+        for role in roles
+        for name, text, source in found
+        if name == role
+    ]
+    rest = [bound for bound in found if bound[0] not in roles]
+    parts = []
+    for source in dict.fromkeys(source for _, _, source in rest):
+        group = [(name, text) for name, text, where in rest if where == source]
+        count = f"{len(group)} covariate{'s' if len(group) > 1 else ''}"
+        line = f"{count} {_SOURCES.get(source, source)}"
+        if source in ("private", "data"):
+            line += ": " + ", ".join(_unbroken(f"{name} {text}") for name, text in group)
+        parts.append(line)
+    return "; ".join(first + parts)
+
+
+def _unbroken(text: str) -> str:
+    """Keep a range on one line; long lists of levels may break."""
+    return text.replace(" ", "\u00a0") if len(text) <= 40 else text
+
+
+def _effect(result: Result, conf_level: float) -> Table:
+    title = f"Effect of {result.treatment} on {result.outcome}"
+    low, high = (f"{50 * (1 + side * conf_level):.4g} %" for side in (-1, 1))
+    columns = ("", "estimate", "std. error", low, high, "p-value")
+    interval, error, p = result.conf_int(conf_level), result.std_error, result.p_value()
+    if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
+        cells: tuple[str, ...] = (number(result.estimate), "n/a", "n/a", "n/a")
+    else:
+        cells = numbers((result.estimate, error, *interval))
+    last = "n/a" if isinstance(p, Unavailable) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
+    return Table(title, columns, ((result.estimand, *cells, last),), "lrrrrr")
+
+
+def _error_parts(result: Result) -> Table:
+    title, columns = "Standard error", ("part", "std. deviation", "share of variance")
+    sampling, noise = result.sampling_variance, result.noise_variance
+    if isinstance(sampling, Unavailable) or not math.isfinite(sampling + noise):
+        known = ("privacy noise", number(math.sqrt(noise)), "n/a")
+        return Table(title, columns, (("sampling error", "n/a", "n/a"), known), "lrr")
+    total = sampling + noise
+    share = noise / total if total > 0.0 else 0.0
+    sds = numbers([math.sqrt(variance) for variance in (sampling, noise, total)])
+    shares = (f"{100 * (1 - share):.1f} %", f"{100 * share:.1f} %", "100.0 %")
+    parts = ("sampling error", "privacy noise", "both")
+    return Table(title, columns, tuple(zip(parts, sds, shares, strict=True)), "lrr", total=True)
+
+
+def _budget(result: Result) -> Table:
+    spends, asked = result.spends, result.epsilon_asked
+    columns = ["release", "mechanism", "sensitivity", "scale", "epsilon", "delta", "claim"]
+    epsilons = numbers([*(s.epsilon for s in spends), sum(s.epsilon for s in spends)])
+    deltas = numbers([*(s.delta for s in spends), sum(s.delta for s in spends)])
+    rows = []
+    for spend, epsilon, delta in zip(spends, epsilons[:-1], deltas[:-1], strict=True):
+        sizes = (joined(spend.sensitivity), joined(spend.scale))
+        rows.append([_label(spend), spend.mechanism, *sizes, epsilon, delta, str(spend.claim)])
+    against = "" if asked is None else f"of {number(asked)} asked"
+    rows.append(["total", against, "", "", epsilons[-1], deltas[-1], ""])
+    if not any(spend.delta for spend in spends):
+        for row in (columns, *rows):
+            del row[5]
+    align = "ll" + "r" * (len(columns) - 2)
+    return Table("Privacy budget", tuple(columns), tuple(map(tuple, rows)), align, total=True)
+
+
+def _label(spend: Spend) -> str:
+    return spend.label if spend.share in spend.label else f"{spend.share}: {spend.label}"
+
+
+def _inference_notes(result: Result, conf_level: float) -> tuple[str, ...]:
+    sampling, interval = result.released.sampling, result.conf_int(conf_level)
+    if isinstance(interval, Unavailable):
+        return (
+            f"Standard error, interval and p-value are {interval}.",
+            *_noise_only(result, conf_level),
+        )
+    if isinstance(sampling, SamplingVariance) and sampling.value < sampling.noise_scale:
+        return (
+            f"The sampling variance was released as {number(sampling.value)} with noise of scale "
+            f"{number(sampling.noise_scale)}: it is hardly known. Standard error, interval and "
+            "p-value average over what it may be, and are cautious.",
+        )
+    return ()
+
+
+def _options(result: Result) -> str:
+    """Options that are set; None stands for a choice that the method makes."""
+    given = {name: x for name, x in result.options.items() if x is not None}
+    return ", ".join(f"{name} = {text_of(x)}" for name, x in given.items())
+
+
+def _noise_only(result: Result, conf_level: float) -> tuple[str, ...]:
+    noise = inference.noise_interval(result.released, conf_level)
+    if isinstance(noise, Unavailable):
+        return ()
+    low, high = numbers(tuple(noise))
+    return (
+        f"Without its privacy noise the estimate would lie in [{low}, {high}] with probability "
+        f"{100 * conf_level:.4g} %. This is not an interval for the effect: it leaves out the "
+        "sampling error.",
+    )

@@ -1,0 +1,66 @@
+"""The wheel holds the package, its data and its proofs; the README's code runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet"]
+    done = subprocess.run(
+        [*command, "--no-build-isolation", "-w", str(folder)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("*.whl"))
+
+
+def test_wheel_contents(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for wanted in ("py.typed", "privacy/PROOFS.md", "_data/lalonde_nsw_dw.csv", "_data/README.md"):
+        assert f"dpeffects/{wanted}" in names
+    assert not [n for n in names if n.startswith(("tests/", "benchmarks/"))]
+
+
+def test_data_loads_from_the_wheel_alone(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = (
+        "import sys; sys.path.insert(0, '.'); import dpeffects as d;"
+        "assert d.__file__.startswith(sys.argv[1]), d.__file__; print(len(d.load_data('lalonde')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "445", done.stderr
+
+
+def blocks(path):
+    return re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["README.md", "data/README.md"])
+def test_code_in_the_readme_runs(name, capsys):
+    """Blocks run in order and share their names, as a reader would type them."""
+    space: dict[str, object] = {}
+    for block in blocks(ROOT / name):
+        exec(compile(block, name, "exec"), space)
+
+
+def test_quick_start_runs():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "vignettes" / "quick_start.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Private average treatment effect" in done.stdout
+    assert "Privacy budget" in done.stdout
