@@ -12,7 +12,7 @@ from dpeffects.formula import Formula, parse
 from dpeffects.methods import get, registry
 from dpeffects.methods.spec import MethodSpec
 from dpeffects.privacy.bounds import Bounds, records_needed, skeleton
-from dpeffects.privacy.budget import Budget, merge_shares
+from dpeffects.privacy.budget import Budget, Share, merge_shares
 from dpeffects.privacy.curator import Curator, Releaser, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.ledger import Ledger
@@ -156,11 +156,11 @@ def _open_ledger(budget: Budget, ledger: Ledger | None) -> Ledger:
     return charged
 
 
-def _require_records(split: Mapping[str, float], table: design.Table) -> None:
+def _require_records(split: Mapping[str, Share], table: design.Table) -> None:
     """Refuse a private search for bounds that public numbers say would fail."""
     if not table.missing:
         return
-    each = split["bounds"] / len(table.missing)
+    each = split["bounds"].epsilon / len(table.missing)
     needed = records_needed(2.0 / each)
     if table.n < needed:
         raise BoundsError(

@@ -35,17 +35,19 @@ class Estimate:
     """A point estimate with everything needed to build an interval from it.
 
     ``laplace`` lists the scales of the independent Laplace terms in the estimate, after all
-    post-processing (division by n, debiasing); ``notes`` are sentences for the reader;
+    post-processing (division by n, debiasing), and ``gaussian`` is the variance of its Gaussian
+    noise; ``notes`` are sentences for the reader;
     ``details`` are public or released values worth showing (match limits, arm sizes).
     """
 
     value: float
     sampling: SamplingVariance | Unavailable
     laplace: tuple[float, ...] = ()
+    gaussian: float = 0.0
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def noise_variance(self) -> float:
         """Variance of the privacy noise in the estimate."""
-        return sum(2.0 * scale**2 for scale in self.laplace)
+        return sum(2.0 * scale**2 for scale in self.laplace) + self.gaussian

@@ -1,8 +1,9 @@
 """Intervals, p-values and standard errors for the effect, from released values only.
 
-The error of an estimate is a normal sampling error plus independent Laplace terms, so the law used
-here is that of the sum. The sampling variance is itself known only through a noisy release, so the
-law is averaged over the variances that the release leaves plausible (`_plausible_variances`).
+The error of an estimate is a normal sampling error plus independent Laplace terms and, where a
+delta was spent, Gaussian noise; the law used here is that of the sum. The sampling variance is
+itself known only through a noisy release, so the law is averaged over the variances that the
+release leaves plausible (`_plausible_variances`).
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def noise_interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavai
     tail = _tail_of(level)
     if not _finite(estimate.value, *estimate.laplace):
         return Unavailable("the estimate or its noise scale is not a finite number")
-    half = _plain(0.0, estimate.laplace).upper_point(tail)
+    half = _plain(estimate.gaussian, estimate.laplace).upper_point(tail)
     return Interval(estimate.value - half, estimate.value + half, level)
 
 
@@ -261,10 +262,11 @@ def _law(estimate: Estimate) -> _Law | Unavailable:
     sampling = estimate.sampling
     if isinstance(sampling, Unavailable):
         return sampling
-    released = (sampling.value, sampling.noise_scale, *estimate.laplace)
+    released = (sampling.value, sampling.noise_scale, estimate.gaussian, *estimate.laplace)
     if not _finite(estimate.value, *released) or math.isnan(sampling.largest):
         return Unavailable("the estimate or its released variance is not a finite number")
-    return _Law(*_plausible_variances(sampling), estimate.laplace)
+    variances, weights = _plausible_variances(sampling)
+    return _Law(variances + estimate.gaussian, weights, estimate.laplace)
 
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:

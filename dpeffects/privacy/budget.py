@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpeffects.errors import BudgetError, OptionError
 
@@ -31,14 +31,27 @@ def round_up(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
+class Share(NamedTuple):
+    """A named part of a budget."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def split(self, parts: int) -> Share:
+        """Return one of ``parts`` equal parts, rounded down."""
+        return Share(
+            round_down(Fraction(self.epsilon) / parts), round_down(Fraction(self.delta) / parts)
+        )
+
+
 @dataclass(frozen=True)
 class Budget:
     """Total epsilon and delta of one call.
 
     Examples
     --------
-    >>> Budget(1.0).shares({"estimate": 3, "variance": 1})
-    {'estimate': 0.75, 'variance': 0.25}
+    >>> Budget(1.0).shares({"estimate": 3, "variance": 1})["estimate"]
+    Share(epsilon=0.75, delta=0.0)
     """
 
     epsilon: float
@@ -54,13 +67,18 @@ class Budget:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
 
-    def shares(self, proportions: Mapping[str, float]) -> dict[str, float]:
-        """Divide epsilon by proportions, rounding each share down (claim 1)."""
+    def shares(self, proportions: Mapping[str, float]) -> dict[str, Share]:
+        """Divide epsilon and delta by proportions, rounding each share down (claim 1)."""
         total = sum(Fraction(p) for p in proportions.values())
         if total <= 0:
             raise BudgetError("the shares of the budget sum to zero")
-        whole = Fraction(self.epsilon)
-        return {name: round_down(whole * Fraction(p) / total) for name, p in proportions.items()}
+        return {
+            name: Share(
+                round_down(Fraction(self.epsilon) * Fraction(p) / total),
+                round_down(Fraction(self.delta) * Fraction(p) / total),
+            )
+            for name, p in proportions.items()
+        }
 
 
 def _check(name: str, value: Any) -> None:

@@ -118,11 +118,15 @@ class Spend:
 
 @dataclass(frozen=True)
 class Noisy:
-    """A released value: safe to look at, with the scale of the Laplace noise inside each entry."""
+    """A released value: safe to look at, with the scale of the noise inside each entry.
+
+    ``scale`` is that of Laplace noise, or the standard deviation of Gaussian noise.
+    """
 
     value: npt.NDArray[np.float64]
     scale: float
     spend: Spend | None = None
+    gaussian: bool = False
 
     def __float__(self) -> float:
         return float(self.value.reshape(-1)[0]) if self.value.size == 1 else math.nan
@@ -130,4 +134,4 @@ class Noisy:
     @property
     def variance(self) -> float:
         """Variance of the noise in each entry (0 for a value that was public)."""
-        return 2.0 * self.scale**2
+        return self.scale**2 * (1.0 if self.gaussian else 2.0)

@@ -1,9 +1,9 @@
 """The only randomness of the package.
 
-Every release is an array of integers on a public grid, so two samplers suffice: discrete Laplace
-noise on integers, and randomised response on bits. ``SecureNoise`` draws both with OpenDP (exact
-samplers, system entropy, no floating-point holes). ``SeededNoise`` repeats itself, which makes a
-run reproducible and therefore not private; it says so.
+Every release is an array of integers on a public grid, so three samplers suffice: discrete Laplace
+and discrete Gaussian noise on integers, and randomised response on bits. ``SecureNoise`` draws them
+with OpenDP (exact samplers, system entropy, no floating-point holes). ``SeededNoise`` repeats
+itself, which makes a run reproducible and therefore not private; it says so.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""
 _BLOCK = 50_000
 """Vectors longer than this are drawn in blocks by several threads."""
+LEAST_SIGMA = 2.0**20
+"""Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 12)."""
 _MOST_EPSILON = 700.0
 """exp() of more than this overflows; more epsilon changes nothing for a single bit."""
 
@@ -45,6 +47,9 @@ class NoiseSource(Protocol):
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Add independent discrete Laplace noise to integers."""
 
+    def gaussian(self, values: IntArray, scale: float) -> IntArray:
+        """Add independent discrete Gaussian noise to integers."""
+
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Flip each bit independently with probability 1 / (1 + exp(epsilon))."""
 
@@ -52,6 +57,28 @@ class NoiseSource(Protocol):
 def laplace_scale(sensitivity: int, epsilon: float) -> float:
     """Return a scale with sensitivity / scale <= epsilon, exactly (claim 2)."""
     return round_up(Fraction(sensitivity) / Fraction(epsilon) * (1 + _SLACK))
+
+
+def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) -> float:
+    """Return the standard deviation of the analytic Gaussian mechanism (claim 12).
+
+    ``sensitivity`` is in L2; ``size`` is the number of entries, for the slack that the grid needs.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
+
+    tight = epsilon - 2e-10 * size
+    if not (0.0 < delta < 1.0 and tight > 0.0 and size <= 100_000):
+        raise PrivacyError("Gaussian noise needs 0 < delta < 1 and an epsilon that is not tiny")
+
+    def excess(log_sigma: float) -> float:
+        ratio = math.exp(log_sigma)  # sigma / sensitivity
+        one, other = 0.5 / ratio, tight * ratio
+        gap = math.exp(log_ndtr(one - other)) - math.exp(tight + log_ndtr(-one - other))
+        return gap - delta * (1.0 - 1e-5)
+
+    root = brentq(excess, math.log(1e-6), math.log(1e12), xtol=1e-13)
+    return sensitivity * math.exp(root) * (1.0 + 1e-9)
 
 
 def flip_chance(epsilon: float) -> float:
@@ -84,6 +111,14 @@ class SecureNoise:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             return np.concatenate(list(pool.map(draw, blocks)))
 
+    def gaussian(self, values: IntArray, scale: float) -> IntArray:
+        """Add discrete Gaussian noise."""
+        dp = _opendp()
+        values = _checked(values)
+        domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(values.size))
+        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=_fine(scale))
+        return np.asarray(mechanism(values), dtype=np.int64)
+
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Randomised response, by OpenDP's bit-vector mechanism (it flips with chance f / 2)."""
         dp = _opendp()
@@ -112,6 +147,11 @@ class SeededNoise:
         up, down = self._generator.geometric(chance, size=(2, *values.shape))
         return values + (up - down)
 
+    def gaussian(self, values: IntArray, scale: float) -> IntArray:
+        """Gaussian noise, rounded to the grid."""
+        noise = self._generator.normal(0.0, _fine(scale), values.shape)
+        return _checked(values) + np.rint(noise).astype(np.int64)
+
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Randomised response from the seeded generator."""
         return bits ^ (self._generator.random(bits.shape) < flip_chance(epsilon))
@@ -127,6 +167,12 @@ def _checked(values: IntArray) -> IntArray:
     if values.dtype != np.int64 or (values.size and np.abs(values).max() > 2**60):
         raise PrivacyError("releases must be 64-bit integers below 2^60; nothing drawn")
     return values
+
+
+def _fine(scale: float) -> float:
+    if not scale >= LEAST_SIGMA:
+        raise PrivacyError("the grid is too coarse for Gaussian noise; nothing drawn")
+    return scale
 
 
 def _opendp() -> Any:

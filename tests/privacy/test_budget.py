@@ -20,7 +20,7 @@ def spend(epsilon, delta=0.0):
 )
 def test_shares_never_sum_above_the_budget(epsilon, proportions):
     shares = Budget(epsilon).shares({str(i): p for i, p in enumerate(proportions)})
-    total = sum(Fraction(s) for s in shares.values())
+    total = sum(Fraction(s.epsilon) for s in shares.values())
     assert total <= Fraction(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-12)
 

@@ -11,10 +11,11 @@ from dpeffects.errors import PrivacyError
 from dpeffects.matching import match, pairs
 from dpeffects.privacy import erm
 from dpeffects.privacy.bounds import magnitude_counts
+from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.ledger import Ledger
 
-SHARES = dict.fromkeys(("a", "bounds"), 1.0)
+SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
 
 
 class Bare:

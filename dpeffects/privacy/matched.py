@@ -1,0 +1,116 @@
+"""What matching needs: scores and treatments, contrasts under known weights, matched squares."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.privacy.erm import fit_logistic, logistic_sensitivity, sigmoid
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
+from dpeffects.privacy.sums import WEIGHT_BITS, Grid, weights_to_grid
+
+IndexArray = npt.NDArray[np.int32]
+
+
+class MatchedReleases(Holder):
+    """Releases about single records' scores and treatments, and sums weighted by matches."""
+
+    def treatment(self) -> BoolArray:
+        """Hand out the treatment column where it is declared public."""
+        self._require_public("treatment")
+        return self._rows.treated
+
+    def public_scores(self, penalty: float) -> FloatArray:
+        """Propensity scores where covariates and treatment are declared public: no charge."""
+        self._require_public("treatment")
+        self._require_public("covariates")
+        matrix = self._covariates()
+        return sigmoid(matrix @ fit_logistic(matrix, self._rows.treated, penalty))
+
+    def propensity_weights(self, penalty: float, share: str) -> Noisy:
+        """Release the weights of the penalised logistic regression (claim 9)."""
+        d = self.width
+        bound = logistic_sensitivity(self.n, d, penalty)
+        unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
+        weights = fit_logistic(self._covariates(), self._rows.treated, penalty)
+        steps = np.rint(weights / unit).astype(np.int64)
+        sensitivity = math.ceil(bound / unit) + 1 + d
+        return self._releaser.release(
+            "propensity model", steps, sensitivity, unit, share=share, claim=9
+        )
+
+    def noisy_scores(self, weights: FloatArray, share: str) -> Noisy:
+        """Release every record's propensity score under released weights (claim 11)."""
+        grid = Grid.for_sum((0.0, 1.0), 1.0, self.epsilon(share))
+        steps = grid.encode(sigmoid(self._covariates() @ weights))
+        noisy = self._releaser.release(
+            "propensity scores", steps, grid.span, grid.unit, share=share, claim=11
+        )
+        return Noisy(noisy.value + grid.middle, noisy.scale, noisy.spend)
+
+    def flipped_treatment(self, share: str) -> BoolArray:
+        """Release every record's treatment by randomised response (claim 3)."""
+        return self._releaser.flip("treatment", self._rows.treated, share=share, claim=3)
+
+    def contrast(self, label: str, weights: FloatArray, share: str) -> Noisy:
+        """Release sum_j weights_j (y_j - middle) for public or released weights (claim 8)."""
+        steps = weights_to_grid(weights)
+        size = np.abs(steps)
+        grid = Grid.for_sum(self.outcome_range, float(size.sum()), self.epsilon(share))
+        total = np.array([steps @ grid.encode(self._rows.outcome)], dtype=np.int64)
+        sensitivity = int(size.max()) * grid.span
+        unit = grid.unit / 2.0**WEIGHT_BITS
+        return self._releaser.release(label, total, sensitivity, unit, share=share, claim=8)
+
+    def matched_squares(
+        self,
+        neighbours: IndexArray,
+        found: IndexArray,
+        partner: IndexArray,
+        pair_weight: FloatArray,
+        share: str,
+    ) -> Noisy:
+        """Release sum_i d_i^2 + sum over pairs of pair_weight (y_a - y_b)^2 / 2 (claim 10).
+
+        d_i is record i's outcome minus the mean outcome of its matches. Matches, pairs and weights
+        are public or released; the weight of a pair is the one given at its first member.
+        """
+        used = np.bincount(neighbours[neighbours >= 0], minlength=self.n)
+        load = np.zeros(self.n)
+        for k in range(neighbours.shape[1]):
+            ok = neighbours[:, k] >= 0
+            load += np.bincount(neighbours[ok, k], weights=1.0 / found[ok], minlength=self.n)
+        first = np.flatnonzero(partner > np.arange(self.n))
+        steps = np.zeros(self.n, dtype=np.int64)
+        steps[first] = steps[partner[first]] = weights_to_grid(pair_weight[first], bits=8)
+        grid = _square_grid(self, float(256 * self.n + steps.sum()), share)
+        z = grid.encode(self._rows.outcome)
+        own = _squared_gaps(z, neighbours, found)
+        gaps = z[first] - z[partner[first]]
+        # pair terms count (y_a - y_b)^2 / 2, so the whole release is in half units
+        total = np.array([512 * own.sum() + steps[first] @ (gaps * gaps)], dtype=np.int64)
+        span = grid.span
+        each = 512 * (np.ceil(2.0 * span * span * (1.0 + load) * (1 + 1e-12)) + 1 + used)
+        sensitivity = int((each + steps * (span * span)).max())
+        return self._releaser.release(
+            "matching variance", total, sensitivity, grid.unit**2 / 512.0, share=share, claim=10
+        )
+
+
+def _square_grid(holder: Holder, total_weight: float, share: str) -> Grid:
+    """Grid for squared differences: twice the bits must fit where a sum has them once."""
+    fine = Grid.for_sum(holder.outcome_range, total_weight, holder.epsilon(share))
+    return Grid(fine.lower, fine.upper, max(2, (fine.bits - 4) // 2))
+
+
+def _squared_gaps(z: IntArray, neighbours: IndexArray, found: IndexArray) -> IntArray:
+    """d_i^2 in squared grid units, rounded record by record."""
+    total = np.zeros(z.size, dtype=np.int64)
+    for k in range(neighbours.shape[1]):
+        index = neighbours[:, k]
+        total += np.where(index >= 0, z[index], 0)
+    gap = found * z - total
+    return np.rint((gap * gap) / (found * found)).astype(np.int64)

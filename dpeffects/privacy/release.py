@@ -1,0 +1,157 @@
+"""The rows, and the one place where noise meets a value: charge the ledger, then draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import PrivacyError
+from dpeffects.privacy.bounds import Interval
+from dpeffects.privacy.budget import Share
+from dpeffects.privacy.guarantee import Noisy, Spend
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.noise import (
+    LEAST_SIGMA,
+    NoiseSource,
+    flip_chance,
+    gaussian_scale,
+    laplace_scale,
+)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Private rows, clipped to their bounds. Only the curator looks inside.
+
+    ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed.
+    """
+
+    outcome: FloatArray
+    outcome_range: Interval
+    treated: BoolArray
+    covariates: Callable[[], FloatArray]
+    width: int
+
+
+class Releaser:
+    """Charges the ledger, then draws: the one place where noise meets a value."""
+
+    def __init__(self, shares: Mapping[str, Share], ledger: Ledger, noise: NoiseSource) -> None:
+        self._shares, self._ledger, self._noise = dict(shares), ledger, noise
+
+    def has(self, share: str) -> bool:
+        """True when the budget has a share of this name."""
+        return share in self._shares
+
+    def share(self, name: str) -> Share:
+        """Return the epsilon and delta of a named share."""
+        return self._shares[name]
+
+    def release(
+        self,
+        label: str,
+        values: IntArray,
+        l1: int,
+        unit: float,
+        *,
+        share: str,
+        claim: int,
+        l2: float | None = None,
+        parts: int = 1,
+    ) -> Noisy:
+        """Release integers as multiples of ``unit``, with L1 sensitivity ``l1``.
+
+        With an L2 sensitivity ``l2`` and a delta, Gaussian noise is used where its variance is
+        smaller; that choice depends on public numbers only. ``parts`` divides the share evenly
+        among that many calls.
+        """
+        price = self._shares[share].split(parts)
+        scale = laplace_scale(l1, price.epsilon)
+        if l2 is not None and price.delta > 0:
+            sigma = gaussian_scale(l2, price.epsilon, price.delta, values.size)
+            if sigma**2 < 2.0 * scale**2:
+                return self._gaussian(label, values, l2, sigma, unit, price, share, claim)
+        sensitivity, spread = (l1 * unit,), (scale * unit,)
+        spend = Spend(label, share, price.epsilon, 0.0, "Laplace", sensitivity, spread, claim)
+        self._ledger.charge(spend)
+        drawn = self._noise.laplace(values.reshape(-1), scale, l1, price.epsilon)
+        return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
+
+    def _gaussian(
+        self,
+        label: str,
+        values: IntArray,
+        l2: float,
+        sigma: float,
+        unit: float,
+        price: Share,
+        share: str,
+        claim: int,
+    ) -> Noisy:
+        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
+        sensitivity, spread = (l2 * unit,), (sigma * unit,)
+        spend = Spend(label, share, *price, "Gaussian", sensitivity, spread, claim)
+        self._ledger.charge(spend)
+        drawn = self._noise.gaussian(values.reshape(-1) * finer, sigma * finer)
+        value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
+        return Noisy(value, sigma * unit, spend, gaussian=True)
+
+    def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
+        """Release bits by randomised response; a record owns one bit."""
+        epsilon = self._shares[share].epsilon
+        spend = Spend(
+            label,
+            share,
+            epsilon,
+            0.0,
+            "randomised response",
+            (1.0,),
+            (flip_chance(epsilon),),
+            claim,
+        )
+        self._ledger.charge(spend)
+        return self._noise.flip(bits, epsilon)
+
+
+class Holder:
+    """Holds the rows. The families of primitives derive from it; only they look inside."""
+
+    def __init__(self, rows: Rows, releaser: Releaser, public: frozenset[str]) -> None:
+        self._rows, self._releaser, self._public = rows, releaser, public
+        self._matrix: FloatArray | None = None
+        self.n = int(rows.treated.size)
+        self.width = rows.width
+        self.outcome_range = rows.outcome_range
+
+    def has(self, share: str) -> bool:
+        """True when the budget has a share of this name."""
+        return self._releaser.has(share)
+
+    def epsilon(self, share: str) -> float:
+        """Return the epsilon of a named share."""
+        return self._releaser.share(share).epsilon
+
+    def delta(self, share: str) -> float:
+        """Return the delta of a named share."""
+        return self._releaser.share(share).delta
+
+    def is_public(self, what: str) -> bool:
+        """True when "treatment" or "covariates" is public in this call."""
+        return what in self._public
+
+    def _require_public(self, what: str) -> None:
+        if what not in self._public:
+            raise PrivacyError(f"{what} is private in this call: ask for a release of it")
+
+    def _covariates(self) -> FloatArray:
+        if self._matrix is None:
+            self._matrix = self._rows.covariates()
+        return self._matrix
