@@ -1,6 +1,6 @@
 """Differentially private treatment effects, written the R way."""
 
-from dpeffects.api import dp_ate, methods
+from dpeffects.api import dp_atc, dp_ate, dp_att, methods
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.bounds import Bounds, Declared, declare
@@ -22,7 +22,9 @@ __all__ = [
     "Summary",
     "data_info",
     "declare",
+    "dp_atc",
     "dp_ate",
+    "dp_att",
     "list_data",
     "load_data",
     "methods",

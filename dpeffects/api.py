@@ -83,9 +83,82 @@ def dp_ate(
     >>> fit.estimand, fit.n, fit.guarantee.status
     ('ATE', 445, 'void: seeded')
     """
-    budget = Budget(epsilon, delta)
+    return _effect(
+        "ATE",
+        formula,
+        data,
+        method,
+        Budget(epsilon, delta),
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        variance=variance,
+        ledger=ledger,
+        seed=seed,
+        options=options,
+    )
+
+
+def dp_att(formula: str, data: Any, method: str = "private_ipw", **arguments: Any) -> Result:
+    """Estimate the average effect on the treated; arguments as in :func:`dp_ate`."""
+    return _of_part("ATT", formula, data, method, **arguments)
+
+
+def dp_atc(formula: str, data: Any, method: str = "private_ipw", **arguments: Any) -> Result:
+    """Estimate the average effect on the controls; arguments as in :func:`dp_ate`."""
+    return _of_part("ATC", formula, data, method, **arguments)
+
+
+def _of_part(
+    estimand: str,
+    formula: str,
+    data: Any,
+    method: str,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    level: str | None = None,
+    bounds: Mapping[str, Any] | str | None = None,
+    shares: Mapping[str, float] | None = None,
+    variance: bool = True,
+    ledger: Ledger | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Result:
+    return _effect(
+        estimand,
+        formula,
+        data,
+        method,
+        Budget(epsilon, delta),
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        variance=variance,
+        ledger=ledger,
+        seed=seed,
+        options=options,
+    )
+
+
+def _effect(
+    estimand: str,
+    formula: str,
+    data: Any,
+    method: str,
+    budget: Budget,
+    *,
+    level: str | None,
+    bounds: Mapping[str, Any] | str | None,
+    shares: Mapping[str, float] | None,
+    variance: bool,
+    ledger: Ledger | None,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> Result:
+    """The whole flow, for any estimand."""
     spec = get(method)
-    spec.check_estimand("ATE")
+    spec.check_estimand(estimand)
     level = spec.check_level(level)
     made = spec.make_options(options)
     parsed = _checked_formula(formula, spec)
@@ -105,10 +178,10 @@ def dp_ate(
     found = find_bounds({name: table.numeric[name] for name in table.missing}, releaser)
     complete = table.bounds.updated(found)
     curator = Curator(design.encode(table, parsed, complete), releaser, public)
-    estimate = spec.fit(curator, made, "ATE")
+    estimate = spec.fit(curator, made, estimand)
     return Result.from_estimate(
         estimate,
-        estimand="ATE",
+        estimand=estimand,
         guarantee=_guarantee(charged, spec, level, public, noise, complete),
         spends=charged.spends,
         epsilon_asked=budget.epsilon,

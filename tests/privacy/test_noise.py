@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.noise import SecureNoise, SeededNoise, flip_chance, laplace_scale
+from dpeffects.privacy.noise import (
+    SecureNoise,
+    SeededNoise,
+    flip_chance,
+    gaussian_scale,
+    laplace_scale,
+)
 
 SOURCES = [SecureNoise(), SeededNoise(20)]
 
@@ -65,6 +71,38 @@ def test_flip_chance_never_undercharges(epsilon):
     q = flip_chance(epsilon)
     assert 0 < q <= 0.5
     assert math.log1p(-q) - math.log(q) <= epsilon
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
+def test_gaussian_noise_is_gaussian(source):
+    scale = 3e7
+    drawn = source.gaussian(np.full(3000, -9, dtype=np.int64), scale)
+    assert stats.kstest((drawn + 9) / scale, "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
+def test_a_coarse_grid_is_refused_for_gaussian_noise(source):
+    with pytest.raises(PrivacyError):
+        source.gaussian(np.zeros(2, dtype=np.int64), 1000.0)
+
+
+@given(st.floats(0.01, 20), st.floats(1e-12, 0.1), st.floats(0.1, 1e6))
+def test_gaussian_scale_solves_the_analytic_equation(epsilon, delta, sensitivity):
+    """Balle and Wang (2018), theorem 8, by the normal distribution function itself."""
+    sigma = gaussian_scale(sensitivity, epsilon, delta, 1)
+
+    def spent(s):
+        a, b = sensitivity / (2 * s), epsilon * s / sensitivity
+        return stats.norm.cdf(a - b) - math.exp(epsilon + stats.norm.logcdf(-a - b))
+
+    assert spent(sigma) <= delta
+    assert spent(sigma * 0.9999) > delta * 0.99
+
+
+def test_gaussian_scale_at_a_published_point():
+    assert gaussian_scale(1.0, 1.0, 1e-6, 1) == pytest.approx(4.2247, abs=1e-4)
+    classical = math.sqrt(2 * math.log(1.25 / 1e-6))
+    assert gaussian_scale(1.0, 1.0, 1e-6, 1) < classical
 
 
 def test_opendp_agrees_with_the_price():
