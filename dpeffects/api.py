@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dpeffects import design
 from dpeffects.errors import BoundsError, OptionError
 from dpeffects.formula import Formula, parse
+from dpeffects.formula.expression import source
 from dpeffects.methods import get, registry
 from dpeffects.methods.spec import MethodSpec
-from dpeffects.privacy.bounds import Bounds, records_needed, skeleton
+from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, Share, merge_shares
 from dpeffects.privacy.curator import Curator, Releaser, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
@@ -61,7 +63,8 @@ def dp_ate(
         ``{"y": (0, 1), "region": ["N", "S"]}`` from what the variables mean. Numeric columns left
         out are bounded privately out of the share "bounds". ``"from_data"`` voids the guarantee.
     shares
-        Proportions of the budget by name, in place of the method's own.
+        Proportions of the budget by name; names left out keep the method's own, and all are
+        divided by their sum.
     variance
         False gives the share of the variance to the estimate; there is no interval then.
     ledger
@@ -69,7 +72,7 @@ def dp_ate(
     seed
         Makes the noise reproducible, and the result not private. It says so.
     **options
-        Options of the method.
+        Options of the method; ``print(dpe.methods("private_psm"))`` describes them.
 
     Returns
     -------
@@ -182,7 +185,7 @@ def _effect(
     return Result.from_estimate(
         estimate,
         estimand=estimand,
-        guarantee=_guarantee(charged, spec, level, public, noise, complete),
+        guarantee=_guarantee(budget, charged, spec, level, public, noise, complete),
         spends=charged.spends,
         epsilon_asked=budget.epsilon,
         n=table.n,
@@ -190,10 +193,11 @@ def _effect(
         method_title=spec.title,
         formula=parsed.source,
         level=level,
-        bounds=_bounds_shown(parsed, complete),
+        bounds=_bounds_shown(parsed, complete, curator.outcome_range),
+        notes=_notes(parsed, spec, complete),
         noise_source=noise.description,
         citation=spec.citation,
-        outcome=", ".join(parsed.outcome_columns),
+        outcome=source(parsed.outcome),
         treatment=parsed.treatment_column,
         options=asdict(made),
     )
@@ -201,12 +205,13 @@ def _effect(
 
 def _checked_formula(formula: str, spec: MethodSpec) -> Formula:
     parsed = parse(formula)
-    if spec.needs_covariates and not parsed.has_covariates:
+    if spec.uses_covariates and not parsed.has_covariates:
+        y, t = source(parsed.outcome), parsed.treatment_column
         raise OptionError(
-            f'{spec.name} needs covariates: write "{parsed.source} | x1 + x2", or use '
+            f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2", or use '
             'method="diff_in_means"'
         )
-    return parsed
+    return parsed if spec.uses_covariates else replace(parsed, terms=())
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -244,6 +249,7 @@ def _require_records(split: Mapping[str, Share], table: design.Table) -> None:
 
 
 def _guarantee(
+    budget: Budget,
     charged: Ledger,
     spec: MethodSpec,
     level: str,
@@ -254,8 +260,9 @@ def _guarantee(
     from_data = any(source == "data" for source in bounds.sources.values())
     void = (*noise.void, *(("bounds read from data",) if from_data else ()))
     epsilon, delta = charged.spent
+    asked = budget.epsilon  # shares are rounded down, by less than anybody should read
     return Guarantee(
-        epsilon=float(epsilon),
+        epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
         delta=float(delta),
         unit="outcome" if level == "label" else "record",
         public=("n", *sorted(public)),
@@ -264,34 +271,64 @@ def _guarantee(
     )
 
 
-def _bounds_shown(formula: Formula, bounds: Bounds) -> tuple[tuple[str, str, str], ...]:
-    names = [n for n in formula.columns if n in bounds]
-    return tuple((name, bounds.describe(name), bounds.source(name)) for name in names)
+def _bounds_shown(
+    formula: Formula, bounds: Bounds, outcome_range: tuple[float, float]
+) -> tuple[tuple[str, str, str], ...]:
+    """Name, bound and source of each column; a transformed outcome is shown as it is analysed."""
+    names = [n for n in formula.columns if n in bounds and n not in formula.outcome_columns]
+    shown = [(name, bounds.describe(name), bounds.source(name)) for name in names]
+    of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
+    text = f"[{outcome_range[0]:.6g}, {outcome_range[1]:.6g}]"
+    return ((source(formula.outcome), text, of_outcome), *shown)
 
 
-def methods() -> pd.DataFrame:
-    """List the methods: name, estimands, levels, guarantee, options.
+def _notes(formula: Formula, spec: MethodSpec, bounds: Bounds) -> tuple[str, ...]:
+    notes = []
+    if formula.source.count("|") and not spec.uses_covariates:
+        notes.append(f"{spec.name} does not use covariates; those in the formula were not read.")
+    if any(bounds.source(name) == "private" for name in formula.outcome_columns):
+        notes.append(
+            "Outcomes beyond the privately found range are clipped to it, and the effect is that "
+            "on the clipped outcome. Declare the range to avoid this and its cost."
+        )
+    return tuple(notes)
+
+
+def methods(name: str | None = None) -> pd.DataFrame | str:
+    """List the methods, or describe one: its options, their defaults, its shares of the budget.
 
     Examples
     --------
     >>> import dpeffects as dpe
-    >>> list(dpe.methods()["method"])
-    ['diff_in_means', 'private_psm']
+    >>> "private_psm" in list(dpe.methods()["method"])
+    True
+    >>> print(dpe.methods("diff_in_means").splitlines()[0])
+    diff_in_means: difference in means
     """
-    import dataclasses
-
     import pandas as pd
 
+    if name is not None:
+        return _described(get(name))
     return pd.DataFrame(
         {
             "method": spec.name,
-            "title": spec.title,
             "estimands": ", ".join(spec.estimands),
             "levels": ", ".join(spec.levels),
             "guarantee": spec.guarantee,
-            "covariates": "required" if spec.needs_covariates else "not used",
-            "options": ", ".join(f.name for f in dataclasses.fields(spec.options)),
-            "about": spec.about,
+            "covariates": "required" if spec.uses_covariates else "not used",
         }
         for spec in registry().values()
     )
+
+
+def _described(spec: MethodSpec) -> str:
+    made = spec.options()
+    lines = [f"{spec.name}: {spec.title}", spec.about, ""]
+    lines += [f"estimands  {', '.join(spec.estimands)}", f"levels     {', '.join(spec.levels)}"]
+    for level in spec.levels:
+        split = ", ".join(f"{k} {v:g}" for k, v in spec.shares(level, made).items())
+        lines.append(f"shares     {split}  (proportions at {level} level)")
+    lines += ["", "options"]
+    lines += [f"  {f.name} = {getattr(made, f.name)!r}" for f in fields(spec.options)] or ["  none"]
+    lines += ["", inspect.cleandoc(spec.options.__doc__ or ""), "", f"Cite: {spec.citation}"]
+    return "\n".join(lines)

@@ -79,8 +79,9 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any], Bounds, bool]:
         frame = nw.from_native(data, eager_only=True)
     except TypeError:
         raise DataError(
-            f"data must be a pandas, polars or pyarrow frame held in memory, not "
-            f"{type(data).__module__}.{type(data).__name__}"
+            "data must be a pandas, polars or pyarrow frame held in memory, not "
+            f"{type(data).__module__}.{type(data).__name__}; read a file with pandas.read_csv, "
+            "make a frame of a dict with pandas.DataFrame, collect a lazy frame"
         ) from None
     if isinstance(bounds, str):
         if bounds != "from_data":
@@ -133,8 +134,8 @@ def _treatment(column: nw.Series[Any], formula: Formula, known: Bounds) -> BoolA
         values = column.to_numpy()
         if not np.isin(values, (0, 1)).all():
             raise DataError(
-                f"treatment {name!r} must be 0/1, bool, or two declared levels (control first), "
-                f"such as bounds={{'{name}': ['control', 'treated']}}"
+                f"treatment {name!r} must be 0/1, bool, or two declared levels, control first: "
+                f"bounds={{'{name}': [CONTROL, TREATED]}}"
             )
         treated = values.astype(np.bool_)
     else:
@@ -153,7 +154,10 @@ def _codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
 
     codes = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
     if (codes < 0).any():
-        raise DataError(f"column {column.name!r} has values outside its declared levels")
+        raise DataError(
+            f"column {column.name!r} has values outside its declared levels; add the missing "
+            'level or recode it, for example as "other" (a range is a tuple: (18, 90))'
+        )
     return codes.astype(np.int64)
 
 
@@ -188,11 +192,16 @@ class _Reader:
         column = self._frame[name]
         if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
             raise DataError(f"column {name!r} must be numeric or bool, it is {column.dtype}")
+        if name in self._known and self._known.is_levels(name):
+            raise BoundsError(
+                f"column {name!r} is used as a number: declare a range as a tuple, "
+                f'bounds={{"{name}": (LOWER, UPPER)}}, not a list of levels'
+            )
         values = column.to_numpy().astype(np.float64)
         if not np.isfinite(values).all():
             raise DataError(f"column {name!r} holds infinite values")
         self._numeric[name] = values
-        if name in self._known and not self._known.is_levels(name):
+        if name in self._known:
             self._bounds = self._bounds.with_interval(
                 name, *self._known.interval(name), source=self._known.source(name)
             )

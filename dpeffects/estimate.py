@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from dpeffects.errors import EstimationError
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,15 @@ class Unavailable:
 
     def __str__(self) -> str:
         return f"not available: {self.reason}"
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    def __iter__(self) -> Iterator[float]:
+        raise EstimationError(str(self))
+
+    def __float__(self) -> float:
+        raise EstimationError(str(self))
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,8 @@ class Estimate:
     ``laplace`` lists the scales of the independent Laplace terms in the estimate, after all
     post-processing (division by n, debiasing), and ``gaussian`` is the variance of its Gaussian
     noise; ``notes`` are sentences for the reader;
-    ``details`` are public or released values worth showing (match limits, arm sizes).
+    ``details`` are public or released values worth showing (match limits, arm sizes);
+    ``caution`` is what nobody should overlook, in a few words.
     """
 
     value: float
@@ -46,6 +58,7 @@ class Estimate:
     gaussian: float = 0.0
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    caution: str = ""
 
     @property
     def noise_variance(self) -> float:

@@ -49,7 +49,8 @@ def reference(
     bounds
         Only the levels in it are used.
     **options
-        Options of the method; those without meaning here are ignored.
+        Options of the method; arguments of :func:`dp_ate` without meaning here are ignored, so
+        that one call can be swapped for the other.
 
     Returns
     -------
@@ -63,7 +64,8 @@ def reference(
     1794.34
     """
     spec = get(method)
-    made = spec.make_options(options)
+    private = {"epsilon", "delta", "level", "shares", "variance", "ledger", "seed"}
+    made = spec.make_options({k: v for k, v in options.items() if k not in private})
     parsed = parse(formula)
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
     outcome, rows = design.raw_rows(table, parsed)

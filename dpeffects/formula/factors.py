@@ -122,7 +122,8 @@ _CALL_ADVICE = {
         "rank cumsum cumprod cummax cummin ntile quantile qcut": _ROWS,
         "min max mean sum median std sd var mode count": "a statistic of the column would be "
         "released unnoticed; write a public number instead",
-        "hashed factor": "write C(x, levels=[...])",
+        "hashed factor relevel as is": "write C(x, levels=[...]), the reference level first",
+        "offset": "compute it beforehand: give outcome minus offset as a column",
         "pow": "write I(x ** 2)",
         "ln": "write log(x)",
         "where ifelse": "write I(x > 3)",
@@ -133,6 +134,7 @@ _NODE_ADVICE: dict[type[ast.AST], str] = {
     ast.Subscript: "subscripts are not available; give the values as a column of their own",
     ast.Lambda: "lambda is not available; write the expression itself, as I(x ** 2)",
     ast.BoolOp: "`and`, `or` are not available; write a product, as I((x > 1) * (x < 3))",
+    ast.BinOp: "only + - * / ** are available; a power is written x ** 2",
     ast.IfExp: "`if` is not available; write I(x > 3)",
     ast.JoinedStr: "strings stand only in C(x, levels=[...])",
     **dict.fromkeys(

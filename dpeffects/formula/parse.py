@@ -208,8 +208,8 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
     tokens = _tokens(text, quotes)
     if len(tokens) != 1 or tokens[0].kind.value not in ("name", "python"):
         raise FormulaError(
-            f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression; write "
-            f"{example}"
+            f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression, such as "
+            f"{example}; a formula is `outcome ~ treatment | covariates`"
         )
     return read_factor(tokens[0], quotes)
 

@@ -67,9 +67,14 @@ def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimat
         value=float(means[0] - means[1]),
         sampling=_variance(curator, means, sizes, sums.scale),
         laplace=tuple(float(b) for b in laplace if b > 0),
-        details={"treated records": int(sizes[0]), "control records": int(sizes[1])},
+        details=_arm_sizes(sizes, count.scale),
         notes=("Unadjusted: it is a treatment effect where treatment was randomised.",),
     )
+
+
+def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, int]:
+    known = f" (noise of scale {scale:.3g})" if scale else ""
+    return {f"treated records{known}": int(sizes[0]), f"control records{known}": int(sizes[1])}
 
 
 def _variance(
@@ -111,7 +116,7 @@ SPEC = MethodSpec(
     shares=shares,
     fit=fit,
     reference=reference,
-    needs_covariates=False,
+    uses_covariates=False,
     citation=(
         "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation."
     ),

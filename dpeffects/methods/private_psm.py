@@ -26,6 +26,7 @@ for little; use it to reproduce the paper, or with a large epsilon.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,8 +69,10 @@ class PrivatePSMOptions(Options):
     def __post_init__(self) -> None:
         _whole("neighbors", self.neighbors)
         if self.match_limit is not None:
+            if isinstance(self.match_limit, list):
+                object.__setattr__(self, "match_limit", tuple(self.match_limit))
             given = self.match_limit if isinstance(self.match_limit, tuple) else (self.match_limit,)
-            if len(given) > 2:
+            if isinstance(self.match_limit, tuple) and len(given) != 2:
                 raise OptionError("match_limit must be a whole number or a pair of them")
             for limit in given:
                 _whole("match_limit", limit)
@@ -248,11 +251,13 @@ def _variance(
 
 def _sample_level(raw: Estimate, inputs: _Inputs, options: PrivatePSMOptions) -> Estimate:
     """Undo the attenuation by the flips, or say that it is there."""
+    if float(inputs.details[_SCORE_NOISE]) > 0.1:
+        raw = replace(raw, caution="HARDLY ADJUSTED: the scores are mostly noise")
     noisy_scores = (
         "The scores carry more noise than their range, so the matching adjusts for little: "
         "read this as a difference in means. diff_in_means is more accurate for that."
     )
-    notes = (noisy_scores,) if float(inputs.details[_SCORE_NOISE]) > 0.5 else ()
+    notes = (noisy_scores,) if raw.caution else ()
     if not options.debias:
         note = "Not debiased: the flipped treatments shrink this estimate towards zero."
         biased = Unavailable("debias=False leaves a bias that no interval accounts for")
@@ -280,9 +285,10 @@ def reference(
     """Plain matching on a logistic propensity score (statsmodels), without limits or noise."""
     import statsmodels.api as sm
 
-    scores = np.asarray(
-        sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200).predict(rows)
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # separation and flat likelihoods still give scores
+        model = sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200)
+    scores = np.asarray(model.predict(rows))
     matches = match(scores, treated, neighbors)
     sign = np.where(treated, 1.0, -1.0)
     imputed = np.stack([outcome[matches.neighbours[:, k]] for k in range(neighbors)]).mean(axis=0)

@@ -50,7 +50,7 @@ class MethodSpec:
     fit: Callable[[Curator, Any, str], Estimate]
     reference: Callable[..., tuple[float, float]]
     citation: str
-    needs_covariates: bool = True
+    uses_covariates: bool = True
     guarantee: str = "exact"
 
     def check_level(self, level: str | None) -> str:

@@ -5,6 +5,7 @@ This module holds the only clip of the package and the private search for bounds
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,10 @@ SOURCES = ("declared", "dtype", "public", "private", "data")
 _EXPONENTS = range(-16, 41)
 """Powers of two whose bins make up the private histogram of magnitudes."""
 BINS = 2 * len(_EXPONENTS) + 1
-_MISS = 0.1
-"""Probability that some empty bin passes the threshold."""
+_MISS = 1e-3
+"""Probability that some empty bin of a column passes the threshold."""
+_NEXT = 3.0
+"""A bin next to the range found so far joins it above this many noise scales."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
-        """Check what a user declared: ``(lower, upper)`` for a range, a list for levels."""
+        """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels."""
         made = cls()
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
@@ -121,8 +124,11 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
     if isinstance(given, set | frozenset):
         raise BoundsError(f"bounds[{name!r}]: write the levels as a list; a set has no order")
     values = list(given)
-    numbers = [v for v in values if _is_number(v)]
-    if len(values) == 2 and len(numbers) == 2:
+    if isinstance(given, tuple):
+        if len(values) != 2 or not all(_is_number(v) for v in values):
+            raise BoundsError(
+                f"bounds[{name!r}]: a range is two numbers (lower, upper); write levels as a list"
+            )
         lower, upper = float(values[0]), float(values[1])
         if not (math.isfinite(lower) and math.isfinite(upper)):
             raise BoundsError(f"bounds[{name!r}]: both ends must be finite, got {tuple(values)}")
@@ -132,7 +138,7 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
             )
         return (lower, upper), False
     if len(values) < 2:
-        raise BoundsError(f"bounds[{name!r}]: give (lower, upper), or at least two levels")
+        raise BoundsError(f"bounds[{name!r}]: a list holds at least two levels")
     try:
         distinct = len(set(values)) == len(values)
     except TypeError:
@@ -153,7 +159,8 @@ class Declared:
     """A frame with its bounds attached; everything else is the frame's own.
 
     Made by :func:`declare`. Attribute access and indexing go to the frame, so
-    ``declared.head()`` and ``declared["age"]`` work as on the frame itself.
+    ``declared.head()`` and ``declared["age"]`` work as on the frame itself; a part of the rows
+    keeps the bounds.
     """
 
     frame: Any
@@ -162,13 +169,25 @@ class Declared:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("frame", "bounds"):
             raise AttributeError(name)
-        return getattr(self.frame, name)
+        value = getattr(self.frame, name)
+        if name in ("head", "tail", "sample", "query", "filter"):  # rows of the same columns
+            return lambda *args, **kwargs: self._keep(value(*args, **kwargs))
+        return value
+
+    def _keep(self, part: Any) -> Any:
+        return Declared(part, self.bounds) if isinstance(part, type(self.frame)) else part
 
     def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
+        return self._keep(self.frame[key])
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.frame)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.frame
 
     def __repr__(self) -> str:
         return f"{self.frame!r}\nDeclared bounds for {len(self.bounds)} columns"
@@ -198,9 +217,16 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     >>> d.bounds["y"], d.shape
     ((0.0, 1.0), (2, 1))
     """
-    made = Bounds.declared({**(bounds or {}), **columns})
+    given = {**(bounds or {}), **columns}
+    made = bounds if isinstance(bounds, Bounds) and not columns else Bounds.declared(given)
     if isinstance(frame, Declared):
         frame, made = frame.frame, frame.bounds.updated(made)
+    names = list(getattr(frame, "columns", ())) or list(getattr(frame, "column_names", ()))
+    for name in made:
+        if names and name not in names:
+            close = difflib.get_close_matches(name, [str(n) for n in names], 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise BoundsError(f"declare: the frame has no column {name!r}{hint}")
     return Declared(frame, made)
 
 
@@ -236,7 +262,7 @@ def magnitude_counts(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 def threshold(scale: float) -> float:
     """Return the noisy count above which a bin is taken to be occupied.
 
-    All empty bins stay below it with probability 1 - 0.1: BINS * exp(-t / scale) / 2 = 0.1.
+    All empty bins stay below it with probability 0.999: BINS * exp(-t / scale) / 2 = 0.001.
     """
     return scale * math.log(BINS / (2.0 * _MISS))
 
@@ -250,13 +276,19 @@ def records_needed(scale: float) -> int:
 
 
 def interval_from_counts(counts: npt.NDArray[np.float64], scale: float) -> Interval | None:
-    """Read a range off noisy bin counts; None when no two edges pass the threshold."""
+    """Read a range off noisy bin counts; None when no two edges pass the threshold.
+
+    Bins next to the range need less evidence: a mistake there doubles the range and no more.
+    """
     occupied = np.flatnonzero(counts > threshold(scale))
     if occupied.size == 0:
         return None
-    half = len(_EXPONENTS)
-    lower = _edges(int(occupied[0]) - half)[0]
-    upper = _edges(int(occupied[-1]) - half)[1]
+    first, last, half = int(occupied[0]), int(occupied[-1]), len(_EXPONENTS)
+    while first > 0 and counts[first - 1] > _NEXT * scale:
+        first -= 1
+    while last < BINS - 1 and counts[last + 1] > _NEXT * scale:
+        last += 1
+    lower, upper = _edges(first - half)[0], _edges(last - half)[1]
     return (lower, upper) if lower < upper else None
 
 

@@ -44,6 +44,17 @@ class Share(NamedTuple):
         )
 
 
+def as_written(value: float) -> Fraction:
+    """Return the number a user wrote: 0.1 means one tenth, not the nearest binary fraction.
+
+    Examples
+    --------
+    >>> as_written(0.1) * 3 == as_written(0.3)
+    True
+    """
+    return Fraction(repr(float(value)))
+
+
 @dataclass(frozen=True)
 class Budget:
     """Total epsilon and delta of one call.
@@ -74,8 +85,8 @@ class Budget:
             raise BudgetError("the shares of the budget sum to zero")
         return {
             name: Share(
-                round_down(Fraction(self.epsilon) * Fraction(p) / total),
-                round_down(Fraction(self.delta) * Fraction(p) / total),
+                round_down(as_written(self.epsilon) * Fraction(p) / total),
+                round_down(as_written(self.delta) * Fraction(p) / total),
             )
             for name, p in proportions.items()
         }

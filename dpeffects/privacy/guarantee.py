@@ -63,6 +63,8 @@ class Guarantee:
         else:
             what = f"{self.epsilon:.6g}-differential privacy (pure)"
         whom = "everything in one record" if self.unit == "record" else "one record's outcome"
+        if self.unit == "record" and "treatment" in self.public:
+            whom += " but its treatment"
         known = ", ".join(self.public) if self.public else "nothing"
         text = f"{what} for {whom}; neighbours replace one record; public: {known}"
         if self.void:

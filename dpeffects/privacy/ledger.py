@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpeffects.errors import BudgetError
-from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.budget import Budget, as_written, round_down
 from dpeffects.privacy.guarantee import Spend
 
 
@@ -49,24 +49,28 @@ class Ledger:
 
     @property
     def remaining(self) -> tuple[float, float]:
-        """What is left of epsilon and delta, rounded down."""
+        """What is left of epsilon and delta, rounded down; less than 1e-12 is shown as none."""
         epsilon, delta = self.spent
         return (
-            round_down(Fraction(self._allowed.epsilon) - epsilon),
-            round_down(Fraction(self._allowed.delta) - delta),
+            _shown(as_written(self._allowed.epsilon) - epsilon),
+            _shown(as_written(self._allowed.delta) - delta),
         )
 
     def require(self, epsilon: float, delta: float = 0.0) -> None:
         """Raise BudgetError unless this much is left; charges nothing."""
+        self._require(as_written(epsilon), as_written(delta))
+
+    def _require(self, epsilon: Fraction, delta: Fraction) -> None:
         if self._parent is not None:
-            self._parent.require(epsilon, delta)
+            self._parent._require(epsilon, delta)
         spent_epsilon, spent_delta = self.spent
-        if spent_epsilon + Fraction(epsilon) > Fraction(
-            self._allowed.epsilon
-        ) or spent_delta + Fraction(delta) > Fraction(self._allowed.delta):
+        if (
+            spent_epsilon + epsilon > as_written(self._allowed.epsilon)
+            or spent_delta + delta > as_written(self._allowed.delta)
+        ):  # fmt: skip
             left = self.remaining
             raise BudgetError(
-                f"this needs epsilon = {epsilon:.6g}, delta = {delta:.3g}, but of "
+                f"this needs epsilon = {float(epsilon):.6g}, delta = {float(delta):.3g}, but of "
                 f"({self._allowed.epsilon:.6g}, {self._allowed.delta:.3g}) only "
                 f"({left[0]:.6g}, {left[1]:.3g}) is left"
             )
@@ -75,7 +79,7 @@ class Ledger:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
         if not (spend.epsilon > 0 or spend.delta > 0) or spend.epsilon < 0 or spend.delta < 0:
             raise BudgetError(f"a charge must be positive, got {spend.epsilon}, {spend.delta}")
-        self.require(spend.epsilon, spend.delta)
+        self._require(Fraction(spend.epsilon), Fraction(spend.delta))
         if self._parent is not None:
             self._parent.charge(spend)
         self._spends.append(spend)
@@ -86,3 +90,7 @@ class Ledger:
             f"Ledger(epsilon={self._allowed.epsilon:.6g}, delta={self._allowed.delta:.3g}, "
             f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g}))"
         )
+
+
+def _shown(left: Fraction) -> float:
+    return round_down(left) if left > Fraction(1, 10**12) else 0.0

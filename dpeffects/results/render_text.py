@@ -22,7 +22,7 @@ def render_text(summary: Summary, width: int = 80) -> str:
         raise OptionError(f"width is a whole number of at least 80 columns, got {width!r}")
     head = [*_wrap(summary.title, width), "=" * width]
     if summary.alert:
-        head += _wrap(summary.alert, width)
+        head += [line for part in summary.alert.split("\n") for line in _wrap(part, width)]
     parts = ["\n".join(head + _block(summary.blocks[0], width))] if summary.blocks else head
     parts += ["\n".join(_block(block, width)) for block in summary.blocks[1:]]
     return "\n\n".join(parts)

@@ -146,9 +146,10 @@ class Result:
         """
         return inference.interval(self.released, level)
 
-    def p_value(self, null: float = 0.0) -> float | Unavailable:
+    @property
+    def p_value(self) -> float | Unavailable:
         """Two-sided p-value of the hypothesis that the effect is ``null``."""
-        return inference.p_value(self.released, null)
+        return inference.p_value(self.released)
 
     def summary(self, conf_level: float = 0.95) -> Summary:
         """Everything worth printing, as titled blocks."""
@@ -164,11 +165,12 @@ class Result:
         error = _or_nan(self.std_error)
         row = {
             "term": self.treatment,
+            "outcome": self.outcome,
             "estimand": self.estimand,
             "estimate": float(self.estimate),
             "std_error": error,
             "statistic": self.estimate / error if error > 0.0 else math.nan,
-            "p_value": _or_nan(self.p_value()),
+            "p_value": _or_nan(self.p_value),
             "conf_low": low,
             "conf_high": high,
             "method": self.method,
@@ -185,6 +187,7 @@ class Result:
             "epsilon": float(self.guarantee.epsilon),
             "delta": float(self.guarantee.delta),
             "guarantee": self.guarantee.status,
+            "caution": self.released.caution,
             "unit": self.guarantee.unit,
             "noise_variance": float(self.noise_variance),
             "sampling_variance": _or_nan(self.sampling_variance),
@@ -211,7 +214,8 @@ class Result:
         out |= {
             "noise_variance": self.noise_variance,
             "noise_share": self.noise_share,
-            "p_value": self.p_value(),
+            "p_value": self.p_value,
+            "caution": self.released.caution,
             "conf_int": interval,
             "released": {
                 "value": self.estimate,

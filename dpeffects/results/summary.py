@@ -20,7 +20,7 @@ ESTIMANDS = {
     "ATC": "average treatment effect on the controls",
 }
 _LEVELS = {
-    "sample": "sample level (whole records are private)",
+    "sample": "sample level (records are private)",
     "label": "label level (only outcomes are private)",
 }
 _SOURCES = {
@@ -114,10 +114,14 @@ def summarise(result: Result, conf_level: float = 0.95) -> Summary:
 
 
 def _alert(result: Result) -> str:
-    guarantee = result.guarantee
+    guarantee, alerts = result.guarantee, []
     if guarantee.void:
-        return f"*** NOT PRIVATE: {', '.join(guarantee.void)} ***"
-    return "" if guarantee.holds else f"*** {guarantee.status.upper()}: NOT A PROVEN GUARANTEE ***"
+        alerts.append(f"*** NOT PRIVATE: {', '.join(guarantee.void)} ***")
+    elif not guarantee.holds:
+        alerts.append(f"*** {guarantee.status.upper()}: NOT A PROVEN GUARANTEE ***")
+    if result.released.caution:
+        alerts.append(f"*** {result.released.caution} ***")
+    return "\n".join(alerts)
 
 
 def _header(result: Result) -> Pairs:
@@ -166,7 +170,7 @@ def _effect(result: Result, conf_level: float) -> Table:
     title = f"Effect of {result.treatment} on {result.outcome}"
     low, high = (f"{50 * (1 + side * conf_level):.4g} %" for side in (-1, 1))
     columns = ("", "estimate", "std. error", low, high, "p-value")
-    interval, error, p = result.conf_int(conf_level), result.std_error, result.p_value()
+    interval, error, p = result.conf_int(conf_level), result.std_error, result.p_value
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
         cells: tuple[str, ...] = (number(result.estimate), "n/a", "n/a", "n/a")
     else:
@@ -204,7 +208,13 @@ def _budget(result: Result) -> Table:
         for row in (columns, *rows):
             del row[5]
     align = "ll" + "r" * (len(columns) - 2)
-    return Table("Privacy budget", tuple(columns), tuple(map(tuple, rows)), align, total=True)
+    return Table(
+        "Privacy budget (claims: dpeffects/privacy/PROOFS.md)",
+        tuple(columns),
+        tuple(map(tuple, rows)),
+        align,
+        total=True,
+    )
 
 
 def _label(spend: Spend) -> str:
@@ -218,13 +228,18 @@ def _inference_notes(result: Result, conf_level: float) -> tuple[str, ...]:
             f"Standard error, interval and p-value are {interval}.",
             *_noise_only(result, conf_level),
         )
+    law = (
+        "Interval and p-value come from a normal sampling error plus the privacy noise, averaged "
+        "over the uncertainty of the released variance, so p is not that of estimate / std. error."
+    )
     if isinstance(sampling, SamplingVariance) and sampling.value < sampling.noise_scale:
         return (
+            law,
             f"The sampling variance was released as {number(sampling.value)} with noise of scale "
             f"{number(sampling.noise_scale)}: it is hardly known. Standard error, interval and "
             "p-value average over what it may be, and are cautious.",
         )
-    return ()
+    return (law,)
 
 
 def _options(result: Result) -> str:

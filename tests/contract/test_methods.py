@@ -198,3 +198,5 @@ def test_every_method_is_listed():
     assert isinstance(api.noise_source(None), SecureNoise)
     with pytest.raises(DPEffectsError, match="private_psm"):
         dpe.dp_ate("y ~ t | x1", frame(), "privat_psm", epsilon=1)
+    for name in SPECS:
+        assert SPECS[name].citation in dpe.methods(name)

@@ -24,6 +24,8 @@ BAD = {
     "one level": ["a"],
     "twice": ["a", "b", "a"],
     "a set": {"a", "b"},
+    "three numbers": (0, 1, 2),
+    "numbers as text": ("0", "1"),
     "unhashable": [["a"], ["b"], ["c"]],
 }
 
@@ -34,19 +36,34 @@ def test_bad_declarations(given_bounds):
         Bounds.declared({"y": given_bounds})
 
 
-def test_two_numbers_are_a_range_and_anything_else_is_levels():
+def test_a_tuple_is_a_range_and_a_list_is_levels():
     bounds = Bounds.declared({"a": (0, 2), "b": [0, 2], "c": [0, 1, 2], "d": ["x", "y"]})
-    assert bounds["a"] == bounds["b"] == (0.0, 2.0)
-    assert bounds.is_levels("c")
-    assert bounds.is_levels("d")
-    assert not bounds.is_levels("a")
+    assert bounds["a"] == (0.0, 2.0)
+    assert [bounds.is_levels(name) for name in "abcd"] == [False, True, True, True]
+
+
+def test_a_misspelt_declaration_is_refused():
+    import pandas as pd
+
+    with pytest.raises(BoundsError, match="did you mean 'age'"):
+        declare(pd.DataFrame({"age": [1, 2]}), agee=(0, 90))
+
+
+def test_parts_of_declared_rows_keep_their_bounds():
+    import pandas as pd
+
+    declared = declare(pd.DataFrame({"age": range(10)}), age=(0, 90))
+    for part in (declared.head(3), declared[declared["age"] > 4], declared.query("age < 2")):
+        assert part.bounds == declared.bounds
+    assert "age" in declared
+    assert list(declared) == ["age"]
 
 
 def test_later_declarations_win_and_the_frame_stays_itself():
     import pandas as pd
 
     frame = pd.DataFrame({"y": [1, 2], "x": [3, 4]})
-    declared = declare(declare(frame, y=(0, 5), x=(0, 9)), {"y": ["a", "b"]})
+    declared = declare(declare(frame, y=(0, 5), x=(0, 9)), {"y": [1, 2]})
     assert declared.frame is frame
     assert declared.bounds["x"] == (0.0, 9.0)
     assert declared.bounds.is_levels("y")
@@ -76,7 +93,16 @@ def test_empty_bins_rarely_pass_the_threshold():
     scale = 20.0
     noise = rng.laplace(0, scale, (4000, BINS))
     share = (noise > threshold(scale)).any(axis=1).mean()
-    assert share < 0.12
+    assert share < 0.004
+
+
+def test_bins_next_to_the_range_join_it_more_easily():
+    counts = np.zeros(BINS)
+    middle = BINS // 2
+    counts[middle + 20] = 1000.0
+    counts[middle + 21], counts[middle + 30] = 5.0, 5.0
+    lower, upper = interval_from_counts(counts, 1.0)
+    assert upper / lower == 4.0  # two bins of one power of two each, not the far one
 
 
 def test_nothing_is_found_where_nothing_stands_out():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import BudgetError, OptionError
-from dpeffects.privacy.budget import Budget, merge_shares
+from dpeffects.privacy.budget import Budget, as_written, merge_shares
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Ledger
 
@@ -21,7 +21,7 @@ def spend(epsilon, delta=0.0):
 def test_shares_never_sum_above_the_budget(epsilon, proportions):
     shares = Budget(epsilon).shares({str(i): p for i, p in enumerate(proportions)})
     total = sum(Fraction(s.epsilon) for s in shares.values())
-    assert total <= Fraction(epsilon)
+    assert total <= as_written(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-12)
 
 
@@ -57,6 +57,17 @@ def test_a_tiny_charge_does_not_round_away():
     assert sum(Fraction(s.epsilon) for s in half.spends) <= 1
 
 
+def test_decimals_mean_what_they_say():
+    """Three times 0.1 is 0.3 for a user, although not in binary floats."""
+    ledger = Ledger(0.3)
+    for _ in range(3):
+        ledger.require(0.1)
+        ledger.charge(spend(Budget(0.1).shares({"a": 1})["a"].epsilon))
+    assert ledger.remaining == (0.0, 0.0)
+    with pytest.raises(BudgetError):
+        ledger.require(1e-6)
+
+
 def test_zero_or_negative_charges_are_refused():
     for epsilon in (0.0, -0.5):
         with pytest.raises(BudgetError):
@@ -77,7 +88,7 @@ def test_delta_is_counted_separately():
     ledger = Ledger(1.0, 1e-5)
     with pytest.raises(BudgetError):
         ledger.charge(spend(0.1, 1e-4))
-    ledger.charge(spend(0.1, 1e-5))
+    ledger.charge(spend(0.1, 0.9e-5))
 
 
 @pytest.mark.parametrize("given_shares", [{"nope": 1}, {"a": 0}, {"a": -1}, {"a": "x"}, 3])
