@@ -12,12 +12,12 @@ from dpeffects.errors import BoundsError, OptionError
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.methods import get, registry
-from dpeffects.methods.spec import MethodSpec
+from dpeffects.methods.spec import Facts, MethodSpec
 from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, Share, merge_shares
 from dpeffects.privacy.curator import Curator, Releaser, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource, noise_source
 from dpeffects.results import Result
 
@@ -166,13 +166,17 @@ def _effect(
     made = spec.make_options(options)
     parsed = _checked_formula(formula, spec)
     noise = noise_source(seed)
-    wanted = dict(spec.shares(level, made))
-    if not _flag("variance", variance):
-        wanted.pop("variance", None)
+    _flag("variance", variance)
     public = made.public(level)
-    charged = _open_ledger(budget, ledger)
+    charged = _open_ledger(budget, ledger, _terms(level, public, noise))
     table = design.read(data, parsed, bounds, public)
+    if spec.needs_strata:
+        design.strata(table, parsed)  # refuses covariates that are not discrete
     made.check(table.n, _smallest_arm(table) if "treatment" in public else None)
+    made = made.resolve(Facts(table.n, design.width(table, parsed), budget, level))
+    wanted = dict(spec.shares(level, made))
+    if not variance:
+        wanted.pop("variance", None)
     if table.missing:
         wanted["bounds"] = _BOUNDS_SHARE
     split = budget.shares(merge_shares(wanted, shares))
@@ -211,7 +215,7 @@ def _checked_formula(formula: str, spec: MethodSpec) -> Formula:
             f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2", or use '
             'method="diff_in_means"'
         )
-    return parsed if spec.uses_covariates else replace(parsed, terms=())
+    return parsed if spec.uses_covariates else replace(parsed, terms=(), intercept=True)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -225,11 +229,17 @@ def _smallest_arm(table: design.Table) -> int:
     return min(treated, table.n - treated)
 
 
-def _open_ledger(budget: Budget, ledger: Ledger | None) -> Ledger:
+def _terms(level: str, public: frozenset[str], noise: NoiseSource) -> Terms:
+    """What a charge of this call protects, so that a ledger adds up like with like only."""
+    unit = "outcome" if level == "label" else "record"
+    return Terms(unit, tuple(sorted(public)), noise.void)
+
+
+def _open_ledger(budget: Budget, ledger: Ledger | None, terms: Terms) -> Ledger:
     """Open a ledger for this call; refuse an overspend before any data is read."""
     if ledger is not None and not isinstance(ledger, Ledger):
         raise OptionError(f"ledger must be a dpeffects.Ledger, got {type(ledger).__name__}")
-    charged = Ledger(budget.epsilon, budget.delta, parent=ledger)
+    charged = Ledger(budget.epsilon, budget.delta, parent=ledger, terms=terms)
     charged.require(budget.epsilon)
     return charged
 

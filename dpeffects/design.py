@@ -20,6 +20,7 @@ from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Encoding
 from dpeffects.formula.expression import Categorical, Column, columns, evaluate, needs_domain
 from dpeffects.formula.ranges import range_of
+from dpeffects.formula.strata import Strata
 from dpeffects.privacy.bounds import Bounds, Declared, clip, skeleton
 from dpeffects.privacy.curator import Rows
 
@@ -77,6 +78,9 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any], Bounds, bool]:
         data, known = data.frame, data.bounds
     try:
         frame = nw.from_native(data, eager_only=True)
+        _ = frame.schema
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
         raise DataError(
             "data must be a pandas, polars or pyarrow frame held in memory, not "
@@ -123,7 +127,7 @@ def _treatment(column: nw.Series[Any], formula: Formula, known: Bounds) -> BoolA
     if levels is None and name in known and known.is_levels(name):
         levels = tuple(known[name])
     if levels is None and isinstance(column.dtype, nw.Enum):
-        levels = tuple(column.dtype.categories)
+        levels = _enum_levels(column)
     if levels is not None:
         if len(levels) != 2:
             raise DataError(f"treatment {name!r} has {len(levels)} levels; exactly two are needed")
@@ -146,6 +150,18 @@ def _treatment(column: nw.Series[Any], formula: Formula, known: Bounds) -> BoolA
     if treated.all() or not treated.any():
         raise DataError(f"treatment {name!r}: one of the two arms is empty")
     return treated
+
+
+def _enum_levels(column: nw.Series[Any]) -> tuple[Any, ...]:
+    """Levels of an ordered categorical or Enum, which its maker wrote down."""
+    assert isinstance(column.dtype, nw.Enum)
+    levels = tuple(column.dtype.categories)
+    if not all(isinstance(level, str | int | float | bool) for level in levels):
+        raise BoundsError(
+            f"the intervals of column {column.name!r} were cut outside the formula, perhaps at "
+            "quantiles of the data; write cut(x, [0, 30, 60, 90]) in the formula instead"
+        )
+    return levels
 
 
 def _codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
@@ -223,7 +239,7 @@ class _Reader:
         elif name in known and known.is_levels(name):
             levels, source = tuple(known[name]), known.source(name)
         elif isinstance(column.dtype, nw.Enum):
-            levels, source = tuple(column.dtype.categories), "dtype"
+            levels, source = _enum_levels(column), "dtype"
         elif column.dtype == nw.Boolean:
             levels, source = (False, True), "dtype"
         elif source is not None:
@@ -276,8 +292,10 @@ def _ranges(table: Table, formula: Formula, bounds: Bounds) -> tuple[float, floa
     """Range of the outcome; raises when it or a covariate's range cannot be used."""
     intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
     lower, upper = range_of(formula.outcome, intervals)
-    if not lower < upper:
-        raise BoundsError("the outcome has a range of zero width; declare what it could be")
+    if not 1e-100 <= upper - lower <= 1e100:
+        raise BoundsError(
+            f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
+        )
     _encoding(formula, bounds).ranges(intervals)
     return lower, upper
 
@@ -285,6 +303,14 @@ def _ranges(table: Table, formula: Formula, bounds: Bounds) -> tuple[float, floa
 def _encoding(formula: Formula, bounds: Bounds) -> Encoding:
     levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
     return Encoding.build(formula, {**levels, **formula.levels})
+
+
+def strata(table: Table, formula: Formula) -> Strata:
+    """Read the covariates as strata; raises where one is not discrete."""
+    bounds = table.bounds
+    levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
+    binary = [n for n in table.numeric if n in bounds and bounds.source(n) == "dtype"]
+    return Strata.build(formula, {**levels, **formula.levels}, binary)
 
 
 def encode(table: Table, formula: Formula, bounds: Bounds) -> Rows:
@@ -299,6 +325,10 @@ def encode(table: Table, formula: Formula, bounds: Bounds) -> Rows:
         treated=table.treated,
         covariates=lambda: encoding.matrix(clipped, table.codes, intervals),
         width=len(encoding.names),
+        strata=lambda: (
+            (found := strata(table, formula)).index(clipped, table.codes),
+            found.count,
+        ),
     )
 
 
@@ -306,3 +336,8 @@ def raw_rows(table: Table, formula: Formula) -> tuple[FloatArray, FloatArray]:
     """Outcome and covariates as they are, for the non-private reference only."""
     encoding = _encoding(formula, table.bounds)
     return evaluate(formula.outcome, table.numeric), encoding.raw_matrix(table.numeric, table.codes)
+
+
+def width(table: Table, formula: Formula) -> int:
+    """Return the number of encoded columns; it depends on the formula and the levels only."""
+    return len(_encoding(formula, table.bounds).names)

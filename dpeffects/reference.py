@@ -37,6 +37,7 @@ def reference(
     data: Any,
     method: str = "private_psm",
     *,
+    estimand: str = "ATE",
     bounds: Mapping[str, Any] | str | None = None,
     **options: Any,
 ) -> Reference:
@@ -46,6 +47,8 @@ def reference(
     ----------
     formula, data, method
         As in :func:`dp_ate`.
+    estimand
+        "ATE", "ATT" or "ATC", if the method has it.
     bounds
         Only the levels in it are used.
     **options
@@ -66,8 +69,11 @@ def reference(
     spec = get(method)
     private = {"epsilon", "delta", "level", "shares", "variance", "ledger", "seed"}
     made = spec.make_options({k: v for k, v in options.items() if k not in private})
+    spec.check_estimand(estimand)
     parsed = parse(formula)
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
     outcome, rows = design.raw_rows(table, parsed)
-    estimate, std_error = spec.reference(outcome, table.treated, rows, **vars(made))
-    return Reference("ATE", estimate, std_error, spec.name, parsed.source, table.n)
+    estimate, std_error = spec.reference(
+        outcome, table.treated, rows, estimand=estimand, **vars(made)
+    )
+    return Reference(estimand, estimate, std_error, spec.name, parsed.source, table.n)

@@ -34,6 +34,13 @@ class FrozenNoise:
             return drawn
         return self._replay("laplace", values, sensitivity)
 
+    def gaussian(self, values, scale):
+        if self._position is None:
+            drawn = self._inner.gaussian(values, scale)
+            self.tape.append(("gaussian", values.copy(), drawn, scale))
+            return drawn
+        return self._replay("gaussian", values, scale)
+
     def flip(self, bits, epsilon):
         if self._position is None:
             drawn = self._inner.flip(bits, epsilon)

@@ -84,6 +84,29 @@ def test_bounds_by_dtype_need_no_declaration():
     assert made.guarantee.unit == "record"
 
 
+def test_intervals_cut_outside_the_formula_are_refused():
+    """pandas.qcut writes quantiles of the data into the levels."""
+    data = frame()
+    data["q"] = pd.qcut(data["x"], 4)
+    with pytest.raises(BoundsError, match="cut outside the formula"):
+        fit(data, "y ~ t | q", bounds={"y": (0, 1)}, level="sample")
+
+
+def test_values_beyond_the_bounds_never_reach_a_function():
+    data = frame().assign(x=-5.0)
+    parsed = parse("log(y) ~ t | log(x)")
+    table = design.read(data, parsed, {"x": (1, 9), "y": (0.5, 2)}, ())
+    rows = design.encode(table, parsed, table.bounds)
+    assert np.isfinite(rows.outcome).all()
+    assert np.isfinite(rows.covariates()).all()
+
+
+@pytest.mark.parametrize("ends", [(-1e308, 1e308), (0, 1e-200), (0, 1e160)])
+def test_absurd_outcome_ranges_are_refused(ends):
+    with pytest.raises(BoundsError, match="too narrow or too wide"):
+        fit(frame(), "y ~ t | x", bounds={"y": ends, "x": (0, 1)})
+
+
 def test_a_polars_enum_declares_its_levels():
     polars = pytest.importorskip("polars")
     data = polars.from_pandas(frame()).with_columns(

@@ -170,6 +170,7 @@ class Encoding:
                 values -= lower
                 values /= upper - lower
             # Clipped last: rounding above must not carry a value out of [0, 1].
+            values[np.isnan(values)] = 0.0  # a last bit lost between range and value can give NaN
             np.clip(values, 0.0, 1.0, out=values)
         return out
 

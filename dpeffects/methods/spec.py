@@ -9,6 +9,7 @@ from typing import Any
 
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 
 LEVELS = {
@@ -18,12 +19,26 @@ LEVELS = {
 
 
 @dataclass(frozen=True)
+class Facts:
+    """What is public before anything is released: sizes and prices, never data."""
+
+    n: int
+    width: int
+    budget: Budget
+    level: str
+
+
+@dataclass(frozen=True)
 class Options:
     """Options of a method, checked where they are made. Subclasses add fields."""
 
     def public(self, level: str) -> frozenset[str]:
         """Return which columns the call takes as public knowledge, beside n."""
         return frozenset({"covariates", "treatment"}) if level == "label" else frozenset()
+
+    def resolve(self, facts: Facts) -> Options:
+        """Return options with every open choice made from public numbers."""
+        return self
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Refuse options that do not fit the data's size, before anything is charged.
@@ -52,6 +67,8 @@ class MethodSpec:
     citation: str
     uses_covariates: bool = True
     guarantee: str = "exact"
+    needs_strata: bool = False
+    needs_delta: bool = False
 
     def check_level(self, level: str | None) -> str:
         """Return the level, by default the first (and safest) the method has."""

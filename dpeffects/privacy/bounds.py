@@ -246,7 +246,7 @@ def clip(values: npt.NDArray[np.float64], interval: Interval) -> npt.NDArray[np.
 
 
 def magnitude_counts(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Count values in the bins of signed powers of two (claim 6).
+    """Count values in the bins of signed powers of two (claim 5).
 
     Bin 0 is [-2^40, -2^39) and beyond, the middle bin is around zero, the last (2^39, 2^40] and
     beyond. Bin edges are fixed, so replacing a record moves one count from one bin to another.

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 from dpeffects.errors import BudgetError, OptionError
 
+LEAST = Fraction(1, 2**24)
+"""Smallest epsilon of a share: less gives noise that drowns everything and grids that overflow."""
+
 
 def round_down(value: Fraction) -> float:
     """Return the largest float that is not above ``value``.
@@ -71,8 +74,8 @@ class Budget:
     def __post_init__(self) -> None:
         _check("epsilon", self.epsilon)
         _check("delta", self.delta)
-        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise BudgetError(f"epsilon must be a positive, finite number, got {self.epsilon!r}")
+        if not 0 < self.epsilon <= 1e9:
+            raise BudgetError(f"epsilon must be positive (and at most 1e9), got {self.epsilon!r}")
         if not 0 <= self.delta < 1:
             raise BudgetError(f"delta must be in [0, 1), got {self.delta!r}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
@@ -83,6 +86,9 @@ class Budget:
         total = sum(Fraction(p) for p in proportions.values())
         if total <= 0:
             raise BudgetError("the shares of the budget sum to zero")
+        for name, p in proportions.items():
+            if as_written(self.epsilon) * Fraction(p) / total < LEAST:
+                raise BudgetError(f"the share {name!r} of epsilon = {self.epsilon:g} is too small")
         return {
             name: Share(
                 round_down(as_written(self.epsilon) * Fraction(p) / total),

@@ -2,7 +2,7 @@
 
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
-primitives are grouped by what they release: `arms`, `matched`.
+primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from dpeffects.errors import BoundsError
 from dpeffects.privacy import bounds as ranges
 from dpeffects.privacy.arms import ArmReleases
+from dpeffects.privacy.blocks import BlockReleases
 from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.release import FloatArray, Releaser, Rows
+from dpeffects.privacy.strata import StrataReleases
 
 __all__ = ["Curator", "Releaser", "Rows", "find_bounds"]
 
 
-class Curator(ArmReleases, MatchedReleases):
+class Curator(ArmReleases, MatchedReleases, BlockReleases, StrataReleases):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 
 

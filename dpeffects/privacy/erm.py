@@ -24,8 +24,8 @@ _STEPS = 200
 
 def fit_logistic(rows: FloatArray, treated: BoolArray, penalty: float) -> FloatArray:
     """Minimise the objective by Newton steps, to a gradient norm of at most ``GRADIENT``."""
-    if not (penalty > 0 and math.isfinite(penalty)):
-        raise OptionError(f"penalty must be positive, got {penalty!r}")
+    if not 1e-12 <= penalty < math.inf:
+        raise OptionError(f"penalty must be at least 1e-12, got {penalty!r}")
     n, d = rows.shape
     weights = np.zeros(d)
     if n > 8 * _ROWS:  # a start from the first rows saves passes over all of them
@@ -33,7 +33,7 @@ def fit_logistic(rows: FloatArray, treated: BoolArray, penalty: float) -> FloatA
     gradient, hessian = _derivatives(rows, treated, weights, penalty)
     for _ in range(_STEPS):
         size = np.linalg.norm(gradient)
-        if size <= GRADIENT:
+        if size <= GRADIENT / 2:  # half, so that rounding in the gradient itself is covered
             return weights
         step = np.linalg.solve(hessian, gradient)
         shrink = 1.0
@@ -44,7 +44,7 @@ def fit_logistic(rows: FloatArray, treated: BoolArray, penalty: float) -> FloatA
                 break
             shrink /= 2.0
         weights, gradient, hessian = candidate, new_gradient, new_hessian
-    raise EstimationError("the logistic regression did not converge; nothing was released")
+    raise EstimationError("the logistic regression did not converge; this step released nothing")
 
 
 def _derivatives(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from fractions import Fraction
+from typing import NamedTuple
 
 from dpeffects.errors import BudgetError
 from dpeffects.privacy.budget import Budget, as_written, round_down
 from dpeffects.privacy.guarantee import Spend
+
+
+class Terms(NamedTuple):
+    """What a charge protects: the unit, what is public beside n, and what voids it."""
+
+    unit: str
+    public: tuple[str, ...] = ()
+    void: tuple[str, ...] = ()
 
 
 class Ledger:
@@ -21,6 +31,9 @@ class Ledger:
         The total allowed.
     parent
         A ledger that is charged too, and first.
+    terms
+        What the charges protect; a ledger takes it from its first charge and refuses others,
+        because an outcome-level and a record-level epsilon do not add up.
 
     Examples
     --------
@@ -29,10 +42,20 @@ class Ledger:
     (1.0, 0.0)
     """
 
-    def __init__(self, epsilon: float, delta: float = 0.0, *, parent: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        parent: Ledger | None = None,
+        terms: Terms | None = None,
+    ) -> None:
         self._allowed = Budget(epsilon, delta)
         self._spends: list[Spend] = []
         self._parent = parent
+        self._terms = terms
+        self._void: set[str] = set()
+        self._lock = threading.RLock()
 
     @property
     def spends(self) -> tuple[Spend, ...]:
@@ -62,12 +85,11 @@ class Ledger:
 
     def _require(self, epsilon: Fraction, delta: Fraction) -> None:
         if self._parent is not None:
+            self._parent._match(self._terms)
             self._parent._require(epsilon, delta)
         spent_epsilon, spent_delta = self.spent
-        if (
-            spent_epsilon + epsilon > as_written(self._allowed.epsilon)
-            or spent_delta + delta > as_written(self._allowed.delta)
-        ):  # fmt: skip
+        enough = spent_epsilon + epsilon <= as_written(self._allowed.epsilon)
+        if not enough or spent_delta + delta > as_written(self._allowed.delta):
             left = self.remaining
             raise BudgetError(
                 f"this needs epsilon = {float(epsilon):.6g}, delta = {float(delta):.3g}, but of "
@@ -75,20 +97,35 @@ class Ledger:
                 f"({left[0]:.6g}, {left[1]:.3g}) is left"
             )
 
-    def charge(self, spend: Spend) -> None:
+    def _match(self, terms: Terms | None) -> None:
+        """Refuse charges that protect something else than those already here."""
+        if terms and self._terms and terms[:2] != self._terms[:2]:
+            raise BudgetError(
+                f"this ledger holds charges for one {self._terms.unit} "
+                f"(public: {', '.join(self._terms.public) or 'n only'}); a call for one "
+                f"{terms.unit} (public: {', '.join(terms.public) or 'n only'}) does not add to "
+                "them: give it a ledger of its own"
+            )
+
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
         if not (spend.epsilon > 0 or spend.delta > 0) or spend.epsilon < 0 or spend.delta < 0:
             raise BudgetError(f"a charge must be positive, got {spend.epsilon}, {spend.delta}")
-        self._require(Fraction(spend.epsilon), Fraction(spend.delta))
-        if self._parent is not None:
-            self._parent.charge(spend)
-        self._spends.append(spend)
+        with self._lock:
+            self._match(terms)
+            self._require(Fraction(spend.epsilon), Fraction(spend.delta))
+            if self._parent is not None:
+                self._parent.charge(spend, self._terms)
+            self._terms = self._terms or terms
+            self._void |= set(terms.void if terms else ())
+            self._spends.append(spend)
 
     def __repr__(self) -> str:
         left = self.remaining
         return (
             f"Ledger(epsilon={self._allowed.epsilon:.6g}, delta={self._allowed.delta:.3g}, "
-            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g}))"
+            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g})"
+            + (f", VOID: {', '.join(sorted(self._void))})" if self._void else ")")
         )
 
 

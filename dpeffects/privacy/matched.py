@@ -59,7 +59,9 @@ class MatchedReleases(Holder):
         """Release sum_j weights_j (y_j - middle) for public or released weights (claim 8)."""
         steps = weights_to_grid(weights)
         size = np.abs(steps)
-        grid = Grid.for_sum(self.outcome_range, float(size.sum()), self.epsilon(share))
+        grid = Grid.for_sum(
+            self.outcome_range, float(size.sum()), self.epsilon(share), float(size.max())
+        )
         total = np.array([steps @ grid.encode(self._rows.outcome)], dtype=np.int64)
         sensitivity = int(size.max()) * grid.span
         unit = grid.unit / 2.0**WEIGHT_BITS
@@ -79,13 +81,16 @@ class MatchedReleases(Holder):
         are public or released; the weight of a pair is the one given at its first member.
         """
         used = np.bincount(neighbours[neighbours >= 0], minlength=self.n)
-        load = np.zeros(self.n)
+        # how much record j moves the terms it enters with coefficient a: the sum of a (2 - a)
+        load = np.ones(self.n)
+        move = 1.0 / np.maximum(found, 1)
+        move = move * (2.0 - move)
         for k in range(neighbours.shape[1]):
             ok = neighbours[:, k] >= 0
-            load += np.bincount(neighbours[ok, k], weights=1.0 / found[ok], minlength=self.n)
+            load += np.bincount(neighbours[ok, k], weights=move[ok], minlength=self.n)
         first = np.flatnonzero(partner > np.arange(self.n))
         steps = np.zeros(self.n, dtype=np.int64)
-        steps[first] = steps[partner[first]] = weights_to_grid(pair_weight[first], bits=8)
+        steps[first] = steps[partner[first]] = np.abs(weights_to_grid(pair_weight[first], bits=8))
         grid = _square_grid(self, float(256 * self.n + steps.sum()), share)
         z = grid.encode(self._rows.outcome)
         own = _squared_gaps(z, neighbours, found)
@@ -93,7 +98,7 @@ class MatchedReleases(Holder):
         # pair terms count (y_a - y_b)^2 / 2, so the whole release is in half units
         total = np.array([512 * own.sum() + steps[first] @ (gaps * gaps)], dtype=np.int64)
         span = grid.span
-        each = 512 * (np.ceil(2.0 * span * span * (1.0 + load) * (1 + 1e-12)) + 1 + used)
+        each = 512 * (np.ceil(span * span * load * (1 + 1e-12)) + 1 + used)
         sensitivity = int((each + steps * (span * span)).max())
         return self._releaser.release(
             "matching variance", total, sensitivity, grid.unit**2 / 512.0, share=share, claim=10
@@ -112,5 +117,6 @@ def _squared_gaps(z: IntArray, neighbours: IndexArray, found: IndexArray) -> Int
     for k in range(neighbours.shape[1]):
         index = neighbours[:, k]
         total += np.where(index >= 0, z[index], 0)
+    matched = np.maximum(found, 1).astype(np.int64)
     gap = found * z - total
-    return np.rint((gap * gap) / (found * found)).astype(np.int64)
+    return np.rint((gap * gap) / (matched * matched)).astype(np.int64)

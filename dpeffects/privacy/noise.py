@@ -164,7 +164,9 @@ def noise_source(seed: int | None) -> NoiseSource:
 
 def _checked(values: IntArray) -> IntArray:
     values = np.ascontiguousarray(values)
-    if values.dtype != np.int64 or (values.size and np.abs(values).max() > 2**60):
+    if values.dtype != np.int64 or (
+        values.size and (values.min() < -(2**60) or values.max() > 2**60)
+    ):
         raise PrivacyError("releases must be 64-bit integers below 2^60; nothing drawn")
     return values
 

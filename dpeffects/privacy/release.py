@@ -21,6 +21,7 @@ from dpeffects.privacy.noise import (
     gaussian_scale,
     laplace_scale,
 )
+from dpeffects.privacy.smooth import LATTICE, Lattice, Smoothing
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -31,7 +32,8 @@ BoolArray = npt.NDArray[np.bool_]
 class Rows:
     """Private rows, clipped to their bounds. Only the curator looks inside.
 
-    ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed.
+    ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed; ``strata`` the
+    stratum of each record and the number of strata, where covariates are discrete.
     """
 
     outcome: FloatArray
@@ -39,6 +41,7 @@ class Rows:
     treated: BoolArray
     covariates: Callable[[], FloatArray]
     width: int
+    strata: Callable[[], tuple[IntArray, int]] | None = None
 
 
 class Releaser:
@@ -97,12 +100,41 @@ class Releaser:
         claim: int,
     ) -> Noisy:
         finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
+        if int(np.abs(values).max(initial=0)) * finer > 2**60:
+            raise PrivacyError("a value is too large for its grid; nothing drawn")
         sensitivity, spread = (l2 * unit,), (sigma * unit,)
         spend = Spend(label, share, *price, "Gaussian", sensitivity, spread, claim)
         self._ledger.charge(spend)
         drawn = self._noise.gaussian(values.reshape(-1) * finer, sigma * finer)
         value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
         return Noisy(value, sigma * unit, spend, gaussian=True)
+
+    def smooth_laplace(
+        self,
+        label: str,
+        private: tuple[int, float, float],
+        lattice: Lattice,
+        smoothing: Smoothing,
+        shown: float,
+        *,
+        share: str,
+        claim: int,
+    ) -> Noisy:
+        """Release a value with noise by its smooth sensitivity (claims 15, 16).
+
+        ``private`` is the value, its smooth sensitivity (both in steps) and the public size of a
+        step; ``shown``, a released value, stands for the private sensitivity wherever it is shown.
+        """
+        price = self._shares[share]
+        if not smoothing.certified(lattice.usable(price)):
+            raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
+        value, smooth, unit = private
+        spread = shown / smoothing.rate
+        spend = Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
+        self._ledger.charge(spend)
+        draw = self._noise.laplace(np.zeros(1, dtype=np.int64), float(LATTICE), 1, price.epsilon)
+        released = lattice.release(value, smooth, smoothing.rate, int(draw[0]))
+        return Noisy(np.array([float(released) * unit]), spread, spend)
 
     def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
         """Release bits by randomised response; a record owns one bit."""

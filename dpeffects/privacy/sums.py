@@ -31,10 +31,15 @@ class Grid:
     bits: int
 
     @classmethod
-    def for_sum(cls, interval: Interval, total_weight: float, epsilon: float) -> Grid:
-        """Choose the finest grid on which sums and noise fit; uses public numbers only."""
+    def for_sum(
+        cls, interval: Interval, total_weight: float, epsilon: float, largest: float = 1.0
+    ) -> Grid:
+        """Choose the finest grid on which sums and noise fit; uses public numbers only.
+
+        ``total_weight`` and ``largest`` are the sum and the largest of the sizes of the weights.
+        """
         room = _TOP - math.ceil(math.log2(max(total_weight, 1.0)))
-        noise = 50 - math.ceil(max(0.0, -math.log2(epsilon)))
+        noise = _TOP - 1 - math.ceil(math.log2(max(largest, 1.0)) + max(0.0, -math.log2(epsilon)))
         bits = min(30, room, noise)
         if bits < 6:
             raise DataError("too many records, or an epsilon too small, for exact sums")
@@ -60,11 +65,12 @@ class Grid:
         top = 2**self.bits
         half = (self.upper - self.lower) / 2.0
         scaled = (clip(values, (self.lower, self.upper)) - self.middle) * (top / half)
+        scaled = np.where(np.isnan(scaled), 0.0, scaled)  # NaN has no integer, so it gets one
         return np.clip(np.rint(scaled), -top, top).astype(np.int64)
 
 
 def weights_to_grid(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
     """Round public weights to multiples of 2^-bits, so that products are integers."""
-    if not np.isfinite(weights).all():
-        raise DataError("weights must be finite")
+    if not (np.abs(weights) < 2.0**30).all():
+        raise DataError("weights must be finite and below 2^30")
     return np.rint(weights * 2.0**bits).astype(np.int64)

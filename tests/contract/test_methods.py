@@ -18,15 +18,24 @@ from dpeffects.privacy.noise import SecureNoise, SeededNoise
 from tests.replay import FrozenNoise
 
 SPECS = registry()
+EXTRA = {
+    "diff_in_means": [{"arms": "public"}],
+    "private_aipw": [{"adjust": "all", "blocks": 3, "regression": True}],
+}
 CASES = [
     (name, level, options)
     for name, spec in SPECS.items()
     for level in spec.levels
-    for options in ({}, *({"diff_in_means": [{"arms": "public"}]}.get(name, [])))
+    for options in ({}, *EXTRA.get(name, []))
 ]
 IDS = [f"{name}-{level}{'-' + str(options) if options else ''}" for name, level, options in CASES]
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
 FORMULA = "y ~ t | x1 + x2 + g"
+STRATA = "y ~ t | g + cut(x1, [0, 0.5, 1])"
+
+
+def formula(name):
+    return STRATA if SPECS[name].needs_strata else FORMULA
 
 
 def frame(n=60, seed=0):
@@ -38,10 +47,10 @@ def frame(n=60, seed=0):
 
 
 def run(name, level, options, data=None, **more):
-    more = {"epsilon": 1.0, "bounds": BOUNDS, "seed": 1, **more}
-    return dpe.dp_ate(
-        FORMULA, frame() if data is None else data, name, level=level, **options, **more
-    )
+    delta = 1e-5 if SPECS[name].needs_delta else 0.0
+    more = {"epsilon": 1.0, "delta": delta, "bounds": BOUNDS, "seed": 1, **more}
+    data = frame() if data is None else data
+    return dpe.dp_ate(formula(name), data, name, level=level, **options, **more)
 
 
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
@@ -176,9 +185,9 @@ def test_replay_with_private_bounds(name, level, options, monkeypatch):
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options):
     data = frame(3000, 5)
-    target = dpe.reference(FORMULA, data, name, bounds=BOUNDS)
+    target = dpe.reference(formula(name), data, name, bounds=BOUNDS)
     fit = run(name, level, options, data, epsilon=1e6)
-    assert fit.estimate == pytest.approx(target.estimate, abs=0.15 * target.std_error)
+    assert fit.estimate == pytest.approx(target.estimate, abs=0.25 * target.std_error)
     assert fit.std_error == pytest.approx(target.std_error, rel=0.1)
 
 

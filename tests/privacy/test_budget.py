@@ -1,3 +1,5 @@
+import contextlib
+import threading
 from fractions import Fraction
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from dpeffects.errors import BudgetError, OptionError
 from dpeffects.privacy.budget import Budget, as_written, merge_shares
 from dpeffects.privacy.guarantee import Spend
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Ledger, Terms
 
 
 def spend(epsilon, delta=0.0):
@@ -15,7 +17,7 @@ def spend(epsilon, delta=0.0):
 
 
 @given(
-    st.floats(1e-6, 1e3),
+    st.floats(0.01, 1e3),
     st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12),
 )
 def test_shares_never_sum_above_the_budget(epsilon, proportions):
@@ -82,6 +84,40 @@ def test_the_parent_is_charged_first_and_can_refuse():
     assert child.spends == parent.spends == ()
     child.charge(spend(0.5))
     assert len(parent.spends) == 1
+
+
+def test_threads_cannot_overspend_together():
+    for _ in range(50):
+        ledger = Ledger(1.0)
+
+        def draw(ledger=ledger):
+            with contextlib.suppress(BudgetError):
+                ledger.charge(spend(0.6))
+
+        threads = [threading.Thread(target=draw) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(ledger.spends) == 1
+
+
+def test_only_like_charges_add_up():
+    """An outcome-level epsilon and a record-level epsilon have no sum; a seeded call is marked."""
+    parent = Ledger(2.0)
+    Ledger(1.0, parent=parent, terms=Terms("record")).charge(spend(0.5))
+    with pytest.raises(BudgetError, match="ledger of its own"):
+        Ledger(1.0, parent=parent, terms=Terms("outcome", ("covariates",))).charge(spend(0.5))
+    assert "VOID" not in repr(parent)
+    Ledger(1.0, parent=parent, terms=Terms("record", void=("seeded",))).charge(spend(0.5))
+    assert "VOID: seeded" in repr(parent)
+
+
+def test_a_share_too_small_to_use_is_refused_before_anything_is_drawn():
+    with pytest.raises(BudgetError, match="too small"):
+        Budget(1e-9).shares({"a": 1})
+    with pytest.raises(BudgetError, match="too small"):
+        Budget(1.0).shares({"a": 1, "b": 1e-9})
 
 
 def test_delta_is_counted_separately():

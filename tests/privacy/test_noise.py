@@ -111,6 +111,11 @@ def test_opendp_agrees_with_the_price():
         SecureNoise().laplace(np.zeros(3, dtype=np.int64), 0.9, 1, 1.0)
 
 
+def test_secure_flips_are_fresh_every_time():
+    bits = np.zeros(500, dtype=bool)
+    assert not np.array_equal(SecureNoise().flip(bits, 0.5), SecureNoise().flip(bits, 0.5))
+
+
 def test_long_vectors_are_noised_in_full():
     drawn = SecureNoise().laplace(
         np.zeros(120_001, dtype=np.int64), laplace_scale(1, 0.01), 1, 0.01
@@ -123,7 +128,8 @@ def test_long_vectors_are_noised_in_full():
 
 @pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
 def test_floats_nan_and_overflow_never_reach_a_sampler(source):
-    for bad in (np.array([0.5]), np.array([np.nan]), np.array([2**61], dtype=np.int64)):
+    smallest = np.array([-(2**63)], dtype=np.int64)
+    for bad in (np.array([0.5]), np.array([np.nan]), np.array([2**61]), smallest):
         with pytest.raises(PrivacyError):
             source.laplace(bad, 1.0, 1, 1.0)
 

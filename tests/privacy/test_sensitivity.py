@@ -7,13 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from dpeffects.errors import PrivacyError
+from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.matching import match, pairs
 from dpeffects.privacy import erm
 from dpeffects.privacy.bounds import magnitude_counts
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.sums import Grid, weights_to_grid
 
 SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
 
@@ -194,6 +195,57 @@ def test_logistic_weights(penalty):
     assert worst > 0.1 or penalty < 0.05  # the bound is not vacuous where the penalty matters
 
 
+def test_logistic_weights_against_a_built_worst_case():
+    """Many base rows pin two weights at +-M, so that a record's gradient is nearly all of its row
+    before and after; then the change comes close to 2d / (n lambda). Half of the bound, or the L2
+    bound taken for L1, would be exceeded."""
+    d, pinned, n_penalty = 10, 5.0, 20.0
+    k = int(np.ceil(n_penalty * pinned * (1 + np.exp(pinned))))
+    base = np.zeros((2 * k, d))
+    base[:k, d - 2] = base[k:, d - 1] = 1.0
+    t = np.arange(2 * k) < k
+    one, two = np.ones(d), np.ones(d)
+    one[d - 2] = two[d - 1] = 0.0
+    n = 2 * k + 1
+    pair = [
+        curator(np.zeros(n), np.append(t, arm), np.vstack([base, row]))
+        for row, arm in ((one, True), (two, False))
+    ]
+    assert 0.7 < change(*pair, lambda c: c.propensity_weights(n_penalty / n, "a")) <= 1.0
+
+
+def test_rounding_of_the_weights_is_in_the_sensitivity():
+    c, noise = curator(np.zeros(4), np.array([True, False] * 2), np.ones((4, 3)))
+    c.propensity_weights(0.5, "a")
+    bound = erm.logistic_sensitivity(4, 3, 0.5)
+    unit = 2.0 ** (np.floor(np.log2(bound)) - 20)
+    assert noise.sensitivity[-1] >= bound / unit + 3
+
+
+@pytest.mark.parametrize("name", ["sums", "contrast"])
+def test_sums_are_exact(name):
+    """Against Python integers, at a size where float sums are off."""
+    rng = np.random.default_rng(10)
+    n = 300_000
+    y, t = rng.random(n), rng.random(n) < 0.5
+    weights = np.where(t, 3.1, -2.7)
+    c, noise = curator(y, t)
+    SUMS[name](c) if name == "sums" else c.contrast("c", weights, "a")
+    grid = Grid.for_sum((0.0, 1.0), n, 1.0)
+    if name == "sums":
+        steps = grid.encode(y).tolist()
+        arms = t.tolist()
+        expected = [
+            sum(v for v, a in zip(steps, arms, strict=True) if a is arm) for arm in (True, False)
+        ]
+    else:
+        size = np.abs(weights_to_grid(weights))
+        grid = Grid.for_sum((0.0, 1.0), float(size.sum()), 1.0, float(size.max()))
+        pairs_ = zip(weights_to_grid(weights).tolist(), grid.encode(y).tolist(), strict=True)
+        expected = [sum(w * v for w, v in pairs_)]
+    assert noise.values[-1].tolist() == expected
+
+
 def test_logistic_worst_case_is_near_the_bound():
     """With opposite labels at a large penalty the bound 2d / (n lambda) is about half used: the two
     gradients are 1/2 each at w = 0."""
@@ -263,6 +315,17 @@ def test_a_charge_comes_before_its_draw():
     noise = Bare()
     rows = Rows(np.zeros(4), (0.0, 1.0), np.array([True, False] * 2), lambda: np.zeros((4, 1)), 1)
     c = Curator(rows, Releaser(SHARES, Ledger(0.5), noise), frozenset())
-    with pytest.raises(Exception, match="left"):
-        c.arm_sums("a")
+    weights = np.ones(4)
+    for ask in (
+        lambda: c.arm_sums("a"),
+        lambda: c.arm_squares("a"),
+        lambda: c.treated_count("a"),
+        lambda: c.flipped_treatment("a"),
+        lambda: c.contrast("c", weights, "a"),
+        lambda: c.propensity_weights(0.1, "a"),
+        lambda: c.noisy_scores(np.zeros(1), "a"),
+        lambda: c.arm_moments("a"),
+    ):
+        with pytest.raises(BudgetError, match="left"):
+            ask()
     assert noise.values == []

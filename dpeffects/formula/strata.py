@@ -1,0 +1,82 @@
+"""Covariates as strata: every combination of the levels of discrete factors is one stratum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeffects.errors import FormulaError
+from dpeffects.formula import expression as ex
+from dpeffects.formula.encoding import Arrays, Levels, _prepared, _resolve
+from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor
+from dpeffects.formula.parse import Formula
+
+MAX_STRATA = 2**62
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Discrete factors and how many values each can take, from the formula and declared levels.
+
+    Examples
+    --------
+    >>> from dpeffects.formula import parse
+    >>> found = Strata.build(parse("y ~ t | cut(age, [0, 30, 90]) * g"), {"g": ("a", "b", "c")})
+    >>> found.count
+    6
+    >>> found.index({"age": np.array([20.0, 60.0])}, {"g": np.array([2, 0])})
+    array([2, 3])
+    """
+
+    factors: tuple[Factor, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def build(cls, formula: Formula, levels: Levels, binary: Collection[str] = ()) -> Strata:
+        """Collect the factors of all terms; an interaction adds nothing to its factors.
+
+        ``binary`` names numeric columns that are 0 or 1 by their type. A factor that is not
+        discrete is refused.
+        """
+        found = dict.fromkeys(_resolve(f, levels, ()) for term in formula.terms for f in term)
+        sizes = tuple(_size(factor, binary) for factor in found)
+        if math.prod(sizes) > MAX_STRATA:
+            raise FormulaError("the covariates declare too many strata; write fewer levels")
+        return cls(tuple(found), sizes)
+
+    @property
+    def count(self) -> int:
+        """Number of strata, with records or without."""
+        return math.prod(self.sizes)
+
+    def index(self, columns: Arrays, codes: Arrays) -> NDArray[np.int64]:
+        """Stratum of each record: its values as the digits of one number."""
+        found: NDArray[np.int64] | None = None
+        for factor, size in zip(self.factors, self.sizes, strict=True):
+            digit = _prepared(factor, columns, codes).astype(np.int64)
+            found = digit if found is None else found * size + digit
+        if found is None:
+            raise FormulaError("strata need covariates after `|`")
+        return found
+
+
+def _size(factor: Factor, binary: Collection[str]) -> int:
+    match factor:
+        case Categorical(_, levels):
+            return len(levels or ())
+        case Cut(_, points):
+            return len(points) - 1
+        case Compare():
+            return 2
+        case Column(name) if name in binary:
+            return 2
+    name = ex.columns(factor)[0] if ex.columns(factor) else "x"
+    raise FormulaError(
+        f"term `{ex.source(factor)}`: matching on strata needs discrete covariates; write "
+        f"cut({name}, [...]) with cut points that do not come from the data, I({name} == 1), or "
+        f"declare its levels"
+    )

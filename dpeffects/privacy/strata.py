@@ -1,0 +1,146 @@
+"""Releases of exact matching on strata (claims 13-19).
+
+Where the noise follows a smooth sensitivity, that is private: it is released once by its logarithm,
+and only what was released is ever shown.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from dpeffects.errors import PrivacyError
+from dpeffects.privacy.cells import Strata, capped_sensitivity
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.release import Holder
+from dpeffects.privacy.smooth import Lattice, Smoothing
+from dpeffects.privacy.sums import Grid
+
+_FINE = 2**20
+"""Steps in which a sensitivity is resolved."""
+_COARSE = 2**12
+"""The same for the variance under private noise, whose values reach n^2."""
+
+
+class StrataReleases(Holder):
+    """Releases of exact matching on strata."""
+
+    @cached_property
+    def _drawn_up(self) -> tuple[Strata, int]:
+        if self._rows.strata is None:
+            raise PrivacyError("this call has no strata")
+        index, declared = self._rows.strata()
+        return Strata.of(index, declared, self._rows.treated), declared
+
+    @property
+    def strata(self) -> int:
+        """Number of strata that the formula declares, with records or without."""
+        return self._drawn_up[1]
+
+    def matched_lattice(self, paper: bool = False) -> Lattice:
+        """Grid of `matched_difference`; its smooth sensitivity never leaves these limits."""
+        least, most = (8.0, 4.0 * (self.n + 1)) if paper else (1.0, self.n + 1.0)
+        return Lattice(least, 2.0 * most)
+
+    def log_smooth_sensitivity(
+        self, share: str, beta: float, weights: str, paper: bool = False, parts: int = 1
+    ) -> Noisy:
+        """Release ln of the smooth sensitivity of n f / B (claim 17)."""
+        value = self._drawn_up[0].counts.estimate_sensitivity(beta, weights, paper)
+        return self._log("smooth sensitivity", value, beta, share, parts)
+
+    def log_smooth_variance(self, share: str, beta: float, weights: str, parts: int = 1) -> Noisy:
+        """Release ln of the smooth sensitivity of n^2 V / B^2 (claims 17, 19)."""
+        value = self._drawn_up[0].counts.variance_sensitivity(beta, weights)
+        return self._log("smooth sensitivity of the variance", value, beta, share, parts)
+
+    def _log(self, label: str, value: float, beta: float, share: str, parts: int) -> Noisy:
+        unit = beta / _FINE
+        steps = np.array([round(math.log(value) / unit)], dtype=np.int64)
+        return self._releaser.release(
+            label, steps, _FINE + 2, unit, share=share, claim=17, parts=parts
+        )
+
+    def matched_difference(
+        self, share: str, smoothing: Smoothing, weights: str, shown: float, paper: bool = False
+    ) -> Noisy:
+        """Release f with noise by its smooth sensitivity (claims 13-16).
+
+        ``shown``, a released value, stands for the private sensitivity of f in the ledger.
+        """
+        strata = self._drawn_up[0]
+        grid = Grid.for_sum(self.outcome_range, 2.0 * self.n, self.epsilon(share))
+        value = strata.contrast(grid.encode(self._rows.outcome), weights)
+        smooth = strata.counts.estimate_sensitivity(smoothing.beta, weights, paper)
+        lattice = self.matched_lattice(paper)
+        inside = Lattice(lattice.least * grid.span, lattice.most * grid.span)
+        steps = smooth * grid.span + 4.0  # rounding in two strata, two arms each
+        return self._releaser.smooth_laplace(
+            "matched difference",
+            (value, steps, grid.unit / self.n),
+            inside,
+            smoothing,
+            shown,
+            share=share,
+            claim=15,
+        )
+
+    def matched_difference_global(self, share: str, weights: str) -> Noisy:
+        """Release n f by its global sensitivity (n + 1) B (claim 13)."""
+        grid = Grid.for_sum(self.outcome_range, 2.0 * self.n, self.epsilon(share))
+        value = self._drawn_up[0].contrast(grid.encode(self._rows.outcome), weights)
+        most = (self.n + 1) * grid.span + 4
+        return self._releaser.release(
+            "matched difference", np.array([value]), most, grid.unit, share=share, claim=13
+        )
+
+    def matched_variance(self, share: str, weights: str, cap: float) -> Noisy:
+        """Release n^2 V, weights counted up to a public or released ``cap`` >= 2 (claim 18)."""
+        cap = max(cap, 2.0)
+        grid = self._square_grid()
+        unit = float(capped_sensitivity(np.array([cap]))[0]) * grid.span**2 / _FINE
+        steps = self._square_steps(grid, weights, cap, unit)
+        return self._releaser.release(
+            "matching variance",
+            np.array([steps]),
+            _FINE + 5,
+            unit * grid.unit**2,
+            share=share,
+            claim=18,
+        )
+
+    def smooth_matched_variance(
+        self, share: str, smoothing: Smoothing, weights: str, shown: float
+    ) -> Noisy:
+        """Release n^2 V with noise by its own smooth sensitivity (claims 15, 16, 19)."""
+        grid = self._square_grid()
+        unit = grid.span**2 / _COARSE
+        value = self._square_steps(grid, weights, math.inf, unit)
+        smooth = self._drawn_up[0].counts.variance_sensitivity(smoothing.beta, weights)
+        steps = smooth * _COARSE * (1.0 + 2.0**-20) + 5.0  # rounding of cells, and of their floats
+        lattice = self.variance_lattice()
+        return self._releaser.smooth_laplace(
+            "matching variance",
+            (value, steps, unit * grid.unit**2),
+            Lattice(lattice.least * _COARSE, lattice.most * _COARSE),
+            smoothing,
+            shown,
+            share=share,
+            claim=19,
+        )
+
+    def variance_lattice(self) -> Lattice:
+        """Grid of `smooth_matched_variance`; its smooth sensitivity never leaves these limits."""
+        least, most = capped_sensitivity(np.array([2.0, max(2.0, self.n)]))
+        return Lattice(float(least), 2.0 * float(most))
+
+    def _square_grid(self) -> Grid:
+        bits = min(14, (52 - math.ceil(math.log2(self.n))) // 2)
+        return Grid(*self.outcome_range, max(2, bits))
+
+    def _square_steps(self, grid: Grid, weights: str, cap: float, unit: float) -> int:
+        values = grid.encode(self._rows.outcome)
+        cells = self._drawn_up[0].squares(values, 2**grid.bits, weights, cap)
+        return int(np.rint(cells / unit).astype(np.int64).sum())
