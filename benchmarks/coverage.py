@@ -34,7 +34,7 @@ CASES = {
     "smooth_matching": ("strata", "smooth_matching", STRATA, {"delta": 1e-5}),
     "global_matching": ("strata", "global_matching", STRATA, {}),
     "private_ipw": ("observational", "private_ipw", ALL, {}),
-    "private_aipw": ("observational", "private_aipw", ALL, {"adjust": "all"}),
+    "private_aipw": ("observational", "private_aipw", ALL, {}),
     "private_aipw, auto": ("randomised", "private_aipw", ALL, {}),
 }
 
@@ -61,6 +61,8 @@ def cell(task) -> tuple[float, float]:
         fit = dpe.dp_ate(
             formula, data, method, epsilon=epsilon, bounds=BOUNDS, seed=seed, **options
         )
+        if design == "observational" and fit.released.caution:
+            return float("nan"), float("nan")  # it says that it did not adjust
         low, high = fit.conf_int(0.95)
         hits += low <= 0.1 <= high
         widths.append(high - low)
@@ -101,7 +103,8 @@ def main() -> None:
         f"{runs} runs a cell: the standard error of a coverage of 95 % is {se:.1f} points. Coverage "
         "above 97 % stands where the released variance carries noise as large as itself: an "
         "interval that holds for every variance the release leaves plausible must be too wide for "
-        "the smallest (docstring of `dpeffects.inference.interval`)."
+        "the smallest (docstring of `dpeffects.inference.interval`). Empty cells: private_aipw does "
+        "not adjust at this n and epsilon, and says so; there it is the randomised rows that count."
     )
     save("coverage", "Coverage of 95 % intervals", {"": both}, notes)
 

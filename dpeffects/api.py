@@ -240,7 +240,7 @@ def _open_ledger(budget: Budget, ledger: Ledger | None, terms: Terms) -> Ledger:
     if ledger is not None and not isinstance(ledger, Ledger):
         raise OptionError(f"ledger must be a dpeffects.Ledger, got {type(ledger).__name__}")
     charged = Ledger(budget.epsilon, budget.delta, parent=ledger, terms=terms)
-    charged.require(budget.epsilon)
+    charged.require(budget.epsilon, budget.delta)
     return charged
 
 

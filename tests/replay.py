@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpeffects.privacy import weighting
+from dpeffects.privacy.erm import unit_l1
 from dpeffects.privacy.noise import SeededNoise
 
 
@@ -21,9 +23,11 @@ class FrozenNoise:
         self.tape: list[tuple[str, np.ndarray, np.ndarray, int]] = []
         self.changes: list[tuple[str, float, int]] = []
         self._position: int | None = None
+        self.solved: list[tuple[np.ndarray, np.ndarray]] = []
+        self._solutions = 0
 
     def rewind(self) -> FrozenNoise:
-        self._position, self.changes = 0, []
+        self._position, self._solutions, self.changes = 0, 0, []
         return self
 
     def laplace(self, values, scale, sensitivity, epsilon):
@@ -57,5 +61,47 @@ class FrozenNoise:
         assert change <= declared, f"{kind}: moved by {change}, declared {declared}"
         return drawn
 
+    def solution(self):
+        """Whether this is the first run, and else what it solved at this point."""
+        if self._position is None:
+            return True, None, None
+        self._solutions += 1
+        return False, *self.solved[self._solutions - 1]
+
     def finished(self) -> bool:
         return self._position == len(self.tape)
+
+
+class _FrozenProblem:
+    """Noise in an objective is not added to a value: it is what makes the weights a minimum.
+
+    So on the second run the weights are those of the first, and what moves is the noise that they
+    would take, which is the sum of the gradients at them.
+    """
+
+    def __init__(self, problem, noise: FrozenNoise) -> None:
+        self.rows, self.strength, self.slack = problem.rows, problem.strength, problem.slack
+        self._problem, self._noise = problem, noise
+
+    def solve(self, hidden):
+        recording, weights, before = self._noise.solution()
+        if recording:
+            weights = self._problem.solve(hidden)
+            self._noise.solved.append((weights, self._problem.gradient(weights)))
+            return weights
+        change = self._problem.gradient(weights) - before
+        assert np.abs(change).sum() <= 2.0 * unit_l1(weights.size)
+        assert np.linalg.norm(change) <= 2.0
+        return weights
+
+
+_minimise = weighting.minimise
+
+
+def _frozen_minimise(releaser, label, problem, share, noise="auto"):
+    if isinstance(releaser._noise, FrozenNoise):
+        problem = _FrozenProblem(problem, releaser._noise)
+    return _minimise(releaser, label, problem, share, noise)
+
+
+weighting.minimise = _frozen_minimise

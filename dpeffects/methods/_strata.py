@@ -68,7 +68,7 @@ def reference(
         frame[arm].groupby("stratum")["y"].agg(["mean", "var", "size"])
         for arm in (treated, ~treated)
     ]
-    both = arms[0].join(arms[1], how="inner", lsuffix="_t", rsuffix="_c")
+    both = arms[0].merge(arms[1], on="stratum", suffixes=("_t", "_c"))
     size = both["size_t"] + both["size_c"]
     known = both[["var_t", "var_c"]].to_numpy()
     known = known[np.isfinite(known)]  # an arm of one record has none

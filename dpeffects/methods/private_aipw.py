@@ -33,6 +33,7 @@ from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import diff_in_means
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.erm import SPREAD, VOLUME, default_strength, unit_l1, unit_norm
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import gaussian_scale
 
@@ -100,8 +101,8 @@ def _plan(options: PrivateAIPWOptions, facts: Facts) -> int:
     about 1.5 / K^1.7 of it (a tenth for five, Cochran 1968).
     """
     eps, delta = 0.3 * facts.budget.epsilon, 0.3 * facts.budget.delta
-    sd = _logit_noise(facts.n, facts.width, eps, delta) / _LOGIT_SD
-    unreliable = sd**2 / (1.0 + sd**2)
+    jitter, kept = _logit_noise(facts.n, facts.width, eps, delta)
+    unreliable = jitter**2 / (jitter**2 + (kept * _LOGIT_SD) ** 2)
     plain = {"estimate": 0.55, "counts": 0.25}
     blocked = {"estimate": 0.3, "counts": 0.15}
 
@@ -122,12 +123,19 @@ def _plan(options: PrivateAIPWOptions, facts: Facts) -> int:
     return min(candidates, key=error)
 
 
-def _logit_noise(n: int, width: int, epsilon: float, delta: float) -> float:
-    """Expected standard deviation of the noise in a record's log odds (rows of norm one)."""
-    noise = 2.0 * math.sqrt(2.0 * width) / (0.75 * epsilon)
+def _logit_noise(n: int, width: int, epsilon: float, delta: float) -> tuple[float, float]:
+    """Expected noise in a record's log odds, and the factor by which the penalty shrinks them.
+
+    For covariates that spread evenly over their declared ranges and propensities near 1/2.
+    """
+    spent, norm = (1.0 - VOLUME) * epsilon, unit_norm(width)
+    noise = math.sqrt(2.0) * 2.0 * unit_l1(width) / spent
     if delta > 0:
-        noise = min(noise, gaussian_scale(2.0, 0.75 * epsilon, delta, width))
-    return 7.0 * width * noise / n
+        noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, width))
+    information = 0.2 * n * SPREAD / norm**2
+    strength = default_strength(n, width, epsilon, delta)
+    spread = math.sqrt(max(width - 1, 1) * SPREAD) / norm
+    return noise * spread / (information + strength), information / (information + strength)
 
 
 def _regression_error(facts: Facts) -> float:
@@ -145,10 +153,10 @@ def fit(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimat
         return _unadjusted(curator, options, estimand)
     lower, upper = curator.outcome_range
     half = (upper - lower) / 2.0
-    weights, cuts, left = np.zeros(curator.width), np.zeros(0), 0.0
+    weights, cuts, left = np.zeros(curator.width + 1), np.zeros(0), 0.0
     if options.blocks and options.blocks > 1:
-        weights = curator.propensity("propensity")
-        cuts, left = _cuts(curator, weights, options.blocks)
+        weights, noise = _propensity(curator)
+        cuts, left = _cuts(curator, weights, options.blocks, noise)
     regression = _Regression.fitted(curator, half) if options.regression else None
     models = regression.models if regression else np.zeros((2, curator.width + 1))
     counts = curator.block_counts("counts by block", weights, cuts, "counts")
@@ -175,7 +183,18 @@ def _unadjusted(curator: Curator, options: PrivateAIPWOptions, estimand: str) ->
     return replace(plain, caution=caution, notes=(*plain.notes, note))
 
 
-def _cuts(curator: Curator, weights: FloatArray, blocks: int) -> tuple[FloatArray, float]:
+def _propensity(curator: Curator) -> tuple[FloatArray, float]:
+    """Released weights of the encoded covariates, constant first, and the noise in the log odds."""
+    n, d = curator.n, curator.width
+    epsilon, delta = curator.epsilon(_P), curator.delta(_P)
+    model = curator.propensity_model(default_strength(n, d, epsilon, delta), 0.0, _P)
+    weights = np.concatenate([[-0.5 * model.value[1:].sum()], model.value]) / unit_norm(d)
+    return weights, _logit_noise(n, d, epsilon, delta)[0]
+
+
+def _cuts(
+    curator: Curator, weights: FloatArray, blocks: int, noise: float
+) -> tuple[FloatArray, float]:
     """Cuts at the quantiles of a noisy histogram, and the share of confounding they leave.
 
     A cut is dropped where an arm would be nearly empty. What is left is the noise in the log odds
@@ -200,8 +219,7 @@ def _cuts(curator: Curator, weights: FloatArray, blocks: int) -> tuple[FloatArra
     mass = np.where(counts.sum(axis=0) > 2.0 * noisy.scale, counts.sum(axis=0), 0.0)
     mass = mass / max(mass.sum(), 1.0)
     spread = float(mass @ logits**2 - (mass @ logits) ** 2)
-    noise = _logit_noise(curator.n, curator.width, curator.epsilon(_P), curator.delta(_P)) ** 2
-    return np.array(kept), _left(noise / max(spread, noise, 1e-12), len(kept) + 1)
+    return np.array(kept), _left(noise**2 / max(spread, noise**2, 1e-12), len(kept) + 1)
 
 
 def _left(unreliable: float, blocks: int) -> float:

@@ -54,7 +54,7 @@ from dpeffects.privacy.smooth import LEAST_BETA, Lattice, Smoothing, widest
 
 _LOG_SHARE = "smooth sensitivity"
 _RATES = [r / 20 for r in range(4, 19)]
-_LEAST_CAP = 4.0
+_LEAST_CAP = 3.0
 _MOST_LOG_NOISE = 0.15
 """ln S is released with noise of at most this scale: beta gives way to it."""
 
@@ -229,4 +229,5 @@ SPEC = MethodSpec(
     reference=reference,
     citation=CITATION,
     needs_strata=True,
+    needs_delta=True,
 )

@@ -1,7 +1,7 @@
 """What blocked estimators need: counts and sums by block of a released score, and moments by arm.
 
-A score is 1 / (1 + exp(-x'w)) for released (or public) weights w; a block is a range of scores
-between public or released cuts. So a record's block depends on the record alone.
+A score is 1 / (1 + exp(-(1, x)'w)) for released weights w, the constant first; a block is a range
+of scores between released cuts. So a record's block depends on the record alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from dpeffects.privacy.erm import fit_logistic, sigmoid
+from dpeffects.privacy.erm import sigmoid
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.release import FloatArray, Holder, IntArray
 from dpeffects.privacy.sums import Grid
@@ -18,20 +18,6 @@ from dpeffects.privacy.sums import Grid
 
 class BlockReleases(Holder):
     """Releases about arms within blocks of a score."""
-
-    def public_propensity(self, penalty: float) -> FloatArray:
-        """Propensity weights where covariates and treatment are declared public: no charge."""
-        self._require_public("treatment")
-        self._require_public("covariates")
-        return fit_logistic(self._covariates(), self._rows.treated, penalty)
-
-    def propensity(self, share: str) -> FloatArray:
-        """TEMPORARY"""
-        from dpeffects.privacy.erm import default_penalty
-
-        return self.propensity_weights(
-            default_penalty(self.n, self.width, self.epsilon(share)), share
-        ).value  # type: ignore
 
     def block_counts(self, label: str, weights: FloatArray, cuts: FloatArray, share: str) -> Noisy:
         """Release the number of (treated, control) records in each block (claim 27)."""
@@ -69,7 +55,7 @@ class BlockReleases(Holder):
         residual, half = self._residuals(models)
         grid = Grid.for_sum((0.0, 1.0), self.n, self.epsilon(share))
         cuts = np.zeros(0)
-        sums = self._by_block(grid.encode((residual / half) ** 2), np.zeros(self.width), cuts)
+        sums = self._by_block(grid.encode((residual / half) ** 2), np.zeros(self.width + 1), cuts)
         return self._releaser.release(
             "residual squares by arm", sums[:, 0], grid.span, grid.unit, share=share, claim=28
         )
@@ -111,7 +97,7 @@ class BlockReleases(Holder):
         size = len(cuts) + 1
         block = np.zeros(self.n, dtype=np.int64)
         if len(cuts):
-            block = np.searchsorted(cuts, sigmoid(self._covariates() @ weights))
+            block = np.searchsorted(cuts, sigmoid(weights[0] + self._covariates() @ weights[1:]))
         cell = np.where(self._rows.treated, 0, size) + block
         order = np.argsort(cell, kind="stable")
         starts = np.searchsorted(cell[order], np.arange(2 * size))

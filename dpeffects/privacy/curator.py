@@ -2,7 +2,7 @@
 
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
-primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`.
+primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.release import FloatArray, Releaser, Rows
 from dpeffects.privacy.strata import StrataReleases
+from dpeffects.privacy.weighting import WeightingReleases
 
 __all__ = ["Curator", "Releaser", "Rows", "find_bounds"]
 
 
-class Curator(ArmReleases, MatchedReleases, BlockReleases, StrataReleases):
+class Curator(ArmReleases, MatchedReleases, BlockReleases, StrataReleases, WeightingReleases):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 
 

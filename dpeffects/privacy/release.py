@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -69,24 +70,39 @@ class Releaser:
         claim: int,
         l2: float | None = None,
         parts: int = 1,
+        price: Share | None = None,
+        noise: str = "auto",
     ) -> Noisy:
         """Release integers as multiples of ``unit``, with L1 sensitivity ``l1``.
 
         With an L2 sensitivity ``l2`` and a delta, Gaussian noise is used where its variance is
-        smaller; that choice depends on public numbers only. ``parts`` divides the share evenly
-        among that many calls.
+        smaller; that choice depends on public numbers only, and ``noise`` ("laplace",
+        "gaussian") makes it beforehand. ``parts`` divides the share evenly among that many calls;
+        ``price`` is the part of the share that this call pays, where parts are uneven.
         """
-        price = self._shares[share].split(parts)
+        price = price or self._shares[share].split(parts)
         scale = laplace_scale(l1, price.epsilon)
-        if l2 is not None and price.delta > 0:
+        if l2 is not None and price.delta > 0 and noise != "laplace":
             sigma = gaussian_scale(l2, price.epsilon, price.delta, values.size)
-            if sigma**2 < 2.0 * scale**2:
+            if sigma**2 < 2.0 * scale**2 or noise == "gaussian":
                 return self._gaussian(label, values, l2, sigma, unit, price, share, claim)
         sensitivity, spread = (l1 * unit,), (scale * unit,)
         spend = Spend(label, share, price.epsilon, 0.0, "Laplace", sensitivity, spread, claim)
         self._ledger.charge(spend)
         drawn = self._noise.laplace(values.reshape(-1), scale, l1, price.epsilon)
         return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
+
+    def pay(self, label: str, price: Share, *, share: str, claim: int) -> None:
+        """Charge what a mechanism costs beyond its noise; nothing is drawn."""
+        self._ledger.charge(Spend(label, share, *price, "no draw", (), (), claim))
+
+    def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
+        """Return a releaser with other shares and the same noise, by default on the same ledger."""
+        return Releaser(shares, ledger or self._ledger, self._noise)
+
+    def paid(self) -> tuple[Fraction, Fraction]:
+        """Exact totals of epsilon and delta charged so far."""
+        return self._ledger.spent
 
     def _gaussian(
         self,

@@ -25,7 +25,7 @@ def test_random_and_extreme_neighbours(name):
         x = rng.choice([0.0, 0.5, 1.0], (n, d)) if rng.random() < 0.5 else rng.random((n, d))
         x[:, 0] = 1.0
         y, t = rng.choice([0.0, 1.0, 0.4], n), rng.random(n) < 0.5
-        w, models = rng.normal(0, 3, d), rng.normal(0, 1, (2, d + 1)) * rng.integers(0, 2)
+        w, models = rng.normal(0, 3, d + 1), rng.normal(0, 1, (2, d + 1)) * rng.integers(0, 2)
         y2, t2, x2 = replaced(rng, y, t, x, int(rng.integers(n)))
         x2[:, 0] = 1.0
         call = lambda c, w=w, m=models: CALLS[name](c, w, m)  # noqa: E731
@@ -72,9 +72,9 @@ def test_cells_add_up_to_the_arms():
     x = np.column_stack([np.ones(300), rng.random((300, 2))])
     y, t = rng.random(300), rng.random(300) < 0.5
     c, _ = curator(y, t, x)
-    w = np.array([0.0, 2.0, -2.0])
+    w = np.array([0.0, 0.0, 2.0, -2.0])
     counts = c.block_counts("counts", w, CUTS, "a").value
-    score = 1 / (1 + np.exp(-(x @ w)))
+    score = 1 / (1 + np.exp(-(x @ w[1:])))
     inside = np.digitize(score, CUTS)
     assert counts[0].tolist() == [int((t & (inside == k)).sum()) for k in range(4)]
     sums = c.block_sums(w, CUTS, np.zeros((2, 4)), "a").value

@@ -1,0 +1,270 @@
+"""Inverse probability weighting with a private propensity model: PP-IPW (paper 004).
+
+A logistic propensity model is released first, then one sum of outcomes weighted by its clipped
+propensities. With centres c_1, c_0 and released propensities e, the estimate of the ATE is
+
+    c_1 - c_0 + (1/n) sum_i [ t_i (y_i - c_1) / e_i  -  (1 - t_i) (y_i - c_0) / (1 - e_i) ];
+
+the ATT has weights 1 and e / (1 - e), the ATC (1 - e) / e and 1 (Appendix F).
+
+Where this differs from the paper, and why:
+
+- Covariates are scaled by declared bounds, not by the largest norm in the data, and centred; the
+  intercept is one of the columns scaled to norm 1. It is shrunk towards the noisy share of treated.
+- Noise goes into the objective of the regression (``propensity="objective"``), not onto its weights
+  ("output", the paper's): `privacy.erm.default_strength` has the measurements.
+- Propensities are clipped before they divide anything; the paper's sensitivity is false without it.
+  Where the released model cannot reach the clip within the declared ranges, its own reach bounds
+  the weights. The noise is for the exact length of the interval of a record's term.
+- Outcomes are centred at released means of the arms (``centre="arms"``). The Horvitz-Thompson mean
+  of the paper (``centre="none"``; "middle" centres at the middle of the range) moves when all
+  outcomes shift and when the model's intercept is a little off; this one does not, and it tends to
+  the difference in means where the model is flat.
+- The paper's ATT and ATC divide by n, which estimates P(T = 1) ATT and P(T = 0) ATC; these divide
+  by the private number of treated or control records.
+- ``split=False`` uses all rows for both steps and adds up the prices. ``split=True`` is the
+  paper's: even rows fit the model, odd rows estimate, each for the whole budget, because no record
+  is in both (claim 26). Over 72 settings (n 1,000 to 20,000, 2 to 24 covariates, epsilon 0.5 to 2)
+  the geometric mean of the root mean squared errors is 12 % lower without the split.
+
+The variance has three parts: the spread of the weighted terms (their squares are released), the
+noise in the sum, and what noise and shrinkage in the model do to the estimate. The last is first
+order: with r the centred outcome, x the row and z the error of the weights, it is the mean of
+r x'z. The norm of the mean of r x is released; z is known up to the information matrix of the
+model, for which a public stand-in is used: covariates spread evenly over their declared ranges.
+Where they crowd in a corner of them, intervals are too narrow; declare ranges that fit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import OptionError
+from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.methods._propensity import Model, private_model, public_model, share_treated
+from dpeffects.methods.spec import Facts, MethodSpec, Options
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.weighting import Score, limits, ratios
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_SQUARES, _MOMENT = 0.6, 0.4
+"""Parts of the share "variance": for the squares, and for the effect of noise in the model."""
+_FIRST_HALF = {"counts": 0.1, "model": 0.9}
+_SHIFTS = (
+    "Not normalised: the estimate moves when all outcomes shift, and with the noise in the model's "
+    "intercept."
+)
+
+
+@dataclass(frozen=True)
+class PrivateIPWOptions(Options):
+    """Options of inverse probability weighting.
+
+    ``clip``: propensities are kept within [clip, 1 - clip], for the ATT and the ATC on the side on
+    which they divide. ``propensity``: "objective" (noise in the objective) or "output" (noise on
+    the weights, the paper's). ``split``: fit the model on one half of the rows and estimate on the
+    other, as in the paper. ``centre``: "arms" (outcomes less released means of the arms), "middle"
+    (less the middle of their range) or "none" (as they are, the paper's). ``penalty``: ridge
+    penalty of the model, on rows of norm 1 and the mean loss (the paper has 0.1); where it is too
+    small for noise in the objective, the least that is not. ``noise``: "auto" (Gaussian where it
+    is smaller and delta allows it), "laplace" or "gaussian" (the paper's).
+    """
+
+    clip: float = 0.1
+    propensity: str = "objective"
+    split: bool = False
+    centre: str = "arms"
+    penalty: float | None = None
+    noise: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not (_number(self.clip) and 0.0 < self.clip < 0.5):
+            raise OptionError(f"clip must be between 0 and 0.5, got {self.clip!r}")
+        if self.penalty is not None and not (_number(self.penalty) and self.penalty > 0):
+            raise OptionError(f"penalty must be a positive number, got {self.penalty!r}")
+        if not isinstance(self.split, bool):
+            raise OptionError(f"split must be True or False, got {self.split!r}")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                given = getattr(self, name)
+                raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
+
+    def resolve(self, facts: Facts) -> Options:
+        """Refuse what the level or the budget does not allow."""
+        if self.noise == "gaussian" and not facts.budget.delta > 0:
+            raise OptionError('noise="gaussian" needs delta > 0, for example delta=1e-6')
+        if self.split and facts.level == "label":
+            raise OptionError("at label level the model costs nothing: leave split out")
+        return self
+
+    def check(self, n: int, smallest_arm: int | None) -> None:
+        """Each half must have records."""
+        if self.split and n < 4:
+            raise OptionError(f"split=True needs at least 4 rows, not {n}")
+
+
+_CHOICES = {
+    "propensity": ("objective", "output"),
+    "centre": ("arms", "middle", "none"),
+    "noise": ("auto", "laplace", "gaussian"),
+}
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
+    """Split of the budget, the best of those measured over the settings named above.
+
+    With ``split`` the model has the whole budget on its half of the rows, and these divide the
+    whole budget on the other half.
+    """
+    whole = {"counts": 0.06, "model": 0.38, "centre": 0.06, "estimate": 0.35, "variance": 0.15}
+    if level == "label":
+        whole = {"centre": 0.1, "estimate": 0.7, "variance": 0.2}
+    elif options.split:
+        whole = {"counts": 0.1, "centre": 0.1, "estimate": 0.6, "variance": 0.2}
+    if options.centre != "arms":
+        del whole["centre"]
+    return whole
+
+
+def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
+    """Algorithm 1: the model, then the weighted sum."""
+    clipped = limits(estimand, options.clip)
+
+    def released(rows: Curator) -> tuple[Model, Noisy]:
+        way = (options.propensity, options.noise)
+        return private_model(rows, options.penalty, clipped, *way)
+
+    if curator.is_public("covariates"):
+        model = public_model(curator, options.penalty, clipped)
+    elif options.split:
+        second = {k: v for k, v in shares("sample", options).items() if curator.has(k)}
+        (model, _), curator = curator.halves(_FIRST_HALF, second, released)
+    else:
+        return _estimate(curator, options, estimand, *released(curator))
+    return _estimate(curator, options, estimand, model, curator.treated_count("counts"))
+
+
+def _centres(curator: Curator, options: PrivateIPWOptions, treated: float) -> tuple[float, float]:
+    """Released means of the treated and the control arm, or the same constant for both."""
+    lower, upper = curator.outcome_range
+    middle = lower + (upper - lower) / 2.0
+    if options.centre != "arms":
+        constant = middle if options.centre == "middle" else 0.0
+        return constant, constant
+    sums = curator.arm_sums("centre")
+    sizes = np.array([treated, curator.n - treated])
+    one, zero = np.clip(middle + sums.value / sizes, lower, upper)
+    return float(one), float(zero)
+
+
+def _estimate(
+    curator: Curator, options: PrivateIPWOptions, estimand: str, model: Model, count: Noisy
+) -> Estimate:
+    """Release the weighted sum; everything after that is post-processing."""
+    n = float(curator.n)
+    treated = n * share_treated(curator, count)
+    size = {"ATE": n, "ATT": treated, "ATC": n - treated}[estimand]
+    centres = _centres(curator, options, treated)
+    score = Score(estimand, model.propensity, centres, curator.outcome_range)
+    total = curator.score_sum(score, "estimate", options.noise)
+    extra = float(total) / size
+    by_count = 0.0 if estimand == "ATE" else abs(extra) / size
+    terms = ((total, 1.0 / size), (count, by_count))
+    return Estimate(
+        value=centres[0] - centres[1] + extra,
+        sampling=_variance(curator, options, score, model, extra, (total, size)),
+        laplace=tuple(x.scale * f for x, f in terms if not x.gaussian and x.scale * f > 0),
+        gaussian=sum(x.variance * f**2 for x, f in terms if x.gaussian),
+        details={"treated records": round(treated), **model.details},
+        notes=() if options.centre == "arms" else (_SHIFTS,),
+    )
+
+
+def _variance(
+    curator: Curator,
+    options: PrivateIPWOptions,
+    score: Score,
+    model: Model,
+    extra: float,
+    released: tuple[Noisy, float],
+) -> SamplingVariance | Unavailable:
+    """Mean square of the terms about the estimate, over n; and the error of the model."""
+    if not curator.has("variance"):
+        return Unavailable("variance=False was asked for")
+    (total, size), n = released, curator.n
+    minus = {"ATE": (extra, extra), "ATT": (extra, 0.0), "ATC": (0.0, extra)}[score.estimand]
+    about = replace(score, minus=minus)
+    part = _SQUARES if model.noise_sd > 0 else 1.0
+    squares = curator.score_squares(about, "variance", part, options.noise)
+    value = float(squares) - total.variance / size  # the noise in the estimate adds its square
+    noise = math.sqrt(squares.variance / 2.0) / size**2
+    largest = max(abs(end) for end in about.interval()) ** 2 * n / size**2
+    if not model.noise_sd > 0:
+        return SamplingVariance(value / size**2, noise, largest)
+    moment = curator.moment_norm(score.centres, model.scale, "variance", _MOMENT)
+    slope = max(float(moment), 0.0) / n
+    error = model.noise_sd**2 + model.bias**2
+    by_slope = 2.0 * max(slope, moment.scale / n) * (moment.scale / n) * error
+    return SamplingVariance(
+        value / size**2 + slope**2 * error,
+        math.hypot(noise, by_slope),
+        largest + (slope + 30.0 * moment.scale / n) ** 2 * error,
+    )
+
+
+def reference(
+    outcome: FloatArray,
+    treated: BoolArray,
+    rows: FloatArray,
+    *,
+    estimand: str = "ATE",
+    clip: float = 0.1,
+    centre: str = "arms",
+    **options: Any,
+) -> tuple[float, float]:
+    """Inverse probability weighting by statsmodels' logit, with the same clip and centres.
+
+    The standard error takes the propensities as known, as the private one does.
+    """
+    import statsmodels.api as sm
+
+    logit = sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200)
+    e = np.clip(np.asarray(logit.predict(rows)), *limits(estimand, clip))
+    middle = (outcome.min() + outcome.max()) / 2.0 if centre == "middle" else 0.0
+    arms = (outcome[treated].mean(), outcome[~treated].mean())
+    one, zero = arms if centre == "arms" else (middle, middle)
+    a, b = ratios(estimand, e)
+    part = {"ATE": np.ones_like(e), "ATT": 1.0 * treated, "ATC": 1.0 - treated}[estimand]
+    terms = np.where(treated, a * (outcome - one), -b * (outcome - zero))
+    extra = terms.sum() / part.sum()
+    variance = np.sum((terms - extra * part) ** 2) / part.sum() ** 2
+    return float(one - zero + extra), math.sqrt(variance)
+
+
+SPEC = MethodSpec(
+    name="private_ipw",
+    title="inverse probability weighting",
+    about="PP-IPW: a private logistic propensity model, then one weighted sum of outcomes",
+    estimands=("ATE", "ATT", "ATC"),
+    levels=("sample", "label"),
+    options=PrivateIPWOptions,
+    shares=shares,
+    fit=fit,
+    reference=reference,
+    citation=(
+        "Lee, Gresele, Park and Muandet, Privacy-preserving causal inference via inverse "
+        "probability weighting."
+    ),
+)

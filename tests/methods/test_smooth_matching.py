@@ -1,0 +1,292 @@
+"""Matching on strata, smooth and global: the contract, neighbours, bad input, coverage."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects import api
+from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
+from dpeffects.methods import _strata
+from dpeffects.privacy.budget import as_written
+from tests.replay import FrozenNoise
+
+BOUNDS = {"y": (0, 1), "x": (0, 90), "g": ["a", "b", "c"]}
+FORMULA = "y ~ t | cut(x, [0, 40, 90]) * g"
+CASES = [
+    ("smooth_matching", {}),
+    ("smooth_matching", {"weights": "round_robin"}),
+    ("smooth_matching", {"weights": "round_robin", "paper_constants": True}),
+    ("smooth_matching", {"variance_noise": "smooth"}),
+    ("global_matching", {}),
+    ("global_matching", {"weights": "round_robin"}),
+]
+IDS = [f"{name[:6]}-{'-'.join(map(str, options.values())) or 'default'}" for name, options in CASES]
+cases = pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+
+
+def frame(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 90, n)
+    t = rng.random(n) < 0.35 + 0.3 * (x > 40)
+    y = np.clip(0.3 * x / 90 + 0.2 * t + 0.4 * rng.random(n), 0, 1)
+    return pd.DataFrame({"y": y, "t": t, "x": x, "g": rng.choice(list("abc"), n)})
+
+
+def run(name, options, data=None, formula=FORMULA, **more):
+    delta = 1e-5 if name == "smooth_matching" else 0.0
+    more = {"epsilon": 1.0, "delta": delta, "bounds": BOUNDS, "seed": 1, **more}
+    return dpe.dp_ate(formula, frame() if data is None else data, name, **options, **more)
+
+
+@cases
+def test_result_is_complete(name, options):
+    data = frame(40_000) if "variance_noise" in options else None
+    fit = run(name, options, data, seed=None)
+    assert fit.guarantee.status == "exact"
+    assert np.isfinite(fit.estimate)
+    low, high = fit.conf_int()
+    assert low < fit.estimate < high
+    assert fit.std_error**2 >= fit.noise_variance * (1 - 1e-12)
+    assert all(len(line) <= 80 for line in str(fit).splitlines())
+    assert json.loads(fit.to_json()) == json.loads(json.dumps(fit.to_dict()))
+    assert fit.details["strata declared"] == 6
+
+
+@cases
+@pytest.mark.parametrize("epsilon", [0.3, 7.7])
+def test_the_budget_is_spent_and_never_exceeded(name, options, epsilon):
+    delta = 1e-6 if name == "smooth_matching" else 0.0
+    ledger = dpe.Ledger(epsilon, delta)
+    fit = run(name, options, epsilon=epsilon, delta=delta, ledger=ledger)
+    total = sum(Fraction(s.epsilon) for s in fit.spends)
+    assert total <= as_written(epsilon)
+    assert float(total) == pytest.approx(epsilon, rel=1e-9)
+    assert sum(Fraction(s.delta) for s in fit.spends) <= as_written(delta)
+    claims = Path(api.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
+    for spend in fit.spends:
+        assert f"## Claim {spend.claim}." in claims
+    with pytest.raises(BudgetError):
+        run(name, options, epsilon=epsilon, delta=delta, ledger=ledger)
+
+
+@cases
+def test_variance_false_gives_its_share_to_the_estimate(name, options):
+    with_variance, without = run(name, options), run(name, options, variance=False)
+    assert "variance" not in {s.share for s in without.spends}
+    assert without.noise_variance < with_variance.noise_variance
+    assert "variance=False" in str(without.std_error)
+
+
+@cases
+def test_replay_on_neighbours(name, options, monkeypatch):
+    """With releases frozen, a neighbour changes no release by more than it declares and nothing
+    that is shown but the estimate, whose noise has a private scale (claims 15, 16)."""
+    rng = np.random.default_rng(11)
+    for trial in range(15):
+        data = frame(40, int(rng.integers(1 << 30)))
+        other = data.copy()
+        j = int(rng.integers(len(data)))
+        other.loc[j, "y"] = float(rng.choice([-1e9, 0.0, 1.0, 1e9]))
+        other.loc[j, "x"] = float(rng.choice([-50.0, 0.0, 60.0, 1e6]))
+        other.loc[j, "g"] = str(rng.choice(list("abc")))
+        other.loc[j, "t"] = not data.loc[j, "t"]
+        noise = FrozenNoise(trial)
+        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        first = run(name, options, data)
+        noise.rewind()
+        second = run(name, options, other)
+        assert noise.finished()
+        assert first.spends == second.spends
+        assert dict(first.details) == dict(second.details)
+        assert first.noise_variance == second.noise_variance
+        if "variance_noise" not in options:
+            assert first.released.sampling == second.released.sampling
+            assert first.std_error == second.std_error
+        if name == "global_matching":
+            assert first.to_dict() == second.to_dict()
+
+
+@cases
+def test_estimates_approach_the_reference_as_epsilon_grows(name, options):
+    data = frame(20_000, 5)
+    target = dpe.reference(FORMULA, data, name, bounds=BOUNDS)
+    fit = run(name, options, data, epsilon=1e6)
+    near = 0.15 if options.get("weights", "means") == "means" else 1.0
+    assert fit.estimate == pytest.approx(target.estimate, abs=near * target.std_error)
+    more = 1.1 if options.get("weights", "means") == "means" else 1.4
+    assert 0.9 * target.std_error < fit.std_error < more * target.std_error
+
+
+@cases
+def test_a_seed_repeats_and_no_seed_does_not(name, options):
+    assert run(name, options, seed=3).to_dict() == run(name, options, seed=3).to_dict()
+    assert len({run(name, options, seed=None).estimate for _ in range(3)}) == 3
+
+
+# --- bad input: clear errors, nothing charged
+
+BAD = {
+    "a plain number": ("y ~ t | x", FormulaError, r"write cut\(x, \[...\]\)"),
+    "a number in an interaction": ("y ~ t | g + g:x", FormulaError, "discrete"),
+    "a function": ("y ~ t | log(1 + x)", FormulaError, r"cut\(x"),
+    "a spline": ("y ~ t | bs(x, knots=[30], lower_bound=0, upper_bound=90)", FormulaError, "cut"),
+    "no covariates": ("y ~ t", OptionError, "covariates"),
+}
+
+
+@pytest.mark.parametrize("name", ["smooth_matching", "global_matching"])
+@pytest.mark.parametrize("case", BAD)
+def test_covariates_that_are_no_strata_are_refused(name, case):
+    formula, error, message = BAD[case]
+    ledger = dpe.Ledger(1.0, 1e-5)
+    with pytest.raises(error, match=message):
+        run(name, {}, formula=formula, ledger=ledger)
+    # nor is anything spent on bounds before the refusal
+    with pytest.raises(error, match=message):
+        run(name, {}, formula=formula, ledger=ledger, bounds={"g": list("abc"), "x": (0, 90)})
+    assert ledger.spends == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "error", "message"),
+    [
+        ({}, {"delta": 0.0}, BudgetError, "needs delta > 0"),
+        ({}, {"delta": 0.0, "bounds": {"g": list("abc"), "x": (0, 90)}}, BudgetError, "delta > 0"),
+        ({"weights": "mean"}, {}, OptionError, "weights"),
+        ({"paper_constants": 1}, {}, OptionError, "True or False"),
+        ({"variance_noise": "none"}, {}, OptionError, "variance_noise"),
+        ({"weight": "means"}, {}, OptionError, "Did you mean 'weights'"),
+        ({}, {"level": "label"}, OptionError, "level"),
+        ({}, {"epsilon": 1e-5}, DPEffectsError, "too small"),
+        ({}, {"delta": 1e-60}, BudgetError, "too small"),
+    ],
+)
+def test_bad_options_charge_nothing(options, more, error, message):
+    ledger = dpe.Ledger(1.0, 1e-5)
+    with pytest.raises(error, match=message):
+        run("smooth_matching", options, ledger=ledger, **more)
+    assert ledger.spends == ()
+
+
+@cases
+@pytest.mark.parametrize("kind", ["one arm", "empty strata", "all strata one-armed", "one record"])
+def test_odd_strata_are_data_not_errors(name, options, kind):
+    data = frame(300)
+    if kind == "one arm":
+        data.loc[data["g"] == "a", "t"] = True
+    elif kind == "empty strata":
+        data["g"] = "b"
+    elif kind == "all strata one-armed":
+        data["t"] = data["x"] > 40
+    else:
+        data["g"] = ["a"] + ["b"] * 299
+    fit = run(name, options, data)
+    assert np.isfinite(fit.estimate)
+    assert len(fit.spends) >= 2
+    if kind == "all strata one-armed":
+        exact = run(name, options, data, epsilon=1e9)
+        assert exact.estimate == pytest.approx(0.0, abs=1e-4)
+        assert dpe.reference(FORMULA, data, name, bounds=BOUNDS).estimate == 0.0
+
+
+def test_discrete_covariates_of_every_kind():
+    data = frame(2_000)
+    data["flag"], data["k"] = data["x"] > 70, (data["x"] // 30).astype(int)
+    formula = "y ~ t | flag + I(x > 20) + C(k, levels=[0, 1, 2]) + g + g:flag - 1"
+    bounds = {"y": (0, 1), "x": (0, 90), "g": list("abc")}
+    fit = run("smooth_matching", {}, data, formula, bounds=bounds)
+    assert fit.details["strata declared"] == 2 * 2 * 3 * 3
+
+
+# --- accuracy
+
+
+def test_half_the_noise_of_the_paper():
+    """The same call with the paper's constants: at least twice the noise, in released scales."""
+    for n in (600, 5000, 50_000):
+        ours = run("smooth_matching", {}, frame(n))
+        paper = {"weights": "round_robin", "paper_constants": True}
+        assert ours.noise_variance < run("smooth_matching", paper, frame(n)).noise_variance / 4
+
+
+def test_smooth_noise_shrinks_with_n_and_global_noise_does_not():
+    small, large = (run("smooth_matching", {}, frame(n)).noise_variance for n in (5000, 50_000))
+    assert large < small / 50
+    small, large = (run("global_matching", {}, frame(n)).noise_variance for n in (5000, 50_000))
+    assert large == pytest.approx(small, rel=0.01)
+
+
+def test_the_released_noise_variance_is_right_on_average():
+    """E[S_DP^2] is corrected: released noise variances average to that of the estimates."""
+    data = frame(2_000, 3)
+    fits = [run("smooth_matching", {}, data, seed=s, variance=False) for s in range(400)]
+    target = dpe.reference(FORMULA, data, "smooth_matching", bounds=BOUNDS).estimate
+    true = np.mean([(f.estimate - target) ** 2 for f in fits])
+    said = np.mean([f.noise_variance for f in fits])
+    assert said == pytest.approx(true, rel=0.3)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_intervals_cover(binary):
+    rng = np.random.default_rng(21)
+    hits = 0
+    for seed in range(150):
+        g = rng.choice(4, 2_000, p=[0.4, 0.3, 0.2, 0.1])
+        t = rng.random(g.size) < 0.35 + 0.1 * g
+        mean = 0.2 + 0.1 * g + 0.1 * t
+        y = (rng.random(g.size) < mean) if binary else mean + rng.uniform(-0.2, 0.2, g.size)
+        data = pd.DataFrame({"y": y.astype(float), "t": t, "g": g})
+        fit = dpe.dp_ate(
+            "y ~ t | C(g, levels=[0, 1, 2, 3])",
+            data,
+            "smooth_matching",
+            epsilon=1.0,
+            delta=1e-5,
+            bounds={"y": (0, 1)},
+            seed=seed,
+        )
+        low, high = fit.conf_int()
+        hits += low <= 0.1 <= high
+    assert hits >= 150 * 0.95 - 3.5 * math.sqrt(150 * 0.95 * 0.05)
+
+
+def test_a_useless_variance_says_so():
+    fit = run("smooth_matching", {"variance_noise": "smooth"}, frame(300), epsilon=0.3)
+    assert "exceeds any variance" in str(fit.std_error)
+    assert "not available" in str(fit.conf_int())
+
+
+# --- the reference
+
+
+def test_reference_is_a_regression_by_stratum():
+    """Differences in means by stratum, averaged by size: OLS within each stratum gives the same."""
+    import statsmodels.formula.api as smf
+
+    data = frame(900, 8).assign(t=lambda d: d["t"].astype(int))
+    got = dpe.reference("y ~ t | g", data, "smooth_matching", bounds=BOUNDS)
+    effect, variance = 0.0, 0.0
+    for _, part in data.groupby("g"):
+        model = smf.ols("y ~ t", part).fit(cov_type="HC2")
+        effect += len(part) / 900 * model.params["t"]
+        variance += (len(part) / 900) ** 2 * model.bse["t"] ** 2
+    assert got.estimate == pytest.approx(effect)
+    assert got.std_error == pytest.approx(math.sqrt(variance))
+
+
+def test_reference_on_odd_strata():
+    rows = np.array([[1.0, 0], [1, 0], [1, 1], [1, 1], [1, 1]])
+    treated = np.array([True, False, True, True, True])
+    effect, error = _strata.reference(np.array([3.0, 1, 5, 6, 7]), treated, rows)
+    assert effect == pytest.approx(2 * 2 / 5)
+    assert error == 0.0  # no arm with two records in the only stratum with both
+    with pytest.raises(OptionError, match="cut"):
+        _strata.reference(np.zeros(2), treated[:2], np.array([[0.3], [0.5]]))
