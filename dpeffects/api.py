@@ -31,7 +31,7 @@ _BOUNDS_SHARE = 0.5
 def dp_ate(
     formula: str,
     data: Any,
-    method: str = "private_psm",
+    method: str = "private_aipw",
     *,
     epsilon: float,
     delta: float = 0.0,
@@ -53,7 +53,7 @@ def dp_ate(
     data
         A pandas, polars or pyarrow frame, or one with bounds attached (:func:`declare`).
     method
-        One of :func:`methods`.
+        One of :func:`methods`; the default adjusts for the covariates where n and epsilon carry it.
     epsilon, delta
         The whole price of this call. Nothing is charged when the call fails before its first draw.
     level
@@ -102,12 +102,12 @@ def dp_ate(
     )
 
 
-def dp_att(formula: str, data: Any, method: str = "private_ipw", **arguments: Any) -> Result:
+def dp_att(formula: str, data: Any, method: str = "private_aipw", **arguments: Any) -> Result:
     """Estimate the average effect on the treated; arguments as in :func:`dp_ate`."""
     return _of_part("ATT", formula, data, method, **arguments)
 
 
-def dp_atc(formula: str, data: Any, method: str = "private_ipw", **arguments: Any) -> Result:
+def dp_atc(formula: str, data: Any, method: str = "private_aipw", **arguments: Any) -> Result:
     """Estimate the average effect on the controls; arguments as in :func:`dp_ate`."""
     return _of_part("ATC", formula, data, method, **arguments)
 

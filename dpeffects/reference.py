@@ -35,7 +35,7 @@ class Reference:
 def reference(
     formula: str,
     data: Any,
-    method: str = "private_psm",
+    method: str = "private_aipw",
     *,
     estimand: str = "ATE",
     bounds: Mapping[str, Any] | str | None = None,

@@ -82,7 +82,11 @@ def _undone(weights: Weights, information: FloatArray, offset: float, clipped: I
     shrunk = 1.0 + weights.strength / information
     undo = np.minimum(shrunk, _UNDO)
     scale = undo / (information + weights.strength) if weights.inside else undo
-    left = float(np.linalg.norm((shrunk - undo) * weights.value / scale))
+    # weights before shrinkage: as released, or such that logits have variance 1 if that is less
+    size = min(
+        float(np.linalg.norm(shrunk[1:] * weights.value[1:])), unit_norm(undo.size) / SPREAD**0.5
+    )
+    left = float((1.0 - undo[-1] / shrunk[-1]) * size / scale[-1])
     model = Propensity.within(undo * weights.value, offset, clipped)
     details = {"strength of the ridge penalty": weights.strength, **_shown(model)}
     return Model(model, weights.noise_sd, scale, left, details)

@@ -49,6 +49,7 @@ from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods._propensity import Model, private_model, public_model, share_treated
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.erm import SPREAD, unit_norm
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.weighting import Score, limits, ratios
 
@@ -130,7 +131,7 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
     """
     whole = {"counts": 0.06, "model": 0.38, "centre": 0.06, "estimate": 0.35, "variance": 0.15}
     if level == "label":
-        whole = {"centre": 0.1, "estimate": 0.7, "variance": 0.2}
+        whole = {"centre": 0.08, "estimate": 0.72, "variance": 0.2}
     elif options.split:
         whole = {"counts": 0.1, "centre": 0.1, "estimate": 0.6, "variance": 0.2}
     if options.centre != "arms":
@@ -214,13 +215,15 @@ def _variance(
     if not model.noise_sd > 0:
         return SamplingVariance(value / size**2, noise, largest)
     moment = curator.moment_norm(score.centres, model.scale, "variance", _MOMENT)
-    slope = max(float(moment), 0.0) / n
+    # the steepest line that stays within the outcome's range over the range of the covariates
+    lower, upper = curator.outcome_range
+    top = (upper - lower) * SPREAD / unit_norm(curator.width) * float(model.scale[-1])
+    slope, spread = min(max(float(moment) / n, 0.0), top), min(moment.scale / n, top)
     error = model.noise_sd**2 + model.bias**2
-    by_slope = 2.0 * max(slope, moment.scale / n) * (moment.scale / n) * error
     return SamplingVariance(
         value / size**2 + slope**2 * error,
-        math.hypot(noise, by_slope),
-        largest + (slope + 30.0 * moment.scale / n) ** 2 * error,
+        math.hypot(noise, 2.0 * max(slope, spread) * spread * error),
+        largest + top**2 * error,
     )
 
 

@@ -51,8 +51,10 @@ class Options:
 class MethodSpec:
     """Everything the package knows about a method.
 
-    ``shares`` gives the default split of the budget for a level and options; the share named
-    "variance" is dropped (and its part goes to the others) when no variance is wanted.
+    ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta; ``smooth`` says that
+    the scale of the noise is private, so that what is shown of it is a release too. ``shares``
+    gives the default split of the budget for a level and options; the share named "variance" is
+    dropped (and its part goes to the others) when no variance is wanted.
     """
 
     name: str
@@ -69,6 +71,7 @@ class MethodSpec:
     guarantee: str = "exact"
     needs_strata: bool = False
     needs_delta: bool = False
+    smooth: bool = False
 
     def check_level(self, level: str | None) -> str:
         """Return the level, by default the first (and safest) the method has."""

@@ -14,6 +14,7 @@ import dpeffects as dpe
 from dpeffects import api
 from dpeffects.errors import BudgetError, DPEffectsError
 from dpeffects.methods import registry
+from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
 from tests.replay import FrozenNoise
 
@@ -27,6 +28,10 @@ CASES = [
     for name, spec in SPECS.items()
     for level in spec.levels
     for options in ({}, *EXTRA.get(name, []))
+]
+PLAIN = [case for case in CASES if not SPECS[case[0]].smooth]
+PLAIN_IDS = [
+    f"{name}-{level}{'-' + str(options) if options else ''}" for name, level, options in PLAIN
 ]
 IDS = [f"{name}-{level}{'-' + str(options) if options else ''}" for name, level, options in CASES]
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
@@ -74,10 +79,10 @@ def test_result_is_complete(name, level, options):
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.7])
 def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
-    ledger = dpe.Ledger(epsilon)
+    ledger = dpe.Ledger(epsilon, 1e-5 if SPECS[name].needs_delta else 0.0)
     fit = run(name, level, options, epsilon=epsilon, ledger=ledger)
     total = sum(Fraction(s.epsilon) for s in fit.spends)
-    assert total <= Fraction(epsilon)
+    assert total <= as_written(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-9)
     assert ledger.spends == fit.spends
     assert fit.guarantee.epsilon == pytest.approx(float(total))
@@ -97,7 +102,7 @@ def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
     assert "variance=False" in str(without.std_error)
 
 
-@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+@pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
 def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypatch):
     """Each draw of the secure source is recorded; its spread must match the scale in the Spend."""
 
@@ -143,7 +148,7 @@ def neighbours(level, options, rng):
     return data, other
 
 
-@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+@pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
 def test_replay_on_neighbours(name, level, options, monkeypatch):
     """With releases frozen, a neighbour moves each release by at most its declared sensitivity, and
     everything that leaves, the result with all its texts, is the same."""
@@ -163,7 +168,7 @@ def test_replay_on_neighbours(name, level, options, monkeypatch):
     assert 0.1 < largest <= 1.0
 
 
-@pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
+@pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
 def test_replay_with_private_bounds(name, level, options, monkeypatch):
     """The same with bounds found privately, which everything else then depends on."""
     rng = np.random.default_rng(12)

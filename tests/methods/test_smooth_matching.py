@@ -176,6 +176,14 @@ def test_bad_options_charge_nothing(options, more, error, message):
     assert ledger.spends == ()
 
 
+@pytest.mark.parametrize("options", [{}, {"variance_noise": "smooth"}])
+def test_a_ledger_without_delta_is_not_touched(options):
+    ledger = dpe.Ledger(1.0)
+    with pytest.raises(BudgetError, match="delta"):
+        run("smooth_matching", options, ledger=ledger)
+    assert ledger.spends == ()
+
+
 @cases
 @pytest.mark.parametrize("kind", ["one arm", "empty strata", "all strata one-armed", "one record"])
 def test_odd_strata_are_data_not_errors(name, options, kind):
