@@ -18,7 +18,15 @@ import numpy.typing as npt
 from dpeffects.errors import BoundsError, DataError
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Encoding
-from dpeffects.formula.expression import Categorical, Column, columns, evaluate, needs_domain
+from dpeffects.formula.expression import (
+    Categorical,
+    Column,
+    Cut,
+    Spline,
+    columns,
+    evaluate,
+    needs_domain,
+)
 from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
 from dpeffects.privacy.bounds import Bounds, Declared, clip, skeleton
@@ -223,6 +231,8 @@ class _Reader:
             )
         elif column.dtype == nw.Boolean:
             self._bounds = self._bounds.with_interval(name, 0.0, 1.0, source="dtype")
+        elif ends := _ends_in_formula(name, self._formula):
+            self._bounds = self._bounds.with_interval(name, *ends, source="declared")
         elif source is not None:
             self._bounds = self._bounds.with_interval(
                 name, float(values.min()), float(values.max()), source=source
@@ -273,6 +283,20 @@ class _Reader:
         if not table.missing:
             _ranges(table, formula, table.bounds)
         return table
+
+
+def _ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
+    """Range that cut points or spline bounds give a column, if nothing else uses it."""
+    uses = [f for term in formula.terms for f in term if name in columns(f)]
+    ends = []
+    for factor in uses:
+        if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
+            return None
+        if isinstance(factor, Cut):
+            ends += factor.points
+        else:
+            ends += [factor.lower, factor.upper]
+    return (min(ends), max(ends)) if ends else None
 
 
 def _names_computed(formula: Formula) -> set[str]:

@@ -92,6 +92,12 @@ def test_intervals_cut_outside_the_formula_are_refused():
         fit(data, "y ~ t | q", bounds={"y": (0, 1)}, level="sample")
 
 
+def test_cut_points_are_a_declaration():
+    made = fit(frame(), "y ~ t | cut(x, [18, 40, 90])", bounds={"y": (0, 1)}, level="sample")
+    assert made.bounds[-1] == ("x", "[18, 90]", "declared")
+    assert "bounds" not in {s.share for s in made.spends}
+
+
 def test_values_beyond_the_bounds_never_reach_a_function():
     data = frame().assign(x=-5.0)
     parsed = parse("log(y) ~ t | log(x)")

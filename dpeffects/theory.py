@@ -1,0 +1,240 @@
+"""What paper 004 proves about its own estimator, as functions to call before spending anything.
+
+Lemma 3 gives the bias that noise on the weights of a propensity model causes, Theorems 4 and 5
+bound the chance of a wrong sign. They are about the paper's mechanism (`private_ipw` with
+``propensity="output", centre="none", split=True, noise="gaussian"``). Where a printed formula does
+not follow from its proof, the default is what does follow, and ``as_printed=True`` is the paper's.
+
+The bias depends on outcomes and covariates. Call it with simulated or public rows: computed from
+private rows it is itself private and must not be published. `ipw_bias_bound` needs no rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import OptionError
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def ipw_noise_sd(epsilon: float, m: int, penalty: float, delta: float) -> float:
+    """Standard deviation of the paper's noise on each weight (definition 2).
+
+    It is 2 sqrt(2 log(1.25 / delta)) / (epsilon m penalty), for rows of norm at most 1; the
+    classical Gaussian mechanism that it comes from asks for epsilon < 1.
+
+    Examples
+    --------
+    >>> round(ipw_noise_sd(0.5, 1000, 0.1, 1e-6), 4)
+    0.212
+    """
+    for name, value in (("epsilon", epsilon), ("m", m), ("penalty", penalty)):
+        if not (value > 0 and math.isfinite(value)):
+            raise OptionError(f"{name} must be a positive number, got {value!r}")
+    if not 0 < delta < 1:
+        raise OptionError(f"delta must be between 0 and 1, got {delta!r}")
+    return 2.0 * math.sqrt(2.0 * math.log(1.25 / delta)) / (epsilon * m * penalty)
+
+
+def ipw_bias(
+    epsilon: float,
+    m: int,
+    penalty: float,
+    delta: float,
+    *,
+    outcome: Any,
+    treated: Any,
+    rows: Any,
+    weights: Any,
+    estimand: str = "ATE",
+    clip: float | None = None,
+    noise_sd: float | None = None,
+    as_printed: bool = False,
+) -> float:
+    """Bias of inverse probability weighting by noise on the propensity weights (Lemma 3).
+
+    This is g(epsilon, m, n, lambda, delta) of the paper: the mean, over the noise, of the estimate
+    with noisy weights, less the estimate with the weights given.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Price of the propensity model.
+    m
+        Records that it is fitted on; n is the number of ``rows``.
+    penalty
+        Its ridge penalty, lambda in the paper.
+    outcome, treated, rows, weights
+        Records of the second step, simulated or public, and the weights of the model.
+    estimand
+        "ATE", or "ATT" and "ATC" as in Appendix F, which divide by n.
+    clip
+        Keep propensities, with and without noise, within [clip, 1 - clip]. The paper's formula has
+        no clip; its Theorems 4 and 5 assume one.
+    noise_sd
+        Standard deviation of the noise on each weight, in place of the paper's.
+    as_printed
+        Equation 8 as it is printed, with (-1)^t in the exponent. The proof has a log-normal mean,
+        exp(sigma^2 |x|^2 / 2), in both arms, so that sign is wrong for treated records.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([[0.6, 0.8], [0.6, -0.8], [0.6, 0.1]])
+    >>> case = dict(outcome=[1.0, 2.0, 1.5], treated=[1, 0, 1], rows=x, weights=[0.1, 0.5])
+    >>> round(ipw_bias(0.5, 500, 0.1, 1e-6, **case), 5)
+    -0.00969
+    >>> round(ipw_bias(0.5, 500, 0.1, 1e-6, **case, as_printed=True), 5)
+    -0.07325
+    """
+    sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
+    x, w = np.asarray(rows, dtype=float), np.asarray(weights, dtype=float)
+    y, t = np.asarray(outcome, dtype=float), np.asarray(treated).astype(bool)
+    if not (x.ndim == 2 and x.shape == (y.size, w.size) and t.shape == y.shape):
+        raise OptionError(
+            "rows must be a matrix with a row for each outcome, a column for each weight"
+        )
+    if estimand not in ("ATE", "ATT", "ATC"):
+        raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
+    if as_printed and clip is not None:
+        raise OptionError("the printed formula has no clip")
+    sign = np.where(t, 1.0, -1.0)
+    counts = {"ATE": np.ones_like(t), "ATT": ~t, "ATC": t}[estimand]  # whose weights are noisy
+    # a record's weight is 1 + odds against its own arm (ATE), or those odds (ATT, ATC)
+    logit, spread = -sign * (x @ w), sd * np.linalg.norm(x, axis=1)
+    if as_printed:
+        change = np.exp(logit) * np.expm1(-sign * spread**2 / 2.0)
+    elif clip is None:
+        change = np.exp(logit) * np.expm1(spread**2 / 2.0)
+    else:
+        change = _mean_odds(logit, spread, clip) - _mean_odds(logit, 0.0 * spread, clip)
+    return float(np.sum(sign * y * change * counts) / y.size)
+
+
+def _mean_odds(logit: FloatArray, spread: FloatArray, clip: float) -> FloatArray:
+    """Mean of the clipped odds at logit + spread N, N standard normal.
+
+    The log-normal between its limits has a closed form, as have the masses beyond them.
+    """
+    if not 0 < clip < 0.5:
+        raise OptionError(f"clip must be between 0 and 0.5, got {clip!r}")
+    from scipy.special import ndtr
+
+    top = math.log((1.0 - clip) / clip)
+    safe = np.maximum(spread, 1e-300)
+    low, high = (-top - logit) / safe, (top - logit) / safe
+    inside = np.exp(logit + spread**2 / 2.0) * (ndtr(high - spread) - ndtr(low - spread))
+    return np.asarray(math.exp(-top) * ndtr(low) + inside + math.exp(top) * ndtr(-high))
+
+
+def ipw_bias_bound(
+    epsilon: float, m: int, penalty: float, delta: float, *, largest_outcome: float, clip: float
+) -> float:
+    """Largest size of `ipw_bias` over all rows of norm at most 1, clipped; needs no data.
+
+    Examples
+    --------
+    >>> round(ipw_bias_bound(0.5, 20_000, 0.1, 1e-6, largest_outcome=1.0, clip=0.1), 5)
+    0.03627
+    """
+    sd = ipw_noise_sd(epsilon, m, penalty, delta)
+    top = math.log((1.0 - clip) / clip) if 0 < clip < 0.5 else math.nan
+    # the odds move most for some logit within the limits or a little beyond, and some row's norm
+    logit = np.linspace(-top - 8.0 * sd, top + 8.0 * sd, 2001)
+    still = _mean_odds(logit, 0.0 * logit, clip)
+    moved = [_mean_odds(logit, np.full_like(logit, sd * k / 8.0), clip) for k in range(1, 9)]
+    return abs(largest_outcome) * float(np.abs(np.array(moved) - still).max())
+
+
+def ipw_bound(largest_outcome: float, clip: float, *, as_printed: bool = False) -> float:
+    """Largest size eta of an estimate with propensities clipped to [clip, 1 - clip].
+
+    A record is in one arm, so its term is at most largest_outcome / clip, and so is their mean.
+    Appendix B counts every record in both arms and prints twice that.
+
+    Examples
+    --------
+    >>> ipw_bound(1.0, 0.1), ipw_bound(1.0, 0.1, as_printed=True)
+    (10.0, 20.0)
+    """
+    if not 0 < clip < 0.5:
+        raise OptionError(f"clip must be between 0 and 0.5, got {clip!r}")
+    return (2.0 if as_printed else 1.0) * abs(largest_outcome) / clip
+
+
+def wrong_sign_probability(
+    effect: float,
+    bias: float,
+    bound: float,
+    noise_sd: float = 0.0,
+    *,
+    both: bool = False,
+    partial: float | None = None,
+    as_printed: bool = False,
+) -> float:
+    """Bound the chance that noise turns the sign of an estimate (Theorems 4 and 5).
+
+    Parameters
+    ----------
+    effect
+        The estimate without noise.
+    bias
+        What noise in the propensity model adds to it on average: `ipw_bias`.
+    bound
+        Largest size of the estimate with a noisy model: `ipw_bound`.
+    noise_sd
+        Standard deviation of Gaussian noise on the estimate itself; 0 for Theorem 4.
+    both
+        The event of Theorem 5: the sign is wrong before and after that noise. By default only the
+        sign of what is released matters.
+    partial
+        The estimate with a noisy model, which Theorem 5 as printed takes as known.
+    as_printed
+        The paper's formulas. Theorem 4 prints exp(-2 (effect + bias)^2 / bound^2), but Hoeffding's
+        inequality has the length of the interval [-bound, bound] there, so it is 4 times too
+        optimistic in the exponent. Theorem 5 has a random quantity in its bound.
+
+    Returns
+    -------
+    float
+        At most 1; 1 where the bias turns the sign on average.
+
+    Notes
+    -----
+    A variable within [-bound, bound] is sub-Gaussian with variance proxy bound^2, and independent
+    normal noise adds its variance, so the chance of a wrong sign is at most
+    exp(-(effect + bias)^2 / (2 (bound^2 + noise_sd^2))). For both: the chance that it is wrong
+    before, times the largest chance that noise keeps it so, Phi(bound / noise_sd).
+
+    Examples
+    --------
+    >>> round(wrong_sign_probability(0.5, 0.01, 0.25), 4)
+    0.1248
+    >>> round(wrong_sign_probability(0.5, 0.01, 0.25, as_printed=True), 6)
+    0.000243
+    """
+    if not (bound > 0 and noise_sd >= 0):
+        raise OptionError("bound must be positive and noise_sd not negative")
+    mean = math.copysign(1.0, effect) * (effect + bias)
+    if as_printed:
+        first = math.exp(-2.0 * mean**2 / bound**2)
+        if noise_sd == 0.0:
+            return first
+        if partial is None:
+            raise OptionError("Theorem 5 as printed needs partial, the estimate with a noisy model")
+        return first * 0.5 * (1.0 + math.erf(abs(partial) / (noise_sd * math.sqrt(2.0))))
+    if mean <= 0.0:
+        return 1.0
+    if both:
+        kept = 0.5 * (1.0 + math.erf(bound / (noise_sd * math.sqrt(2.0)))) if noise_sd else 1.0
+        return kept * math.exp(-(mean**2) / (2.0 * bound**2))
+    return math.exp(-(mean**2) / (2.0 * (bound**2 + noise_sd**2)))
