@@ -100,11 +100,11 @@ def main() -> None:
     both = wide.join(width).loc[list(CASES)].reset_index()
     se = 100 * np.sqrt(0.95 * 0.05 / runs)
     notes = (
-        f"{runs} runs a cell: the standard error of a coverage of 95 % is {se:.1f} points. Coverage "
-        "above 97 % stands where the released variance carries noise as large as itself: an "
-        "interval that holds for every variance the release leaves plausible must be too wide for "
-        "the smallest (docstring of `dpeffects.inference.interval`). Empty cells: private_aipw does "
-        "not adjust at this n and epsilon, and says so; there it is the randomised rows that count."
+        f"{runs} runs a cell: the standard error of a coverage of 95 % is {se:.1f} points. "
+        "Coverage above 97 % stands where the released variance carries noise as large as itself: "
+        "an interval that holds for every variance the release leaves plausible must be too wide "
+        "for the smallest (docstring of `dpeffects.inference.interval`). Empty cells: private_aipw "
+        "does not adjust at this n and epsilon and says so; its randomised rows count there."
     )
     save("coverage", "Coverage of 95 % intervals", {"": both}, notes)
 

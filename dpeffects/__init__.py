@@ -8,6 +8,13 @@ from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.reference import reference
 from dpeffects.results import Result, Summary
+from dpeffects.theory import (
+    ipw_bias,
+    ipw_bias_bound,
+    ipw_bound,
+    ipw_noise_sd,
+    wrong_sign_probability,
+)
 
 __version__ = "0.1.0"
 
@@ -25,9 +32,14 @@ __all__ = [
     "dp_atc",
     "dp_ate",
     "dp_att",
+    "ipw_bias",
+    "ipw_bias_bound",
+    "ipw_bound",
+    "ipw_noise_sd",
     "list_data",
     "load_data",
     "methods",
     "reference",
     "simulate",
+    "wrong_sign_probability",
 ]

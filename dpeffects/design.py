@@ -288,7 +288,7 @@ class _Reader:
 def _ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
     uses = [f for term in formula.terms for f in term if name in columns(f)]
-    ends = []
+    ends: list[float] = []
     for factor in uses:
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None

@@ -94,7 +94,7 @@ def ipw_bias(
     >>> round(ipw_bias(0.5, 500, 0.1, 1e-6, **case), 5)
     -0.00969
     >>> round(ipw_bias(0.5, 500, 0.1, 1e-6, **case, as_printed=True), 5)
-    -0.07325
+    -0.07734
     """
     sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
     x, w = np.asarray(rows, dtype=float), np.asarray(weights, dtype=float)

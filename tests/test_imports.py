@@ -16,7 +16,7 @@ LAYERS = [
     ["privacy"],
     ["formula", "matching", "estimate"],
     ["design"],
-    ["methods", "inference", "datasets"],
+    ["methods", "inference", "theory", "datasets"],
     ["results"],
     ["api", "reference"],
     [""],
