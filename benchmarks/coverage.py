@@ -1,6 +1,7 @@
 """Coverage of nominal 95 % intervals, by simulation.
 
-    python benchmarks/coverage.py            # 500 runs a cell: about half an hour on two cores
+    python benchmarks/coverage.py            # 500 runs a cell: about an hour on two cores; resumes
+    python benchmarks/coverage.py --fresh    # the same from the start
     python benchmarks/coverage.py --small    # 60 runs, two sizes
 
 Three designs, each with a continuous and a binary outcome in [0, 1] and a true effect of 0.1:
@@ -13,13 +14,14 @@ estimator is consistent. Noise is seeded.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
-from report import save
+from report import RESULTS, save
 
 import dpeffects as dpe
 
@@ -37,6 +39,9 @@ CASES = {
     "private_aipw": ("observational", "private_aipw", ALL, {}),
     "private_aipw, auto": ("randomised", "private_aipw", ALL, {}),
 }
+
+
+COLUMNS = ["method", "binary", "n", "epsilon", "runs", "covered", "width"]
 
 
 def sample(design: str, binary: bool, n: int, seed: int) -> pd.DataFrame:
@@ -69,6 +74,19 @@ def cell(task) -> tuple[float, float]:
     return hits / runs, float(np.median(widths))
 
 
+def measured(tasks, path) -> pd.DataFrame:
+    """Run the cells that are not on file yet; every finished cell is kept, so a run can resume."""
+    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
+    known = set(map(tuple, done[COLUMNS[:5]].itertuples(index=False)))
+    left = [task for task in tasks if task not in known]
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        for task, result in zip(left, pool.map(cell, left), strict=True):
+            row = pd.DataFrame([(*task, *result)], columns=COLUMNS)
+            row.to_csv(path, mode="a", header=not path.exists(), index=False)
+            print(*row.iloc[0].tolist(), flush=True)
+    return pd.read_csv(path)
+
+
 def main() -> None:
     small = "--small" in sys.argv
     runs = 60 if small else 500
@@ -79,20 +97,13 @@ def main() -> None:
             CASES, sizes, (0.5, 1.0, 2.0), (False, True)
         )
     ]
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        results = list(pool.map(cell, tasks, chunksize=1))
-    rows = [
-        {
-            "method": label,
-            "n": n,
-            "epsilon": epsilon,
-            "outcome": "binary" if binary else "continuous",
-            "coverage": round(100 * covered, 1),
-            "median width": float(f"{width:.3g}"),
-        }
-        for (label, binary, n, epsilon, _), (covered, width) in zip(tasks, results, strict=True)
-    ]
-    table = pd.DataFrame(rows)
+    path = RESULTS / ("coverage_small.csv" if small else "coverage.csv")
+    if "--fresh" in sys.argv:
+        path.unlink(missing_ok=True)
+    table = measured(tasks, path)
+    table["outcome"] = np.where(table["binary"], "binary", "continuous")
+    table["coverage"] = (100 * table["covered"]).round(1)
+    table["median width"] = [float(f"{w:.3g}") for w in table["width"]]
     wide = table.pivot(index=["method", "n", "outcome"], columns="epsilon", values="coverage")
     width = table.pivot(index=["method", "n", "outcome"], columns="epsilon", values="median width")
     wide.columns = [f"eps {c:g}" for c in wide.columns]

@@ -13,6 +13,12 @@ Releasing sums by block costs no more noise for each cell than releasing them by
 blocks are cheaper than weights: an inverse probability weight of up to 1 / clip multiplies the
 noise for every record, a block's noise grows only where the block is small.
 
+What lost, by the relative error on the confounded simulation (n = 20,000, 10 covariates, epsilon 1,
+25 to 30 samples): this design 0.03; inverse probability weights (`private_ipw`) 0.04; 10 blocks
+without the correction 0.06, 5 blocks 0.12; blocks with an outcome regression always on, whose noisy
+moments take a quarter of the budget, 0.09 to 0.13 (it pays from some 100,000 records); the
+propensity model by output instead of objective perturbation 0.36; difference in means 0.78.
+
 What adjusting costs and gains follows from public numbers. ``adjust="auto"`` compares, for each
 number of blocks, the noise of the estimate with the confounding that would be left (`_plan`), for
 a bias of ``confounding`` times the range of the outcome. Where nothing beats the plain difference
@@ -379,13 +385,13 @@ def reference(
     import statsmodels.api as sm
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # separation and redundant columns still give predictions
         score = np.asarray(sm.Logit(treated.astype(float), rows).fit(disp=0).predict(rows))
+        m1, m0 = (
+            np.asarray(sm.OLS(outcome[arm], rows[arm]).fit().predict(rows))
+            for arm in (treated, ~treated)
+        )
     score = np.clip(score, 0.01, 0.99)
-    m1, m0 = (
-        np.asarray(sm.OLS(outcome[arm], rows[arm]).fit().predict(rows))
-        for arm in (treated, ~treated)
-    )
     if estimand == "ATE":
         effect = m1 - m0 + np.where(treated, (outcome - m1) / score, (m0 - outcome) / (1 - score))
         return float(effect.mean()), float(effect.std() / math.sqrt(outcome.size))
