@@ -199,42 +199,59 @@ def wrong_sign_probability(
     partial
         The estimate with a noisy model, which Theorem 5 as printed takes as known.
     as_printed
-        The paper's formulas. Theorem 4 prints exp(-2 (effect + bias)^2 / bound^2), but Hoeffding's
-        inequality has the length of the interval [-bound, bound] there, so it is 4 times too
-        optimistic in the exponent. Theorem 5 has a random quantity in its bound.
+        The paper's formulas: exp(-2 u^2) with u = (effect + bias) / bound in Theorem 4, and that
+        times Phi(|partial| / noise_sd) in Theorem 5.
 
     Returns
     -------
     float
-        At most 1; 1 where the bias turns the sign on average.
+        1 where the bias turns the sign on average.
 
     Notes
     -----
-    A variable within [-bound, bound] is sub-Gaussian with variance proxy bound^2, and independent
-    normal noise adds its variance, so the chance of a wrong sign is at most
-    exp(-(effect + bias)^2 / (2 (bound^2 + noise_sd^2))). For both: the chance that it is wrong
-    before, times the largest chance that noise keeps it so, Phi(bound / noise_sd).
+    The proof of Theorem 4 puts ``bound`` where Hoeffding's inequality has the length of the
+    interval, twice that; Hoeffding gives exp(-u^2 / 2) only. The printed bound is true all the
+    same, because a variable within [-bound, bound] is below 0 with a chance of at most 1 - u, and
+    1 - u <= exp(-2 u^2). Theorem 5 as printed has a random quantity in its bound.
+
+    The default is the largest chance of all estimates within [-bound, bound] that have the mean
+    effect + bias: no bound that knows only these can be smaller. Without noise it is 1 - u.
 
     Examples
     --------
-    >>> round(wrong_sign_probability(0.5, 0.01, 0.25), 4)
-    0.1248
-    >>> round(wrong_sign_probability(0.5, 0.01, 0.25, as_printed=True), 6)
-    0.000243
+    >>> round(wrong_sign_probability(0.5, 0.01, 0.8), 4)
+    0.3625
+    >>> round(wrong_sign_probability(0.5, 0.01, 0.8, as_printed=True), 4)
+    0.4436
     """
     if not (bound > 0 and noise_sd >= 0):
         raise OptionError("bound must be positive and noise_sd not negative")
     mean = math.copysign(1.0, effect) * (effect + bias)
     if as_printed:
-        first = math.exp(-2.0 * mean**2 / bound**2)
+        first = math.exp(-2.0 * (mean / bound) ** 2)
         if noise_sd == 0.0:
             return first
         if partial is None:
             raise OptionError("Theorem 5 as printed needs partial, the estimate with a noisy model")
         return first * 0.5 * (1.0 + math.erf(abs(partial) / (noise_sd * math.sqrt(2.0))))
-    if mean <= 0.0:
-        return 1.0
-    if both:
-        kept = 0.5 * (1.0 + math.erf(bound / (noise_sd * math.sqrt(2.0)))) if noise_sd else 1.0
-        return kept * math.exp(-(mean**2) / (2.0 * bound**2))
-    return math.exp(-(mean**2) / (2.0 * (bound**2 + noise_sd**2)))
+    return 1.0 if mean <= 0.0 else _worst_case(min(mean / bound, 1.0), noise_sd / bound, both)
+
+
+def _worst_case(mean: float, sd: float, both: bool) -> float:
+    """Largest chance of a wrong sign over variables within [-1, 1] of this mean.
+
+    Given the variable, the chance is h(x) = Phi(-x / sd) (0 for x > 0 where ``both`` must be
+    wrong). The largest mean of h is its concave envelope, and h is concave below 0 and convex
+    above, so the worst variable has two values, 1 and another, or is constant.
+    """
+    from scipy.special import ndtr
+
+    def chance(x: FloatArray) -> FloatArray:
+        wrong = ndtr(-x / sd) if sd > 0 else (x <= 0) * 1.0
+        return np.asarray(np.where(both & (x > 0), 0.0, wrong))
+
+    x = np.concatenate([np.linspace(-1.0, 0.0, 20_001), np.linspace(0.0, mean, 2_001)])
+    x = x[x < 1.0]
+    weight = (1.0 - mean) / (1.0 - x)
+    at = chance(np.array([1.0]))[0]
+    return float(np.max(weight * chance(x) + (1.0 - weight) * at, initial=at))

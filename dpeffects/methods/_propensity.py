@@ -11,7 +11,14 @@ import numpy.typing as npt
 
 from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import SPREAD, Weights, default_strength, least_strength, unit_norm
+from dpeffects.privacy.erm import (
+    SPREAD,
+    Weights,
+    default_strength,
+    least_strength,
+    output_strength,
+    unit_norm,
+)
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.weighting import Propensity
 
@@ -63,9 +70,10 @@ def private_model(
     """Release the number of treated records, and a model shrunk towards their share."""
     n, d = curator.n, curator.width
     epsilon, delta = curator.epsilon("model"), curator.delta("model")
-    strength = n * penalty if penalty else default_strength(n, d, epsilon, delta)
-    if way == "objective":
-        strength = max(strength, least_strength(epsilon))
+    default, least = default_strength, least_strength(epsilon)
+    if way == "output":
+        default, least = output_strength, 0.0
+    strength = max(n * penalty if penalty else default(n, d, epsilon, delta), least)
     count = curator.treated_count("counts")
     share = share_treated(curator, count)
     offset = math.log(share / (1.0 - share))

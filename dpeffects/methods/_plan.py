@@ -1,0 +1,74 @@
+"""What adjusting costs and gains, from public numbers: how many blocks, regression or not."""
+
+from __future__ import annotations
+
+import math
+
+from dpeffects.methods.spec import Facts
+from dpeffects.privacy.erm import SPREAD, VOLUME, default_strength, unit_l1, unit_norm
+from dpeffects.privacy.noise import gaussian_scale
+
+_BLOCKS = (3, 5, 8, 12, 20)
+MOST_LEFT = 0.7
+"""A correction for more than this much surviving confounding would be mostly noise."""
+_LOGIT_SD = 0.7
+"""Spread of the true log odds of treatment that the plan assumes."""
+
+
+def plan(facts: Facts, confounding: float, *, must_adjust: bool) -> int:
+    """Number of blocks with the smallest expected error, in units of the outcome's range.
+
+    noise(K) is the standard deviation of the privacy noise with K equal blocks and equal arms; a
+    bias of ``confounding`` shrinks by the reliability of the noisy log odds, and K blocks leave
+    about 1.5 / K^1.7 of it (a tenth for five, Cochran 1968).
+    """
+    eps, delta = 0.3 * facts.budget.epsilon, 0.3 * facts.budget.delta
+    jitter, kept = logit_noise(facts.n, facts.width, eps, delta)
+    unreliable = jitter**2 / (jitter**2 + (kept * _LOGIT_SD) ** 2)
+    plain = {"estimate": 0.55, "counts": 0.25}
+    blocked = {"estimate": 0.3, "counts": 0.15}
+
+    def error(blocks: int) -> float:
+        split = plain if blocks == 1 else blocked
+        eps = facts.budget.epsilon
+        one_sum, one_count = 1.0 / (split["estimate"] * eps), 0.5 / (split["counts"] * eps)
+        noise = 4.0 * math.sqrt(blocks) * math.hypot(one_sum, one_count) / facts.n
+        if blocks == 1:
+            return math.hypot(noise, confounding)
+        left = share_left(unreliable, blocks)
+        if left > MOST_LEFT and not must_adjust:
+            return math.inf
+        left = min(left, MOST_LEFT)  # half of the correction is noise, and it stretches the rest
+        return math.hypot(noise / (1.0 - left), confounding * 0.5 * left)
+
+    candidates = _BLOCKS if must_adjust else (1, *_BLOCKS)
+    return min(candidates, key=error)
+
+
+def logit_noise(n: int, width: int, epsilon: float, delta: float) -> tuple[float, float]:
+    """Expected noise in a record's log odds, and the factor by which the penalty shrinks them.
+
+    For covariates that spread evenly over their declared ranges and propensities near 1/2.
+    """
+    spent, norm = (1.0 - VOLUME) * epsilon, unit_norm(width)
+    noise = math.sqrt(2.0) * 2.0 * unit_l1(width) / spent
+    if delta > 0:
+        noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, width))
+    information = 0.2 * n * SPREAD / norm**2
+    strength = default_strength(n, width, epsilon, delta)
+    spread = math.sqrt(max(width - 1, 1) * SPREAD) / norm
+    return noise * spread / (information + strength), information / (information + strength)
+
+
+def regression_error(facts: Facts) -> float:
+    """Expected size of the noise in the moments against the moments themselves."""
+    d, eps, delta = facts.width, 0.2 * facts.budget.epsilon, 0.2 * facts.budget.delta
+    noise = math.sqrt(2.0) * (d + 1 + 2 * math.sqrt(d)) / eps
+    if delta > 0:
+        noise = min(noise, gaussian_scale(2.0 * math.sqrt(2.0), eps, delta, d * d))
+    return 2.0 * noise * math.sqrt(2.0 * d) * 6.0 * d / facts.n
+
+
+def share_left(unreliable: float, blocks: int) -> float:
+    """Share of a confounding bias that blocks on an unreliable score leave."""
+    return unreliable + (1.0 - unreliable) * min(1.0, 1.5 / blocks**1.7)

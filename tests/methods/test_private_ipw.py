@@ -1,0 +1,209 @@
+"""Inverse probability weighting: against statsmodels, coverage, options, bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import BoundsError, DPEffectsError, OptionError
+from dpeffects.estimate import Unavailable
+from dpeffects.methods import get
+from dpeffects.methods.private_ipw import PrivateIPWOptions
+
+FORMULA = "y ~ t | x1 + x2"
+BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
+DOORS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
+
+
+def frame(n=4000, seed=0, effect=0.1, binary=False, shift=0.0):
+    """Confounded, with propensities well inside [0.1, 0.9]; effects differ with x1."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 2))
+    t = rng.random(n) < 1 / (1 + np.exp(-(-0.3 + 1.5 * (x[:, 0] - 0.5) - (x[:, 1] - 0.5))))
+    mean = 0.35 + 0.4 * (x[:, 0] - 0.5) + effect * t * (1 + 2 * (x[:, 0] - 0.5))
+    y = rng.random(n) < mean if binary else np.clip(mean + rng.normal(0, 0.12, n), 0, 1)
+    return pd.DataFrame({"y": y + shift, "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+
+
+def run(data=None, estimand="ATE", **more):
+    more = {"epsilon": 1.0, "bounds": BOUNDS, "seed": 1, "method": "private_ipw", **more}
+    return DOORS[estimand](FORMULA, frame() if data is None else data, **more)
+
+
+# --- against statsmodels ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("estimand", "group"), [("ATE", "all"), ("ATT", 1), ("ATC", 0)])
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_statsmodels_at_huge_epsilon(estimand, group, level):
+    import statsmodels.api as sm
+    from statsmodels.treatment.treatment_effects import TreatmentEffect
+
+    data = frame(20_000)
+    x = sm.add_constant(data[["x1", "x2"]].to_numpy())
+    logit = sm.Logit(data["t"].astype(float), x).fit(disp=0)
+    peer = TreatmentEffect(
+        sm.OLS(data["y"].to_numpy(), x), data["t"].astype(int).to_numpy(), results_select=logit
+    )
+    theirs = peer.ipw(return_results=False, effect_group=group)[0]
+    ours = run(data, estimand, epsilon=1e6, level=level)
+    assert ours.estimate == pytest.approx(theirs, abs=0.05 * ours.std_error)
+    reference = dpe.reference(FORMULA, data, "private_ipw", estimand=estimand, bounds=BOUNDS)
+    assert ours.estimate == pytest.approx(reference.estimate, abs=0.02 * ours.std_error)
+    assert ours.std_error == pytest.approx(reference.std_error, rel=0.01)
+
+
+def test_estimands_differ_where_effects_do():
+    data = frame(40_000)
+    att, ate, atc = (run(data, e, epsilon=100).estimate for e in ("ATT", "ATE", "ATC"))
+    assert att > ate > atc
+    naive = data["y"][data["t"]].mean() - data["y"][~data["t"]].mean()
+    assert abs(ate - 0.1) < 0.2 * abs(naive - 0.1)
+
+
+def test_rare_treatment_is_counted_as_it_is():
+    """The ATT divides by the number of treated, however far below the clip their share is."""
+    rng = np.random.default_rng(3)
+    n = 20_000
+    x = rng.random((n, 2))
+    t = rng.random(n) < 0.03 * (1 + x[:, 0])
+    y = np.clip(0.3 + 0.3 * x[:, 0] + 0.2 * t + rng.normal(0, 0.1, n), 0, 1)
+    data = pd.DataFrame({"y": y, "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+    assert run(data, "ATT", epsilon=1e5).estimate == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("options", [{"propensity": "output"}, {"split": True}, {"centre": "none"}])
+def test_other_ways_agree_at_huge_epsilon(options):
+    data = frame(20_000)
+    plain = run(data, epsilon=1e6)
+    other = run(data, epsilon=1e6, **options)
+    assert other.estimate == pytest.approx(plain.estimate, abs=3 * other.std_error)
+
+
+def test_centred_estimates_do_not_move_with_the_outcomes():
+    near, far = frame(), frame(shift=10.0)
+    wide = {**BOUNDS, "y": (10, 11)}
+    assert run(far, bounds=wide).estimate == pytest.approx(run(near).estimate, abs=1e-6)
+    paper = {"centre": "none", "propensity": "output"}
+    moved = run(far, bounds=wide, **paper).estimate - run(near, **paper).estimate
+    assert abs(moved) > 0.05
+
+
+# --- intervals --------------------------------------------------------------------------------
+
+
+def covered(estimand, truth, runs=60, n=2000, **more):
+    hits = []
+    for seed in range(runs):
+        fit = run(frame(n, seed), estimand, seed=seed, **more)
+        low, high = fit.conf_int()
+        hits.append(low <= truth <= high)
+    return np.mean(hits)
+
+
+def test_intervals_cover():
+    """Wide limits for few runs; the docstring of the method's module has the measured rates."""
+    assert 0.87 <= covered("ATE", 0.1) <= 1.0
+    assert 0.87 <= covered("ATE", 0.1, epsilon=3.0, delta=1e-6) <= 1.0
+    truth = 0.1 * (1 + 2 * 0.0678)  # x1 is higher among the treated
+    assert 0.87 <= covered("ATT", truth, epsilon=2.0) <= 1.0
+    assert 0.87 <= covered("ATE", 0.1, level="label") <= 1.0
+
+
+def test_noise_in_the_model_widens_the_interval():
+    """Where outcomes go with covariates, noise in the model matters, and is accounted for."""
+    data = frame(20_000, binary=True)
+    flat = data.assign(y=np.random.default_rng(0).permutation(data["y"]))
+    steep, even = (run(d, epsilon=0.3) for d in (data, flat))
+    assert steep.std_error > even.std_error
+
+
+# --- budget and options -----------------------------------------------------------------------
+
+
+def test_delta_is_spent_where_gaussian_noise_is_smaller():
+    names = [f"x{i}" for i in range(1, 41)]
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.random((300, 40)), columns=names)
+    data["t"], data["y"] = rng.random(300) < 0.5, rng.random(300)
+    bounds = dict.fromkeys([*names, "y"], (0, 1))
+    fit = dpe.dp_ate(
+        "y ~ t | " + " + ".join(names), data, "private_ipw", epsilon=1, delta=1e-5, bounds=bounds
+    )
+    assert {s.mechanism for s in fit.spends if s.share == "model"} >= {"Gaussian"}
+    assert 0 < fit.guarantee.delta <= 1e-5
+    assert fit.guarantee.status == "exact"
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "gaussian"}, {"propensity": "output"}])
+def test_split_charges_the_even_half_only(options):
+    ledger = dpe.Ledger(1.0, 1e-6)
+    fit = run(ledger=ledger, split=True, delta=1e-6, **options)
+    assert {s.share for s in ledger.spends} == {"counts", "model"}
+    assert fit.guarantee.epsilon == pytest.approx(1.0)
+    assert fit.conf_int().lower < fit.estimate < fit.conf_int().upper
+    assert isinstance(run(split=True, variance=False).std_error, Unavailable)
+
+
+def test_gaussian_noise_everywhere_when_asked_for():
+    fit = run(delta=1e-6, noise="gaussian", propensity="output")
+    found = {s.label: s.mechanism for s in fit.spends}
+    assert found["weighted sum"] == found["propensity model"] == "Gaussian"
+    assert fit.noise_variance > 0
+
+
+def test_a_penalty_too_small_for_the_objective_is_raised():
+    fit = run(penalty=1e-12)
+    assert fit.details["strength of the ridge penalty"] > 0.1
+    assert run(penalty=0.1, propensity="output").details[
+        "strength of the ridge penalty"
+    ] == pytest.approx(400)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"clip": 0.0}, "clip"),
+        ({"clip": 0.5}, "clip"),
+        ({"clip": -1}, "clip"),
+        ({"clip": float("nan")}, "clip"),
+        ({"clip": True}, "clip"),
+        ({"clip": "0.1"}, "clip"),
+        ({"penalty": 0.0}, "penalty"),
+        ({"penalty": float("inf")}, "penalty"),
+        ({"propensity": "forest"}, "propensity"),
+        ({"centre": True}, "centre"),
+        ({"split": 1}, "split"),
+        ({"noise": "gauss"}, "noise"),
+        ({"noise": "gaussian"}, "delta"),
+        ({"split": True, "level": "label"}, "split"),
+        ({"clipp": 0.1}, "clip"),
+        ({"method": "private_psm", "clip": 0.1}, "clip"),
+    ],
+)
+def test_bad_options_charge_nothing(bad, words):
+    ledger = dpe.Ledger(1.0)
+    with pytest.raises(OptionError, match=words):
+        run(ledger=ledger, **bad)
+    assert ledger.spends == ()
+
+
+def test_covariates_without_bounds_charge_nothing():
+    ledger = dpe.Ledger(1.0)
+    with pytest.raises(BoundsError, match="x2"):
+        run(frame(100), ledger=ledger, bounds={"y": (0, 1), "x1": (0, 1)})
+    with pytest.raises(DPEffectsError, match="covariates"):
+        dpe.dp_ate("y ~ t", frame(100), "private_ipw", epsilon=1, bounds=BOUNDS, ledger=ledger)
+    assert ledger.spends == ()
+
+
+def test_what_the_method_says_of_itself():
+    spec = get("private_ipw")
+    assert spec.estimands == ("ATE", "ATT", "ATC")
+    for level in spec.levels:
+        for options in (PrivateIPWOptions(), PrivateIPWOptions(centre="none")):
+            assert sum(spec.shares(level, options).values()) <= 1.0 + 1e-9
+    assert "clip" in dpe.methods("private_ipw")
+    assert "Not normalised" in str(run(centre="middle"))
