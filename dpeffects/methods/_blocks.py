@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.methods._plan import MOST_LEFT, logit_noise, share_left
+from dpeffects.methods._plan import MOST_LEFT, weight_noise
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_strength, unit_norm
+from dpeffects.privacy.erm import default_strength, sigmoid, unit_norm
 from dpeffects.privacy.guarantee import Noisy
 
 FloatArray = npt.NDArray[np.float64]
 
 TREATED, CONTROL = 0, 1
-_BINS = 64
+_BINS = 20
 _SIGN = np.array([[1.0], [-1.0]])
 _P = "propensity"
 
 
 def propensity(curator: Curator) -> tuple[FloatArray, float]:
-    """Released weights of the encoded covariates, constant first, and the noise in the log odds."""
+    """Released weights of the encoded covariates, constant first, and how unreliable they are.
+
+    Unreliable is the share of noise in the weights: its expected size, which depends on how far the
+    covariates spread (released too), against the size of the weights that came out. Where noise
+    alone gives weights of that size in one of twenty cases, they are taken for noise.
+    """
     n, d = curator.n, curator.width
     epsilon, delta = curator.epsilon(_P), curator.delta(_P)
     model = curator.propensity_model(default_strength(n, d, epsilon, delta), 0.0, _P)
+    squares, mean = curator.covariate_spread("spread")
+    centre = max(float(mean), 0.0) / n
+    doubt = math.hypot(math.sqrt(squares.variance), 2.0 * centre * math.sqrt(mean.variance)) / n
+    variance = float(squares) / n - centre**2 - 1.5 * doubt  # rather too little than too much
+    spread = min(max(variance / max(d - 1, 1), 1e-4), 0.25)
+    noise = weight_noise(n, d, epsilon, delta, spread)[0] ** 2 * max(d - 1, 1)
+    size = float(np.sum(model.value[1:] ** 2))
     weights = np.concatenate([[-0.5 * model.value[1:].sum()], model.value]) / unit_norm(d)
-    return weights, logit_noise(n, d, epsilon, delta)[0]
+    tail = 1.0 + 1.64 * math.sqrt(5.0 / max(d - 1, 1))  # squares of Laplace noise vary by sqrt(5)
+    return weights, noise / size if size > tail * noise else 1.0
 
 
-def cuts_for(
-    curator: Curator, weights: FloatArray, blocks: int, noise: float
-) -> tuple[FloatArray, float]:
-    """Cuts at the quantiles of a noisy histogram, and the share of confounding they leave.
-
-    A cut is dropped where an arm would be nearly empty. What is left is the noise in the log odds
-    against their spread in the histogram, and what so many blocks cannot remove (see `plan`).
-    """
-    edges = np.linspace(0.0, 1.0, _BINS + 1)
+def cuts_for(curator: Curator, weights: FloatArray, blocks: int) -> FloatArray:
+    """Cuts at the quantiles of a noisy histogram, dropped where an arm would be nearly empty."""
+    reach = np.abs(weights[2:]).sum() / 2.0  # scores that rows in [0, 1]^d can have
+    middle = weights[0] + weights[1] + weights[2:].sum() / 2.0
+    edges = sigmoid(middle + np.linspace(-0.8, 0.8, _BINS + 1) * reach)
+    edges[[0, -1]] = 0.0, 1.0
     noisy = curator.block_counts("histogram of scores", weights, edges[1:-1], "blocks")
-    counts = np.maximum(noisy.value, 0.0)
-    running = np.concatenate([np.zeros((2, 1)), np.cumsum(counts, axis=1)], axis=1)
-    total = running.sum(axis=0)
+    running = np.concatenate([np.zeros((2, 1)), np.cumsum(noisy.value, axis=1)], axis=1)
+    total = np.maximum.accumulate(np.maximum(running.sum(axis=0), 0.0))
     cuts = np.interp(np.arange(1, blocks) / blocks, total / max(total[-1], 1.0), edges)
-    least = max(20.0, 4.0 * noisy.scale)
+    least = max(20.0, 2.0 * noisy.scale)
     kept: list[float] = []
     last = np.zeros(2)
     for cut in cuts:
@@ -51,12 +61,7 @@ def cuts_for(
         if (here - last >= least).all() and (running[:, -1] - here >= least).all():
             kept.append(float(cut))
             last = here
-    middle = (edges[1:] + edges[:-1]) / 2.0
-    logits = np.log(middle / (1.0 - middle))
-    mass = np.where(counts.sum(axis=0) > 2.0 * noisy.scale, counts.sum(axis=0), 0.0)
-    mass = mass / max(mass.sum(), 1.0)
-    spread = float(mass @ logits**2 - (mass @ logits) ** 2)
-    return np.array(kept), share_left(noise**2 / max(spread, noise**2, 1e-12), len(kept) + 1)
+    return np.array(kept)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Blocks:
     A share ``left`` of the confounding survives the blocks, so that plain = effect + bias and
     blocked = effect + left * bias, where plain is the difference without blocks. Both are known:
     effect = (blocked - left * plain) / (1 - left). ``form`` holds the coefficients of the sums.
+    Where more than `MOST_LEFT` survives nothing is corrected, because that would be mostly noise.
     """
 
     size: FloatArray
@@ -86,7 +92,7 @@ class Blocks:
         by = {"ATE": size.sum(axis=0), "ATT": size[TREATED], "ATC": size[CONTROL]}[estimand]
         blocked = by / by.sum() / size
         plain = np.ones_like(size) / size.sum(axis=1, keepdims=True)
-        left = min(left, MOST_LEFT)
+        left = left if left <= MOST_LEFT else 0.0
         form = (blocked - left * plain) / (1.0 - left)
         mean = np.clip(sums.value / size, -half, half)
         effect, unblocked, within = (

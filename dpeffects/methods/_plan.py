@@ -23,7 +23,8 @@ def plan(facts: Facts, confounding: float, *, must_adjust: bool) -> int:
     about 1.5 / K^1.7 of it (a tenth for five, Cochran 1968).
     """
     eps, delta = 0.3 * facts.budget.epsilon, 0.3 * facts.budget.delta
-    jitter, kept = logit_noise(facts.n, facts.width, eps, delta)
+    jitter, kept = weight_noise(facts.n, facts.width, eps, delta)
+    jitter *= math.sqrt(max(facts.width - 1, 1) * SPREAD) / unit_norm(facts.width)
     unreliable = jitter**2 / (jitter**2 + (kept * _LOGIT_SD) ** 2)
     plain = {"estimate": 0.55, "counts": 0.25}
     blocked = {"estimate": 0.3, "counts": 0.15}
@@ -45,19 +46,21 @@ def plan(facts: Facts, confounding: float, *, must_adjust: bool) -> int:
     return min(candidates, key=error)
 
 
-def logit_noise(n: int, width: int, epsilon: float, delta: float) -> tuple[float, float]:
-    """Expected noise in a record's log odds, and the factor by which the penalty shrinks them.
+def weight_noise(
+    n: int, width: int, epsilon: float, delta: float, spread: float = SPREAD
+) -> tuple[float, float]:
+    """Expected noise in a propensity weight, and the factor by which the penalty shrinks it.
 
-    For covariates that spread evenly over their declared ranges and propensities near 1/2.
+    ``spread`` is the variance of a covariate scaled to [0, 1], by default that of an even spread
+    over its declared range; propensities are taken to be near 1/2.
     """
-    spent, norm = (1.0 - VOLUME) * epsilon, unit_norm(width)
+    spent = (1.0 - VOLUME) * epsilon
     noise = math.sqrt(2.0) * 2.0 * unit_l1(width) / spent
     if delta > 0:
         noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, width))
-    information = 0.2 * n * SPREAD / norm**2
+    information = 0.2 * n * spread / unit_norm(width) ** 2
     strength = default_strength(n, width, epsilon, delta)
-    spread = math.sqrt(max(width - 1, 1) * SPREAD) / norm
-    return noise * spread / (information + strength), information / (information + strength)
+    return noise / (information + strength), information / (information + strength)
 
 
 def regression_error(facts: Facts) -> float:
@@ -65,7 +68,7 @@ def regression_error(facts: Facts) -> float:
     d, eps, delta = facts.width, 0.2 * facts.budget.epsilon, 0.2 * facts.budget.delta
     noise = math.sqrt(2.0) * (d + 1 + 2 * math.sqrt(d)) / eps
     if delta > 0:
-        noise = min(noise, gaussian_scale(2.0 * math.sqrt(2.0), eps, delta, d * d))
+        noise = min(noise, gaussian_scale(2.0 * math.sqrt(2.0), eps, delta, min(d * d, 100_000)))
     return 2.0 * noise * math.sqrt(2.0 * d) * 6.0 * d / facts.n
 
 

@@ -39,7 +39,7 @@ from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import diff_in_means
 from dpeffects.methods._blocks import CONTROL, TREATED, Blocks, cuts_for, propensity
 from dpeffects.methods._outcome import OutcomeRegression
-from dpeffects.methods._plan import plan, regression_error
+from dpeffects.methods._plan import MOST_LEFT, plan, regression_error, share_left
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
 
@@ -89,7 +89,8 @@ def shares(level: str, options: PrivateAIPWOptions) -> dict[str, float]:
     """Split of the budget for the plan that was made."""
     if options.blocks == 1 and not options.regression:
         return diff_in_means.shares(level, diff_in_means.DiffInMeansOptions())
-    split = {"propensity": 0.3, "blocks": 0.05, "counts": 0.15, "estimate": 0.3, "variance": 0.2}
+    split = {"propensity": 0.28, "spread": 0.03, "blocks": 0.05, "counts": 0.14, "estimate": 0.3}
+    split["variance"] = 0.2
     return {**split, "regression": 0.25} if options.regression else split
 
 
@@ -101,8 +102,9 @@ def fit(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimat
     half = (upper - lower) / 2.0
     weights, cuts, left = np.zeros(curator.width + 1), np.zeros(0), 0.0
     if options.blocks and options.blocks > 1:
-        weights, noise = propensity(curator)
-        cuts, left = cuts_for(curator, weights, options.blocks, noise)
+        weights, unreliable = propensity(curator)
+        cuts = cuts_for(curator, weights, options.blocks)
+        left = share_left(unreliable, len(cuts) + 1)
     regression = OutcomeRegression.fitted(curator, half) if options.regression else None
     models = regression.models if regression else np.zeros((2, curator.width + 1))
     counts = curator.block_counts("counts by block", weights, cuts, "counts")
@@ -111,13 +113,27 @@ def fit(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimat
     plug = regression.effect(estimand) if regression else 0.0
     value = float(np.clip(plug + blocks.effect, -2.0 * half, 2.0 * half))
     laplace, gaussian = blocks.noise()
+    sampling = _variance(curator, models, blocks, regression, half, estimand)
+    caution = _caution(len(cuts) + 1, left, options)
+    if caution:
+        sampling = Unavailable("what confounding is left is not known: the models are mostly noise")
     return Estimate(
         value=value,
-        sampling=_variance(curator, models, blocks, regression, half, estimand),
+        sampling=sampling,
         laplace=laplace,
         gaussian=gaussian,
-        details=_details(blocks, cuts, options),
+        details=_details(blocks, cuts, options, left),
+        caution=caution,
     )
+
+
+def _caution(blocks: int, left: float, options: PrivateAIPWOptions) -> str:
+    """What came out of the plan, where that is less than it promises."""
+    if blocks == 1 and not options.regression:
+        return "NOT ADJUSTED for covariates: no cut left enough records on both sides"
+    if left > MOST_LEFT or blocks == 1:
+        return "HARDLY ADJUSTED: the models are mostly noise or shrinkage"
+    return ""
 
 
 def _unadjusted(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimate:
@@ -156,13 +172,16 @@ def _variance(
     return SamplingVariance(value, scale, half**2 * float(factor.sum()) + value)
 
 
-def _details(blocks: Blocks, cuts: FloatArray, options: PrivateAIPWOptions) -> dict[str, Any]:
+def _details(
+    blocks: Blocks, cuts: FloatArray, options: PrivateAIPWOptions, left: float
+) -> dict[str, Any]:
     details: dict[str, Any] = {
         "treated, control records (noisy)": ", ".join(f"{x:.0f}" for x in blocks.size.sum(axis=1)),
         "outcome regression": "yes" if options.regression else "no",
-        "confounding that the blocks leave, corrected for": f"{100 * blocks.left:.0f} %",
     }
     if len(cuts):
+        details["confounding that the blocks leave"] = f"{100 * left:.0f} %"
+        details["of it corrected for"] = f"{100 * blocks.left:.0f} %"
         details["propensity score cut at"] = ", ".join(f"{c:.3f}" for c in cuts)
     return details
 

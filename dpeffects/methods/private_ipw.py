@@ -46,7 +46,7 @@ import numpy.typing as npt
 
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.methods._propensity import Model, private_model, public_model, share_treated
+from dpeffects.methods._propensity import Model, plan, private_model, public_model, share_treated
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import SPREAD, unit_norm
@@ -56,8 +56,11 @@ from dpeffects.privacy.weighting import Score, limits, ratios
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-_SQUARES, _MOMENT = 0.6, 0.4
+_SQUARES, _MOMENT = 0.5, 0.5
 """Parts of the share "variance": for the squares, and for the effect of noise in the model."""
+_PARTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+"""Parts of the budget that the model may get (`plan` chooses), and how the rest is divided."""
+_REST = {"counts": 0.1, "centre": 0.12, "estimate": 0.57, "variance": 0.21}
 _FIRST_HALF = {"counts": 0.1, "model": 0.9}
 _SHIFTS = (
     "Not normalised: the estimate moves when all outcomes shift, and with the noise in the model's "
@@ -75,7 +78,8 @@ class PrivateIPWOptions(Options):
     other, as in the paper. ``centre``: "arms" (outcomes less released means of the arms), "middle"
     (less the middle of their range) or "none" (as they are, the paper's). ``penalty``: ridge
     penalty of the model, on rows of norm 1 and the mean loss (the paper has 0.1); where it is too
-    small for noise in the objective, the least that is not. ``noise``: "auto" (Gaussian where it
+    small for noise in the objective, the least that is not. ``model_share``: part of the budget for
+    the model. Both are chosen from public numbers by default. ``noise``: "auto" (Gaussian where it
     is smaller and delta allows it), "laplace" or "gaussian" (the paper's).
     """
 
@@ -84,6 +88,7 @@ class PrivateIPWOptions(Options):
     split: bool = False
     centre: str = "arms"
     penalty: float | None = None
+    model_share: float | None = None
     noise: str = "auto"
 
     def __post_init__(self) -> None:
@@ -93,18 +98,34 @@ class PrivateIPWOptions(Options):
             raise OptionError(f"penalty must be a positive number, got {self.penalty!r}")
         if not isinstance(self.split, bool):
             raise OptionError(f"split must be True or False, got {self.split!r}")
+        part = self.model_share
+        if part is not None and not (_number(part) and 0 < part < 1 and not self.split):
+            raise OptionError(f"model_share must be between 0 and 1, without split, got {part!r}")
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 given = getattr(self, name)
                 raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
 
     def resolve(self, facts: Facts) -> Options:
-        """Refuse what the level or the budget does not allow."""
+        """Choose penalty and share of the model; refuse what level or budget does not allow."""
         if self.noise == "gaussian" and not facts.budget.delta > 0:
             raise OptionError('noise="gaussian" needs delta > 0, for example delta=1e-6')
-        if self.split and facts.level == "label":
-            raise OptionError("at label level the model costs nothing: leave split out")
-        return self
+        if facts.level == "label":
+            if self.split or self.model_share is not None:
+                raise OptionError(
+                    "at label level the model costs nothing: no split, no model_share"
+                )
+            return self
+        epsilon, records = facts.budget.epsilon, (facts.n, facts.n)
+        parts = _PARTS if self.model_share is None else (self.model_share,)
+        prices = {p: (p * epsilon, (1.0 - p) * _REST["estimate"] * epsilon) for p in parts}
+        if self.split:
+            records = ((facts.n + 1) // 2, facts.n // 2)
+            prices = {1.0: (_FIRST_HALF["model"] * epsilon, _REST["estimate"] * epsilon)}
+        delta = 0.0 if self.noise == "laplace" else facts.budget.delta
+        part, penalty = plan(records, facts.width, prices, delta, self.clip, self.propensity)
+        chosen = None if self.split else part
+        return replace(self, penalty=self.penalty or penalty, model_share=chosen)
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Each half must have records."""
@@ -124,16 +145,18 @@ def _number(value: Any) -> bool:
 
 
 def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
-    """Split of the budget, the best of those measured over the settings named above.
+    """Split of the budget; the model's part is chosen from public numbers.
 
     With ``split`` the model has the whole budget on its half of the rows, and these divide the
     whole budget on the other half.
     """
-    whole = {"counts": 0.06, "model": 0.38, "centre": 0.06, "estimate": 0.35, "variance": 0.15}
     if level == "label":
         whole = {"centre": 0.08, "estimate": 0.72, "variance": 0.2}
     elif options.split:
-        whole = {"counts": 0.1, "centre": 0.1, "estimate": 0.6, "variance": 0.2}
+        whole = dict(_REST)
+    else:
+        part = options.model_share or _PARTS[-2]
+        whole = {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
     if options.centre != "arms":
         del whole["centre"]
     return whole
@@ -145,7 +168,7 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
 
     def released(rows: Curator) -> tuple[Model, Noisy]:
         way = (options.propensity, options.noise)
-        return private_model(rows, options.penalty, clipped, *way)
+        return private_model(rows, options.penalty or 0.1, clipped, *way)
 
     if curator.is_public("covariates"):
         model = public_model(curator, options.penalty, clipped)

@@ -69,6 +69,7 @@ class BlockReleases(Holder):
         d, bits = self.width, 20
         lower, upper = self.outcome_range
         outcome = (2.0 * self._rows.outcome - lower - upper) / (upper - lower)
+        outcome = np.clip(outcome, -1.0, 1.0)  # a range of a few ulps would round beyond
         matrix, treated = self._covariates(), self._rows.treated
         columns = [unit_column(matrix[:, j], j, d) for j in range(d)]
         pairs = [(columns[i], columns[j]) for i in range(d) for j in range(i, d)]
@@ -83,6 +84,35 @@ class BlockReleases(Holder):
         return self._releaser.release(
             "outcome regression", sums, l1, 2.0**-bits, share=share, claim=29, l2=l2
         )
+
+    def covariate_spread(self, share: str) -> tuple[Noisy, Noisy]:
+        """Release sum |z|^2 and |sum z|, z the covariates centred to [-1/2, 1/2] (claim 30).
+
+        The intercept is left out. Together they give the mean variance of a covariate.
+        """
+        bits, entries = 20, max(self.width - 1, 1)
+        centred = np.clip(self._covariates()[:, 1:], 0.0, 1.0) - 0.5
+        steps = np.rint(centred * 2.0**bits).astype(np.int64)
+        squares = np.rint((centred**2).sum(axis=1) * 2.0**bits).astype(np.int64).sum()
+        norm = math.isqrt(sum(int(total) ** 2 for total in steps.sum(axis=0)))
+        largest = math.ceil(entries / 4.0 * 2**bits) + 1
+        diameter = math.ceil(math.sqrt(entries) * (2**bits + 1)) + 1
+        one, other = (
+            self._releaser.release(
+                label,
+                np.array([value], dtype=np.int64),
+                sensitivity,
+                2.0**-bits,
+                share=share,
+                claim=30,
+                parts=2,
+            )
+            for label, value, sensitivity in (
+                ("spread of covariates: squares", squares, largest),
+                ("spread of covariates: mean", norm, diameter),
+            )
+        )
+        return one, other
 
     def _residuals(self, models: FloatArray) -> tuple[FloatArray, float]:
         lower, upper = self.outcome_range
@@ -112,4 +142,5 @@ def unit_column(column: FloatArray, index: int, d: int) -> FloatArray:
     The first column is the intercept when there is one; left as it is it stays constant, and any
     column within [-1, 1] keeps |z| <= 1.
     """
+    column = np.clip(column, 0.0, 1.0)
     return (column if index == 0 else 2.0 * column - 1.0) / math.sqrt(d)

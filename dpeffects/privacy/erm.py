@@ -190,48 +190,12 @@ def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
     variance theta^2, the mean squared error (s^2 + strength^2 theta^2) / (J + strength)^2 is least
     at strength = s^2 / (J theta^2). Logits of variance 1, spread evenly over d - 1 covariates, make
     J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about 0.2.
-
-    Mean squared error of propensities in units of 0.001, at three epsilons and delta = 0, on
-    simulated logits of variance 0.75 (30 data sets each, 15 where n = 20,000; "output" is noise on
-    the weights with the best of seven strengths for each number, "flat" one propensity for all):
-
-    ===== ======== =================== =================== ======
-    d     n        here: 0.1, 0.5, 2   output              flat
-    ===== ======== =================== =================== ======
-    3     500      36.6  13.3   2.9    33.6  27.1  14.6    34.4
-    3     2,000    17.7   2.3   0.5    28.2  14.0   5.1    34.4
-    3     20,000    0.5   0.0   0.0    10.4   2.8   1.0    34.5
-    10    500      33.6  32.9  18.4    33.2  32.0  25.2    33.4
-    10    2,000    33.4  18.7   3.5    32.0  24.3  12.5    33.1
-    10    20,000    8.3   0.6   0.1    18.4   6.1   2.1    33.0
-    25    500      32.7  32.5  30.5    32.8  32.7  31.6    32.8
-    25    2,000    32.3  29.8  15.5    32.5  31.6  24.3    32.5
-    25    20,000   27.3   4.9   0.6    28.2  15.5   5.4    32.8
-    ===== ======== =================== =================== ======
     """
     spent = (1.0 - VOLUME) * epsilon
     variance = 2.0 * (2.0 * unit_l1(d) / spent) ** 2
     if delta > 0:
         variance = min(variance, gaussian_scale(2.0, spent, delta / 3.0, d) ** 2)
     return max(least_strength(epsilon), variance * max(d - 1, 1) / (0.2 * n))
-
-
-def output_strength(n: int, d: int, epsilon: float, delta: float) -> float:
-    """Return the strength that balances shrinkage against noise on the weights.
-
-    In a row's logit, noise of standard deviation s / strength on each weight has the variance
-    (s / strength)^2 (1 + (d - 1) SPREAD) / norm^2, and shrinkage takes strength / (J + strength) off
-    logits of variance 1, in the terms of `default_strength`.
-    """
-    scale = 2.0 * math.sqrt(2.0 * d) / epsilon
-    if delta > 0:
-        scale = min(scale, gaussian_scale(2.0, epsilon, delta, d))
-    norm = unit_norm(d)
-    information = 0.2 * n * SPREAD / norm**2
-    noise = scale**2 * (1.0 + (d - 1) * SPREAD) / norm**2
-    tried = np.geomspace(0.1, 100.0 * (information + scale), 400)
-    error = noise / tried**2 + (tried / (information + tried)) ** 2
-    return float(tried[np.argmin(error)])
 
 
 @dataclass(frozen=True)
@@ -255,6 +219,25 @@ def minimise(
 
     The share pays for three things: the noise, the change of volume from noise to weights, and a
     small noise on the result that covers an inexact solver and noise that lives on a grid.
+
+    Mean squared error of propensities in units of 0.001, at three epsilons and delta = 0, on
+    simulated logits of variance 0.75 (30 data sets each, 15 where n = 20,000), against noise on the
+    weights (claim 20), both with the best of several strengths for each number, and against one
+    propensity for all:
+
+    ===== ======== =================== =================== ======
+    d     n        here: 0.1, 0.5, 2   on the weights      flat
+    ===== ======== =================== =================== ======
+    3     500      34.0  13.3   2.9    33.6  27.1  14.6    34.4
+    3     2,000    17.7   2.3   0.5    28.2  14.0   5.1    34.4
+    3     20,000    0.5   0.0   0.0    10.4   2.8   1.0    34.5
+    10    500      33.4  32.3  18.4    33.2  32.0  25.2    33.4
+    10    2,000    32.6  18.7   3.5    32.0  24.3  12.5    33.1
+    10    20,000    8.3   0.6   0.1    18.4   6.1   2.1    33.0
+    25    500      32.7  32.5  30.5    32.8  32.7  31.6    32.8
+    25    2,000    32.3  29.8  15.5    32.5  31.6  24.3    32.5
+    25    20,000   27.3   4.9   0.6    28.2  15.5   5.4    32.8
+    ===== ======== =================== =================== ======
     """
     d, whole = problem.rows.shape[1], releaser.share(share)
     volume, last = volume_price(problem.strength), _SOLVER * whole.epsilon

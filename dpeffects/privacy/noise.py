@@ -68,7 +68,7 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
     from scipy.special import log_ndtr
 
     tight = epsilon - 2e-10 * size
-    if not (0.0 < delta < 1.0 and tight > 0.0 and size <= 100_000):
+    if not (1e-100 < delta < 1.0 and tight > 0.0 and size <= 100_000):
         raise PrivacyError("Gaussian noise needs 0 < delta < 1 and an epsilon that is not tiny")
 
     def excess(log_sigma: float) -> float:

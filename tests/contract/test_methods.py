@@ -54,7 +54,7 @@ def frame(n=60, seed=0):
 def run(name, level, options, data=None, **more):
     delta = 1e-5 if SPECS[name].needs_delta else 0.0
     more = {"epsilon": 1.0, "delta": delta, "bounds": BOUNDS, "seed": 1, **more}
-    data = frame() if data is None else data
+    data = frame(6000 if options.get("adjust") == "all" else 60) if data is None else data
     return dpe.dp_ate(formula(name), data, name, level=level, **options, **more)
 
 

@@ -85,7 +85,7 @@ def test_it_does_not_adjust_where_that_costs_more_than_it_gains():
         dpe.data_info("lalonde").formula, dpe.load_data("lalonde"), "diff_in_means", epsilon=0.5
     )
     assert made.noise_variance == pytest.approx(plain.noise_variance, rel=0.5)
-    forced = fit(sample(400, 1, log_odds, linear), adjust="all")
+    forced = fit(sample(4000, 1, log_odds, linear), adjust="all")
     assert "NOT ADJUSTED" not in str(forced)
     assert forced.options["blocks"] > 1
 

@@ -13,6 +13,7 @@ CALLS = {
     "sums": lambda c, w, m: c.block_sums(w, CUTS, m, "a"),
     "squares": lambda c, w, m: c.residual_squares(m, "a"),
     "moments": lambda c, w, m: c.arm_moments("a"),
+    "spread": lambda c, w, m: c.covariate_spread("a"),
 }
 
 

@@ -46,13 +46,13 @@ def curator(y, t, x=None, *, limits=(0.0, 1.0), public=()):
 
 
 def change(one, two, call):
-    """L1 distance of what two curators would noise, over the declared sensitivity."""
+    """Largest L1 distance of what two curators would noise, over the declared sensitivity."""
     (first, noise1), (second, noise2) = one, two
     call(first)
     call(second)
     assert noise1.sensitivity == noise2.sensitivity, "the sensitivity depends on private data"
-    distance = np.abs(noise1.values[-1].astype(float) - noise2.values[-1]).sum()
-    return distance / noise1.sensitivity[-1]
+    drawn = zip(noise1.values, noise2.values, noise1.sensitivity, strict=True)
+    return max(np.abs(a.astype(float) - b).sum() / bound for a, b, bound in drawn)
 
 
 SUMS = {
