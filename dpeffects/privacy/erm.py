@@ -48,14 +48,14 @@ def fit_logistic(
     *,
     offset: float = 0.0,
     tilt: FloatArray | None = None,
-    stop: float = GRADIENT,
+    stop: float = GRADIENT / 2,
 ) -> FloatArray:
     """Minimise the objective by Newton steps, to a gradient norm of at most ``stop``.
 
     ``offset`` is added to every logit and ``tilt``'w to the objective.
     """
-    if not (penalty > 0 and math.isfinite(penalty)):
-        raise OptionError(f"penalty must be positive, got {penalty!r}")
+    if not 1e-12 <= penalty < math.inf:
+        raise OptionError(f"penalty must be at least 1e-12, got {penalty!r}")
     n, d = rows.shape
     weights = np.zeros(d)
     tilt = np.zeros(d) if tilt is None else tilt
@@ -267,6 +267,7 @@ def minimise(
         noise="gaussian" if gaussian else "laplace",
     )
     far = problem.slack + math.sqrt(d) * unit / (2.0 * problem.strength)
+    far *= 1.0 + 1e-6  # rounding in the penalty's part of the gradient, which slack leaves out
     step = 2.0 ** (math.floor(math.log2(far)) - 8)
     released = releaser.release(
         f"{label}: solver",
