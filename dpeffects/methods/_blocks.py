@@ -21,12 +21,13 @@ _SIGN = np.array([[1.0], [-1.0]])
 _P = "propensity"
 
 
-def propensity(curator: Curator) -> tuple[FloatArray, float]:
-    """Released weights of the encoded covariates, constant first, and how unreliable they are.
+def propensity(curator: Curator) -> tuple[FloatArray, float, float]:
+    """Released weights (constant first), how unreliable they are, and what noise may hide in them.
 
     Unreliable is the share of noise in the weights: its expected size, which depends on how far the
     covariates spread (released too), against the size of the weights that came out. Where noise
-    alone gives weights of that size in one of twenty cases, they are taken for noise.
+    alone gives weights of that size in one of twenty cases, they are taken for noise. Log odds of
+    treatment that vary by ``hidden`` would then go unseen.
     """
     n, d = curator.n, curator.width
     epsilon, delta = curator.epsilon(_P), curator.delta(_P)
@@ -40,7 +41,8 @@ def propensity(curator: Curator) -> tuple[FloatArray, float]:
     size = float(np.sum(model.value[1:] ** 2))
     weights = np.concatenate([[-0.5 * model.value[1:].sum()], model.value]) / unit_norm(d)
     tail = 1.0 + 1.64 * math.sqrt(5.0 / max(d - 1, 1))  # squares of Laplace noise vary by sqrt(5)
-    return weights, noise / size if size > tail * noise else 1.0
+    hidden = math.sqrt(tail * noise * spread) / unit_norm(d)
+    return weights, noise / size if size > tail * noise else 1.0, hidden
 
 
 def cuts_for(curator: Curator, weights: FloatArray, blocks: int) -> FloatArray:

@@ -100,9 +100,9 @@ def fit(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimat
         return _unadjusted(curator, options, estimand)
     lower, upper = curator.outcome_range
     half = (upper - lower) / 2.0
-    weights, cuts, left = np.zeros(curator.width + 1), np.zeros(0), 0.0
+    weights, cuts, left, hidden = np.zeros(curator.width + 1), np.zeros(0), 0.0, 0.0
     if options.blocks and options.blocks > 1:
-        weights, unreliable = propensity(curator)
+        weights, unreliable, hidden = propensity(curator)
         cuts = cuts_for(curator, weights, options.blocks)
         left = share_left(unreliable, len(cuts) + 1)
     regression = OutcomeRegression.fitted(curator, half) if options.regression else None
@@ -113,17 +113,15 @@ def fit(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimat
     plug = regression.effect(estimand) if regression else 0.0
     value = float(np.clip(plug + blocks.effect, -2.0 * half, 2.0 * half))
     laplace, gaussian = blocks.noise()
-    sampling = _variance(curator, models, blocks, regression, half, estimand)
-    caution = _caution(len(cuts) + 1, left, options)
-    if caution:
-        sampling = Unavailable("what confounding is left is not known: the models are mostly noise")
+    hidden = hidden if left > MOST_LEFT else 0.0
+    sampling = _variance(curator, models, blocks, regression, half, estimand, hidden)
     return Estimate(
         value=value,
         sampling=sampling,
         laplace=laplace,
         gaussian=gaussian,
         details=_details(blocks, cuts, options, left),
-        caution=caution,
+        caution=_caution(len(cuts) + 1, left, options),
     )
 
 
@@ -152,8 +150,14 @@ def _variance(
     regression: OutcomeRegression | None,
     half: float,
     estimand: str,
+    hidden: float,
 ) -> SamplingVariance | Unavailable:
-    """Residual variance by arm over the blocks, plus that of the fitted effects."""
+    """Residual variance by arm over the blocks, plus that of the fitted effects.
+
+    Where the scores are taken for noise, log odds of treatment that vary by ``hidden`` may have
+    gone unseen; correlated by 1/2 with the outcome they make a bias of half their product, which
+    is allowed for as a variance.
+    """
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     squares = curator.residual_squares(models, "variance")
@@ -163,6 +167,7 @@ def _variance(
     within = half**2 * (squares.value / rows + 0.5 - mean_square + noise)
     factor = (blocks.size * blocks.form**2).sum(axis=1)
     value = float(factor @ within) + blocks.allowance()
+    value += (0.5 * hidden) ** 2 * max(float(within.mean()), 0.0)
     if regression:
         over = {"ATE": curator.n, "ATT": rows[TREATED], "ATC": rows[CONTROL]}[estimand]
         value += regression.effect_variance() / float(over)

@@ -90,6 +90,19 @@ def test_it_does_not_adjust_where_that_costs_more_than_it_gains():
     assert forced.options["blocks"] > 1
 
 
+def test_scores_that_are_noise_are_called_so_and_the_interval_allows_for_what_they_hide():
+    """Randomised treatment: there is no propensity to find, so that the model is all noise."""
+    frame = sample(5000, 2, lambda x: 0 * x[:, 0], linear)
+    made = [fit(frame, seed=s, epsilon=2.0) for s in range(12)]
+    hardly = [m for m in made if m.released.caution.startswith("HARDLY ADJUSTED")]
+    assert len(hardly) > 6
+    sure = fit(frame, adjust="none", epsilon=2.0)
+    for m in hardly:
+        low, high = m.conf_int()
+        assert low < 0.1 < high
+        assert m.std_error > sure.std_error
+
+
 def test_the_plan_depends_on_public_numbers_only():
     """Other data of the same size and formula: the same blocks, shares and mechanisms."""
     one = fit(sample(20_000, 1, log_odds, linear))

@@ -7,10 +7,15 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects import api
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimate import Unavailable
 from dpeffects.methods import get
 from dpeffects.methods.private_ipw import PrivateIPWOptions
+from tests.contract.test_methods import BOUNDS as WIDE_BOUNDS
+from tests.contract.test_methods import FORMULA as WIDE
+from tests.contract.test_methods import neighbours
+from tests.replay import FrozenNoise
 
 FORMULA = "y ~ t | x1 + x2"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
@@ -120,6 +125,42 @@ def test_noise_in_the_model_widens_the_interval():
     assert steep.std_error > even.std_error
 
 
+# --- neighbours -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"split": True},
+        {"propensity": "output"},
+        {"centre": "none", "model_share": 0.5, "penalty": 1e-3},
+        {"noise": "gaussian", "delta": 1e-6},
+        {"split": True, "noise": "gaussian", "propensity": "output", "delta": 1e-6},
+        {"level": "label", "centre": "middle"},
+    ],
+    ids=str,
+)
+def test_replay_on_neighbours(estimand, options, monkeypatch):
+    """The contract's replay, for every estimand and the options that it leaves out."""
+    rng = np.random.default_rng(5)
+    largest = 0.0
+    for trial in range(12):
+        pair = neighbours(options.get("level", "sample"), {}, rng)
+        noise = FrozenNoise(trial)
+        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        results = []
+        for data in pair:
+            args = {"epsilon": 2.0, "bounds": WIDE_BOUNDS, "method": "private_ipw", **options}
+            results.append(DOORS[estimand](WIDE, data, **args).to_dict())
+            if len(results) == 1:
+                noise.rewind()
+        assert noise.finished()
+        assert results[0] == results[1]
+        largest = max(largest, *(moved / declared for _, moved, declared in noise.changes))
+    assert 0.05 < largest <= 1.0
+
+
 # --- budget and options -----------------------------------------------------------------------
 
 
@@ -176,6 +217,9 @@ def test_a_penalty_too_small_for_the_objective_is_raised():
         ({"propensity": "forest"}, "propensity"),
         ({"centre": True}, "centre"),
         ({"split": 1}, "split"),
+        ({"model_share": 1.0}, "model_share"),
+        ({"model_share": 0.3, "split": True}, "model_share"),
+        ({"model_share": 0.3, "level": "label"}, "model_share"),
         ({"noise": "gauss"}, "noise"),
         ({"noise": "gaussian"}, "delta"),
         ({"split": True, "level": "label"}, "split"),
@@ -197,6 +241,19 @@ def test_covariates_without_bounds_charge_nothing():
     with pytest.raises(DPEffectsError, match="covariates"):
         dpe.dp_ate("y ~ t", frame(100), "private_ipw", epsilon=1, bounds=BOUNDS, ledger=ledger)
     assert ledger.spends == ()
+
+
+def test_shares_given_for_the_second_half_are_used():
+    plain = run(split=True, variance=False)
+    mostly = run(split=True, variance=False, shares={"estimate": 100.0})
+    assert mostly.noise_variance < plain.noise_variance
+
+
+def test_a_weak_model_is_left_flat_and_says_so():
+    small = run(frame(200), epsilon=0.3)
+    assert "little is adjusted for" in " ".join(str(small).split())
+    assert small.options["model_share"] < 0.3 < run(frame(20_000)).options["model_share"] + 0.01
+    assert "little is adjusted for" not in " ".join(str(run(frame(20_000))).split())
 
 
 def test_what_the_method_says_of_itself():
