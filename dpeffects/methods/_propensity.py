@@ -2,18 +2,34 @@
 
 With r the centred outcome, x the row and z the error of the weights, the error of the model moves
 the estimate by the mean of r x'z, to first order. The norm of the mean of r x is released; z is
-noise of known variance, and shrinkage, up to the information matrix of the model. For that a public
-stand-in is used: covariates spread evenly over their declared ranges. Where they crowd in a corner
-of them, intervals can be too narrow; declare ranges that fit.
+noise of known variance, and shrinkage, up to the information matrix of the model. Its diagonal is
+known from the released variances of the covariates, as far as noise allows; covariates that crowd
+in a corner of their declared ranges (incomes) tell little about treatment at the same price. Use
+ranges that fit, or transform them (``sqrt``, ``log``, ``cut``).
 
-COVERAGE
+Coverage of nominal 95 % intervals for the ATE in per cent, 300 runs each, continuous and binary
+outcomes, logits of variance 0.36, an effect of 0.1 where the unadjusted difference is 0.13 with 2
+covariates and 0.16 with 5:
+
+=========== ========== ========== ========== ========== ========== ==========
+covariates  2          2          2          5          5          5
+epsilon     0.5        1          2          0.5        1          2
+=========== ========== ========== ========== ========== ========== ==========
+n = 1,000   99.7 100.  98.3 97.3  97.7 95.7  100. 100.  99.7 99.0  92.7 94.7
+n = 5,000   97.3 95.3  96.0 94.0  97.3 94.7  91.0 93.0  94.7 95.3  98.3 94.7
+n = 20,000  97.3 93.7  96.7 95.0  97.7 98.0  94.7 94.7  97.3 95.7  96.7 95.7
+=========== ========== ========== ========== ========== ========== ==========
+
+At n = 1,000 and a small epsilon the model is nearly flat and it is the confounding left in that
+intervals must allow for. At large n they are a little wide because propensities are taken as known,
+as is usual, while fitting them lowers the variance.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +58,10 @@ _LOGIT_VARIANCE = 0.5
 _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
+_TYPICAL, _TYPICAL_SD = 0.05, 0.06
+"""Mean and standard deviation of the variances of covariates in [0, 1] over studies: noisy ones are
+pulled to the mean."""
+_LEAST_SPREAD = 0.002
 _SHARE_SPREAD = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 
@@ -50,17 +70,19 @@ _SHARE_SPREAD = 0.05
 class Model:
     """A known model and the error of its weights.
 
-    The error is diag(scale) times a vector whose entries have standard deviation ``noise_sd``, and
-    beside it shrinkage that is left, a vector of the same form of norm ``bias``; ``kept`` is the
-    part of the slopes that shrinkage leaves.
+    Measured by ``scale``, about one over a column's standard deviation, the error of the weights is
+    noise of standard deviation ``noise_sd`` in each direction and shrinkage of size ``bias``.
+    ``steepest`` bounds what outcomes have in common with covariates in that measure, for a line
+    that stays within the range of the outcome; ``kept`` is the part of the slopes that is left.
     """
 
     propensity: Propensity
-    noise_sd: float
-    scale: FloatArray
-    bias: float
-    kept: float
     details: dict[str, Any]
+    noise_sd: float = 0.0
+    scale: FloatArray = field(default_factory=lambda: np.ones(1))
+    bias: float = 0.0
+    steepest: float = 0.0
+    kept: float = 1.0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -74,43 +96,51 @@ class Model:
         )
 
 
-def plan(
-    records: tuple[int, int],
-    d: int,
-    prices: Mapping[float, tuple[float, float]],
-    delta: float,
-    clip: float,
-    way: str,
-) -> tuple[float, float]:
-    """Choose a price of the model and a strength by the error they lead to; public numbers only.
+@dataclass(frozen=True)
+class Setting:
+    """What `plan` goes by: records of model and estimate, columns, and what the call chose."""
 
-    ``records`` are those of the model and of the estimate; ``prices`` gives, for each part that the
-    model may have, epsilon of the model and of the estimate. A model that cannot be learnt at this
-    price is best left flat: noise in it moves the estimate, and its reach asks for more noise.
+    records: tuple[int, int]
+    d: int
+    delta: float
+    clip: float
+    way: str
+    noise: str = "auto"
+    penalty: float | None = None
+    spread: float = SPREAD
+
+
+def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
+    """Choose a price of the model and its strength by the error they lead to.
+
+    ``prices`` gives, for each part that the model may have, epsilon of the model and of the
+    estimate. Only public or released numbers enter. A model that cannot be learnt at a price is
+    best left flat: noise in it moves the estimate, and its reach asks for more noise.
     """
-    (m, n), norm = records, unit_norm(d)
-    information = float(_information(m, d, 0.2)[-1])
+    (m, n), d, spread = setting.records, setting.d, setting.spread
+    norm, inside = unit_norm(d), setting.way == "objective"
+    information = 0.2 * m * spread / norm**2
     best = (math.inf, 0.0, 0.0)
     for part, (model, estimate) in prices.items():
-        sd = 2.0 * math.sqrt(2.0) * (unit_l1(d) if way == "objective" else math.sqrt(d)) / model
-        if delta > 0:
-            sd = min(sd, gaussian_scale(2.0, 0.9 * model, delta * part / 3.0, d))
+        sd = 2.0 * math.sqrt(2.0) * (unit_l1(d) if inside else math.sqrt(d)) / model
+        if setting.delta > 0 and setting.noise != "laplace":
+            sd = min(sd, gaussian_scale(2.0, 0.9 * model, setting.delta / 3.0, d))
         strength = least_strength(model) * np.geomspace(1.0, 3e4, 120)
         kept = information / (information + strength)
         undo = np.minimum(1.0 / kept, _UNDO)
-        noise = undo * sd / (strength + (information if way == "objective" else 0.0))
-        signal = undo * kept * norm / math.sqrt(max(d - 1, 1) * SPREAD)
-        reach = 0.4 * max(d - 1, 1) * np.hypot(noise, signal) / norm
-        low = np.maximum(clip, 1.0 / (1.0 + np.exp(reach)))
+        noise = undo * sd / (strength + (information if inside else 0.0))
+        signal = undo * kept * norm / math.sqrt((d - 1) * spread)
+        reach = 0.4 * (d - 1) * np.hypot(noise, signal) / norm
+        low = np.maximum(setting.clip, 1.0 / (1.0 + np.exp(np.minimum(reach, 50.0))))
         errors = (
             1.15 * math.sqrt(2.0) / (low * estimate * n),  # noise in the weighted sum
-            _SLOPE * SPREAD / norm * noise,
+            _SLOPE * math.sqrt(SPREAD * spread) / norm * noise,
             _CONFOUNDED * np.maximum(0.0, 1.0 - undo * kept),
         )
-        total = np.sum([np.broadcast_to(error, low.shape) ** 2 for error in errors], axis=0)
+        total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
         at = int(np.argmin(total))
         best = min(best, (float(total[at]), part, float(strength[at])))
-    return best[1], best[2] / m
+    return best[1], best[2]
 
 
 def share_treated(curator: Curator, count: Noisy) -> float:
@@ -121,50 +151,76 @@ def share_treated(curator: Curator, count: Noisy) -> float:
     return min(max(0.5 + pull * (noisy - 0.5), min(least, 0.5)), max(1.0 - least, 0.5))
 
 
+def _spreads(curator: Curator, squares: Noisy) -> FloatArray:
+    """Variances of the columns, pulled to a typical one by as much as noise explains."""
+    pull = _TYPICAL_SD**2 / (_TYPICAL_SD**2 + squares.variance / curator.n**2)
+    return np.clip(_TYPICAL + pull * (squares.value / curator.n - _TYPICAL), _LEAST_SPREAD, 0.25)
+
+
 def public_model(curator: Curator, penalty: float | None, clipped: Interval) -> Model:
     """Fit the model where it costs nothing: covariates and treatment are public."""
     strength = curator.n * penalty if penalty else _PUBLIC_STRENGTH
     weights = curator.public_model(strength, 0.0)
     model = Propensity.within(weights.value, 0.0, clipped)
-    return Model(model, 0.0, np.ones(curator.width), 0.0, 1.0, _shown(model))
+    return Model(model, _shown(model))
 
 
 def private_model(
-    curator: Curator, penalty: float, clipped: Interval, way: str, noise: str
+    curator: Curator, setting: Setting, estimate: float, clipped: Interval
 ) -> tuple[Model, Noisy]:
-    """Release the number of treated records, and a model shrunk towards their share."""
+    """Release the number of treated records, the spread of covariates, and a model.
+
+    ``estimate`` is the epsilon that the estimate will have, for the balance of the two.
+    """
     n, d = curator.n, curator.width
-    least = least_strength(curator.epsilon("model")) if way == "objective" else 0.0
+    price = curator.epsilon("model")
     count = curator.treated_count("counts")
     share = share_treated(curator, count)
+    spreads = _spreads(curator, curator.column_squares("spread", setting.noise))
+    setting = replace(setting, spread=float(spreads.mean()))
+    if setting.penalty is None:
+        strength = plan(setting, {1.0: (price, estimate)})[1]
+    else:
+        least = least_strength(price) if setting.way == "objective" else 0.0
+        strength = max(n * setting.penalty, least)
     offset = math.log(share / (1.0 - share))
-    weights = curator.propensity_model(max(n * penalty, least), offset, "model", way, noise)
-    information = _information(n, d, _VARIED * share * (1.0 - share))
-    return _undone(weights, information, offset, clipped), count
+    weights = curator.propensity_model(strength, offset, "model", setting.way, setting.noise)
+    variances = np.concatenate([[1.0], spreads])
+    information = _VARIED * n * share * (1.0 - share) * variances / unit_norm(d) ** 2
+    return _with_error(weights, information, spreads, offset, clipped), count
 
 
-def _information(n: int, d: int, each: float) -> FloatArray:
-    """A public stand-in for the information about each weight."""
-    of_column = np.full(d, SPREAD)
-    of_column[0] = 1.0
-    return n * each * of_column / unit_norm(d) ** 2
-
-
-def _undone(weights: Weights, information: FloatArray, offset: float, clipped: Interval) -> Model:
+def _with_error(
+    weights: Weights,
+    information: FloatArray,
+    spreads: FloatArray,
+    offset: float,
+    clipped: Interval,
+) -> Model:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
+    d, norm = weights.value.size, unit_norm(weights.value.size)
     shrunk = 1.0 + weights.strength / information
     undo = np.minimum(shrunk, _UNDO)
-    scale = undo / (information + weights.strength) if weights.inside else undo
-    # size of the weights before shrinkage: as released less its noise, as far as that is reliable
-    expected = unit_norm(undo.size) ** 2 * _LOGIT_VARIANCE / SPREAD
-    noise = (undo.size - 1) * float(shrunk[-1] * scale[-1] / undo[-1] * weights.noise_sd) ** 2
-    seen = max(float(np.sum((shrunk * weights.value)[1:] ** 2)) - noise, 0.0)
-    size = math.sqrt((seen * expected + expected * noise) / (expected + noise))
-    kept = float(undo[-1] / shrunk[-1])
-    left = _ALIGNED * (1.0 - kept) * size / float(scale[-1])
+    by_noise = undo / (information + weights.strength) if weights.inside else undo
+    scale = 1.0 / np.sqrt(np.maximum(spreads, SPREAD / 6.0))
+    most = float(np.max(by_noise[1:] / scale))
+    # weights before shrinkage: as released less their noise, as far as that is reliable
+    kept = (undo / shrunk)[1:]
+    left = ((1.0 - kept) / scale) ** 2
+    expected = float(left @ (norm**2 * _LOGIT_VARIANCE / ((d - 1) * spreads)))
+    noise = float(left @ (shrunk * by_noise / undo * weights.noise_sd)[1:] ** 2)
+    seen = max(float(left @ (shrunk * weights.value)[1:] ** 2) - noise, 0.0)
+    size = math.sqrt((seen * expected + expected * noise) / max(expected + noise, 1e-300))
     model = Propensity.within(undo * weights.value, offset, clipped)
-    details = {"strength of the ridge penalty": weights.strength, **_shown(model)}
-    return Model(model, weights.noise_sd, scale, left, kept, details)
+    return Model(
+        model,
+        {"strength of the ridge penalty": weights.strength, **_shown(model)},
+        noise_sd=most * weights.noise_sd,
+        scale=np.concatenate([[by_noise[0] / most], scale]),
+        bias=_ALIGNED * size,
+        steepest=float(np.max(spreads * scale)) / norm,
+        kept=float(kept.mean()),
+    )
 
 
 def _shown(model: Propensity) -> dict[str, Any]:

@@ -155,6 +155,28 @@ class WeightingReleases(Holder):
         )
         return Weights(noisy.value, strength, math.sqrt(noisy.variance))
 
+    def column_squares(self, share: str, noise: str = "auto") -> Noisy:
+        """Release the squared differences of covariates in [0, 1], summed over pairs (claim 24).
+
+        Neighbouring records make a pair. Divided by n, the sums are the variances of the columns
+        (the intercept left out); differences need no mean.
+        """
+        pairs = np.clip(self._covariates()[: self.n // 2 * 2, 1:], 0.0, 1.0)
+        columns = (pairs[0::2] - pairs[1::2]).T ** 2
+        width = len(columns)
+        grid = Grid.for_sum((0.0, 1.0), self.n, self.epsilon(share), float(width))
+        noisy = self._releaser.release(
+            "spread of covariates",
+            np.array([grid.encode(column).sum() for column in columns], dtype=np.int64),
+            width * grid.span,
+            grid.unit,
+            l2=math.sqrt(width) * grid.span,
+            share=share,
+            claim=24,
+            noise=noise,
+        )
+        return replace(noisy, value=noisy.value + columns.shape[1] * grid.middle)
+
     def score_sum(self, score: Score, share: str, noise: str = "auto") -> Noisy:
         """Release the sum of a score over the records (claim 23)."""
         grid = Grid.for_sum(score.interval(), self.n, self.epsilon(share))
