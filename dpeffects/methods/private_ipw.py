@@ -49,14 +49,8 @@ import numpy.typing as npt
 
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.methods._propensity import (
-    Model,
-    Setting,
-    plan,
-    private_model,
-    public_model,
-    share_treated,
-)
+from dpeffects.methods import _propensity
+from dpeffects.methods._propensity import Model, Setting
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
@@ -99,45 +93,41 @@ class PrivateIPWOptions(Options):
     noise: str = "auto"
 
     def __post_init__(self) -> None:
-        if not (_number(self.clip) and 0.0 < self.clip < 0.5):
+        if not _between(self.clip, 0.0, 0.5):
             raise OptionError(f"clip must be between 0 and 0.5, got {self.clip!r}")
-        if self.penalty is not None and not (_number(self.penalty) and self.penalty > 0):
+        if not (self.penalty is None or _between(self.penalty, 0.0, math.inf)):
             raise OptionError(f"penalty must be a positive number, got {self.penalty!r}")
         if not isinstance(self.split, bool):
             raise OptionError(f"split must be True or False, got {self.split!r}")
         part = self.model_share
-        if part is not None and not (_number(part) and 0 < part < 1 and not self.split):
+        if not (part is None or (_between(part, 0.0, 1.0) and not self.split)):
             raise OptionError(f"model_share must be between 0 and 1, without split, got {part!r}")
         for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                given = getattr(self, name)
+            given = getattr(self, name)
+            if given not in known:
                 raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
 
     def resolve(self, facts: Facts) -> Options:
-        """Choose penalty and share of the model; refuse what level or budget does not allow."""
+        """Choose the share of the model; refuse what level or budget does not allow."""
         if self.noise == "gaussian" and not facts.budget.delta > 0:
             raise OptionError('noise="gaussian" needs delta > 0, for example delta=1e-6')
         if facts.level == "label":
             if self.split or self.model_share is not None:
                 raise OptionError("split and model_share have no meaning at label level")
             return self
+        if self.split and facts.n < 4:
+            raise OptionError(f"split=True needs at least 4 rows, not {facts.n}")
         if self.split:
             return self
         epsilon = facts.budget.epsilon
         parts = _PARTS if self.model_share is None else (self.model_share,)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["estimate"] * epsilon) for p in parts}
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
-        return replace(self, model_share=plan(setting, prices)[0])
+        return replace(self, model_share=_propensity.plan(setting, prices)[0])
 
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""
-        way = (self.clip, self.propensity, self.noise, self.penalty)
-        return Setting(records, d, delta, *way)
-
-    def check(self, n: int, smallest_arm: int | None) -> None:
-        """Each half must have records."""
-        if self.split and n < 4:
-            raise OptionError(f"split=True needs at least 4 rows, not {n}")
+        return Setting(records, d, delta, self.clip, self.propensity, self.noise, self.penalty)
 
 
 _CHOICES = {
@@ -147,8 +137,9 @@ _CHOICES = {
 }
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _between(value: Any, low: float, high: float) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and low < value < high
 
 
 def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
@@ -172,16 +163,15 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
 def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
     """Algorithm 1: the model, then the weighted sum."""
     clipped = limits(estimand, options.clip)
-
     estimate, n = curator.epsilon("estimate"), curator.n
     records = ((n + 1) // 2, n // 2) if options.split else (n, n)
 
     def released(rows: Curator) -> tuple[Model, Noisy]:
         setting = options.setting(records, rows.width, rows.delta("model"))
-        return private_model(rows, setting, estimate, clipped)
+        return _propensity.private_model(rows, setting, estimate, clipped)
 
     if curator.is_public("covariates"):
-        model = public_model(curator, options.penalty, clipped)
+        model = _propensity.public_model(curator, options.penalty, clipped)
     elif options.split:
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
         (model, _), curator = curator.halves(_FIRST_HALF, second, released)
@@ -208,7 +198,7 @@ def _estimate(
 ) -> Estimate:
     """Release the weighted sum; everything after that is post-processing."""
     n = float(curator.n)
-    treated = n * share_treated(curator, count)
+    treated = n * _propensity.share_treated(curator, count)
     size = {"ATE": n, "ATT": treated, "ATC": n - treated}[estimand]
     centres = _centres(curator, options, treated)
     score = Score(estimand, model.propensity, centres, curator.outcome_range)

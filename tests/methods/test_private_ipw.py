@@ -182,7 +182,7 @@ def test_delta_is_spent_where_gaussian_noise_is_smaller():
 def test_split_charges_the_even_half_only(options):
     ledger = dpe.Ledger(1.0, 1e-6)
     fit = run(ledger=ledger, split=True, delta=1e-6, **options)
-    assert {s.share for s in ledger.spends} == {"counts", "model"}
+    assert {s.share for s in ledger.spends} == {"counts", "spread", "model"}
     assert fit.guarantee.epsilon == pytest.approx(1.0)
     assert fit.conf_int().lower < fit.estimate < fit.conf_int().upper
     assert isinstance(run(split=True, variance=False).std_error, Unavailable)
@@ -244,8 +244,8 @@ def test_covariates_without_bounds_charge_nothing():
 
 
 def test_shares_given_for_the_second_half_are_used():
-    plain = run(split=True, variance=False)
-    mostly = run(split=True, variance=False, shares={"estimate": 100.0})
+    fixed = {"split": True, "variance": False, "centre": "middle"}
+    plain, mostly = run(**fixed), run(**fixed, shares={"estimate": 100.0})
     assert mostly.noise_variance < plain.noise_variance
 
 

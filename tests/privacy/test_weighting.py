@@ -306,6 +306,7 @@ def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
 PRIMITIVES = {
     "sum": lambda c, score: c.score_sum(score, "a"),
     "squares": lambda c, score: c.score_squares(score, "a", 0.5),
+    "spread": lambda c, score: c.column_squares("a"),
     "moment": lambda c, score: c.moment_norm(score.centres, np.array([0.1, 2.0, 1.0]), "a", 0.25),
 }
 
@@ -359,6 +360,10 @@ def test_sums_are_what_they_say():
     values = score.values(y, t, erm.unit_rows(x))
     assert float(c.score_sum(score, "a")) == pytest.approx(values.sum(), abs=1e-4)
     assert float(c.score_squares(score, "a", 0.5)) == pytest.approx((values**2).sum(), rel=1e-6)
+    spread = c.column_squares("a").value / 500
+    assert spread == pytest.approx(
+        np.diff(x, axis=0)[::2, 1:].T ** 2 @ np.ones(250) / 500, abs=1e-6
+    )
     scale = np.array([0.5, 1.0, 2.0])
     residual = y - np.where(t, *score.centres)
     norm = np.linalg.norm(residual @ (erm.unit_rows(x) * scale))
