@@ -30,9 +30,9 @@ Where this differs from the paper, and why:
   flat, and the result says so.
 
 Geometric mean of the root mean squared errors in 27 settings (n 700 to 20,000, 2 to 24 covariates,
-epsilon 0.2 to 2, 30 runs), in 0.001 of the outcome's range: 29.1 by default, 31.2 with
-``propensity="output"``, 33.8 with ``centre="middle"``, 36.8 with ``split=True``, 54.8 with
-``centre="none"``, 117 with all of the paper's choices.
+epsilon 0.2 to 2, 10 to 30 runs), in 0.001 of the outcome's range: 30 by default, 33 with
+``propensity="output"``, 33 with ``centre="middle"``, 40 with ``split=True``, 54 with
+``centre="none"``, 104 with all of the paper's choices.
 
 The interval accounts for sampling, for noise in the sum, and for what noise and shrinkage in the
 model do to the estimate; `methods._propensity` says how, and how often intervals cover.
