@@ -18,6 +18,7 @@ LAYERS = [
     ["design"],
     ["methods", "inference", "theory", "datasets"],
     ["results"],
+    ["call"],
     ["api", "reference"],
     [""],
 ]

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import api
+from dpeffects import call
 from dpeffects.errors import BudgetError, DPEffectsError
 from dpeffects.methods import registry
 from dpeffects.privacy.budget import as_written
@@ -86,7 +86,7 @@ def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
     assert float(total) == pytest.approx(epsilon, rel=1e-9)
     assert ledger.spends == fit.spends
     assert fit.guarantee.epsilon == pytest.approx(float(total))
-    claims = Path(api.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
+    claims = Path(call.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
     for spend in fit.spends:
         assert f"## Claim {spend.claim}." in claims
     with pytest.raises(BudgetError):
@@ -119,7 +119,7 @@ def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypat
     for seed in range(60):
         noise = Recording(seed)
         noise.draws = []
-        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
         fit = run(name, level, options)
         spends = [s for s in fit.spends if s.mechanism == "Laplace"]
         pooled = pooled or [[] for _ in noise.draws]
@@ -157,7 +157,7 @@ def test_replay_on_neighbours(name, level, options, monkeypatch):
     for trial in range(25):
         data, other = neighbours(level, options, rng)
         noise = FrozenNoise(trial)
-        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
         first = run(name, level, options, data)
         noise.rewind()
         second = run(name, level, options, other)
@@ -178,7 +178,7 @@ def test_replay_with_private_bounds(name, level, options, monkeypatch):
             pd.concat([f, *[frame(500, 3)] * 4], ignore_index=True) for f in (data, other)
         )
         noise = FrozenNoise(trial)
-        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
         more = {"bounds": {"g": list("abc")}, "epsilon": 8.0}
         first = run(name, level, options, data, **more)
         assert "bounds" in {s.share for s in first.spends}
@@ -209,7 +209,7 @@ def test_a_seed_repeats_and_no_seed_does_not(name, level, options):
 def test_every_method_is_listed():
     listed = dpe.methods()
     assert list(listed["method"]) == list(SPECS)
-    assert isinstance(api.noise_source(None), SecureNoise)
+    assert isinstance(call.noise_source(None), SecureNoise)
     with pytest.raises(DPEffectsError, match="private_psm"):
         dpe.dp_ate("y ~ t | x1", frame(), "privat_psm", epsilon=1)
     for name in SPECS:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import api
+from dpeffects import call
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimate import Unavailable
 from dpeffects.methods import get
@@ -148,7 +148,7 @@ def test_replay_on_neighbours(estimand, options, monkeypatch):
     for trial in range(12):
         pair = neighbours(options.get("level", "sample"), {}, rng)
         noise = FrozenNoise(trial)
-        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
         results = []
         for data in pair:
             args = {"epsilon": 2.0, "bounds": WIDE_BOUNDS, "method": "private_ipw", **options}

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import api
+from dpeffects import call
 from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
 from dpeffects.methods import _strata
 from dpeffects.privacy.budget import as_written
@@ -70,7 +70,7 @@ def test_the_budget_is_spent_and_never_exceeded(name, options, epsilon):
     assert total <= as_written(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-9)
     assert sum(Fraction(s.delta) for s in fit.spends) <= as_written(delta)
-    claims = Path(api.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
+    claims = Path(call.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
     for spend in fit.spends:
         assert f"## Claim {spend.claim}." in claims
     with pytest.raises(BudgetError):
@@ -99,7 +99,7 @@ def test_replay_on_neighbours(name, options, monkeypatch):
         other.loc[j, "g"] = str(rng.choice(list("abc")))
         other.loc[j, "t"] = not data.loc[j, "t"]
         noise = FrozenNoise(trial)
-        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
         first = run(name, options, data)
         noise.rewind()
         second = run(name, options, other)

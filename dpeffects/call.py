@@ -1,0 +1,166 @@
+"""One call: what every public function does before its method runs, and after.
+
+A `Call` is opened before data is read (an overspend is refused then), reads and validates the
+data, divides the budget, finds bounds that nobody declared, hands out the curator, and in the end
+says what was promised and paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpeffects import design
+from dpeffects.errors import BoundsError, OptionError
+from dpeffects.formula import Formula
+from dpeffects.formula.expression import source
+from dpeffects.methods.spec import Facts
+from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
+from dpeffects.privacy.budget import Budget, Share, merge_shares
+from dpeffects.privacy.curator import Curator, Releaser, find_bounds
+from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.privacy.ledger import Ledger, Terms
+from dpeffects.privacy.noise import NoiseSource, noise_source
+
+_BOUNDS_SHARE = 0.5
+"""Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a user asks for beside formula, data and method."""
+
+    budget: Budget
+    bounds: Mapping[str, Any] | str | None = None
+    shares: Mapping[str, float] | None = None
+    variance: bool = True
+    ledger: Ledger | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.variance, bool):
+            raise OptionError(f"variance must be True or False, got {self.variance!r}")
+
+
+class Call:
+    """A call at work: formula, data, ledger and noise belong together."""
+
+    table: design.Table
+    bounds: Bounds
+    outcome_range: tuple[float, float]
+
+    def __init__(self, formula: Formula, ask: Ask, level: str, public: frozenset[str]) -> None:
+        self.formula, self.ask, self.level, self.public = formula, ask, level, public
+        self.noise = noise_source(ask.seed)
+        self.ledger = _open_ledger(ask.budget, ask.ledger, _terms(level, public, self.noise))
+
+    def read(self, data: Any) -> design.Table:
+        """Read and validate the columns of the formula."""
+        self.table = design.read(data, self.formula, self.ask.bounds, self.public)
+        return self.table
+
+    def facts(self) -> Facts:
+        """Return what is public before anything is released."""
+        width = design.width(self.table, self.formula)
+        return Facts(self.table.n, width, self.ask.budget, self.level)
+
+    def smallest_arm(self) -> int | None:
+        """Return the size of the smaller arm where the treatment is public."""
+        if "treatment" not in self.public:
+            return None
+        treated = int(self.table.treated.sum())
+        return min(treated, self.table.n - treated)
+
+    def curator(self, proportions: Mapping[str, float]) -> Curator:
+        """Divide the budget, find missing bounds, and encode the rows."""
+        wanted = dict(proportions)
+        if not self.ask.variance:
+            wanted.pop("variance", None)
+        if self.table.missing:
+            wanted["bounds"] = _BOUNDS_SHARE
+        split = self.ask.budget.shares(merge_shares(wanted, self.ask.shares))
+        _require_records(split, self.table)
+        releaser = Releaser(split, self.ledger, self.noise)
+        missing = {name: self.table.numeric[name] for name in self.table.missing}
+        self.bounds = self.table.bounds.updated(find_bounds(missing, releaser))
+        rows = design.encode(self.table, self.formula, self.bounds)
+        self.outcome_range = rows.outcome_range
+        return Curator(rows, releaser, self.public)
+
+    def record(self, kind: str) -> dict[str, Any]:
+        """Return the fields of a result that do not depend on its method."""
+        return {
+            "guarantee": self._guarantee(kind),
+            "spends": self.ledger.spends,
+            "epsilon_asked": self.ask.budget.epsilon,
+            "n": self.table.n,
+            "formula": self.formula.source,
+            "level": self.level,
+            "bounds": self._bounds_shown(),
+            "noise_source": self.noise.description,
+            "outcome": source(self.formula.outcome),
+            "treatment": self.formula.treatment_column,
+        }
+
+    def _guarantee(self, kind: str) -> Guarantee:
+        from_data = any(source == "data" for source in self.bounds.sources.values())
+        void = (*self.noise.void, *(("bounds read from data",) if from_data else ()))
+        epsilon, delta = self.ledger.spent
+        asked = self.ask.budget.epsilon  # shares are rounded down, by less than anybody should read
+        return Guarantee(
+            epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
+            delta=float(delta),
+            unit="outcome" if self.level == "label" else "record",
+            public=("n", *sorted(self.public)),
+            kind=kind,
+            void=void,
+        )
+
+    def _bounds_shown(self) -> tuple[tuple[str, str, str], ...]:
+        """Name, bound and source of each column; a transformed outcome as it is analysed."""
+        formula, bounds = self.formula, self.bounds
+        names = [n for n in formula.columns if n in bounds and n not in formula.outcome_columns]
+        shown = [(name, bounds.describe(name), bounds.source(name)) for name in names]
+        of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
+        text = f"[{self.outcome_range[0]:.6g}, {self.outcome_range[1]:.6g}]"
+        return ((source(formula.outcome), text, of_outcome), *shown)
+
+    def bounds_notes(self) -> tuple[str, ...]:
+        """Say what a range of the outcome that was found privately does."""
+        found = [self.bounds.source(name) for name in self.formula.outcome_columns]
+        if "private" not in found:
+            return ()
+        return (
+            "Outcomes beyond the privately found range are clipped to it, and the effect is that "
+            "on the clipped outcome. Declare the range to avoid this and its cost.",
+        )
+
+
+def _terms(level: str, public: frozenset[str], noise: NoiseSource) -> Terms:
+    """What a charge of this call protects, so that a ledger adds up like with like only."""
+    unit = "outcome" if level == "label" else "record"
+    return Terms(unit, tuple(sorted(public)), noise.void)
+
+
+def _open_ledger(budget: Budget, ledger: Ledger | None, terms: Terms) -> Ledger:
+    """Open a ledger for this call; refuse an overspend before any data is read."""
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise OptionError(f"ledger must be a dpeffects.Ledger, got {type(ledger).__name__}")
+    charged = Ledger(budget.epsilon, budget.delta, parent=ledger, terms=terms)
+    charged.require(budget.epsilon, budget.delta)
+    return charged
+
+
+def _require_records(split: Mapping[str, Share], table: design.Table) -> None:
+    """Refuse a private search for bounds that public numbers say would fail."""
+    if not table.missing:
+        return
+    each = split["bounds"].epsilon / len(table.missing)
+    needed = records_needed(2.0 / each)
+    if table.n < needed:
+        raise BoundsError(
+            f"no bounds are declared for {', '.join(table.missing)}, and finding them privately "
+            f"with epsilon = {each:.3g} each takes about {needed} records; there are {table.n}. "
+            f"Declare what the variables could be:\n{skeleton(table.missing, [])}"
+        )
