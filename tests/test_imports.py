@@ -16,7 +16,7 @@ LAYERS = [
     ["privacy"],
     ["formula", "matching", "estimate"],
     ["design"],
-    ["methods", "inference", "theory", "datasets"],
+    ["methods", "inference", "theory", "metrics", "datasets"],
     ["results"],
     ["call"],
     ["api", "reference"],
