@@ -3,61 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpeffects import inference
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.inference import Interval
-from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.results.numbers import number
+from dpeffects.results.record import Record, frame, plain
 from dpeffects.results.summary import Summary, summarise
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Bound = tuple[str, str, str]
-"""Name, range or levels in words, and source: declared, dtype, public, private or data."""
 
-
-@dataclass(frozen=True, repr=False)
-class Result:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Result(Record):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters
     ----------
     released
         What the method released: estimate, sampling variance, noise scales.
-    estimand
-        "ATE", "ATT" or "ATC".
-    method, method_title
-        Name of the method as typed, and in words.
-    formula
-        Source text of the formula.
-    outcome, treatment
-        Names of the two columns.
-    n
-        Number of records (public).
-    guarantee, spends
-        What is promised, and the charges that paid for it.
-    epsilon_asked
-        Budget the caller set; the spends never sum to more.
-    level
-        "sample" (whole records are private) or "label" (outcomes are).
-    bounds
-        Triples of name, range in words and source.
-    noise_source
-        Where the randomness came from.
-    notes, details, options, citation
-        Sentences for the reader, released or public values worth showing, the method's options,
-        the paper to cite.
+    estimand, method, ...
+        The fields of `Record`.
 
     Examples
     --------
     >>> from dpeffects.estimate import SamplingVariance
+    >>> from dpeffects.privacy.guarantee import Guarantee
     >>> fit = Result.from_estimate(
     ...     Estimate(2.0, SamplingVariance(0.36, 0.0, 9.0), laplace=(0.4, 0.4)),
     ...     estimand="ATE", method="dp_means", method_title="difference in means",
@@ -71,23 +47,6 @@ class Result:
     """
 
     released: Estimate
-    estimand: str
-    method: str
-    method_title: str
-    formula: str
-    outcome: str
-    treatment: str
-    n: int
-    guarantee: Guarantee
-    spends: tuple[Spend, ...] = ()
-    epsilon_asked: float | None = None
-    level: str = "sample"
-    bounds: tuple[Bound, ...] = ()
-    noise_source: str = ""
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    citation: str = ""
 
     @classmethod
     def from_estimate(
@@ -114,6 +73,11 @@ class Result:
     def estimate(self) -> float:
         """The released effect."""
         return self.released.value
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        return self.released.caution
 
     @property
     def sampling_variance(self) -> float | Unavailable:
@@ -176,7 +140,7 @@ class Result:
             "method": self.method,
             "guarantee": self.guarantee.status,
         }
-        return _frame([row])
+        return frame([row])
 
     def glance(self) -> pd.DataFrame:
         """One row for the release: its size, guarantee and sources of error."""
@@ -193,12 +157,7 @@ class Result:
             "sampling_variance": _or_nan(self.sampling_variance),
             "noise_share": _or_nan(self.noise_share),
         }
-        return _frame([row])
-
-    def spends_frame(self) -> pd.DataFrame:
-        """One row a charge: what was drawn, at what price, by which proved claim."""
-        columns = [f.name for f in dataclasses.fields(Spend)]
-        return _frame([spend.to_dict() for spend in self.spends], columns)
+        return frame([row])
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON.
@@ -230,14 +189,7 @@ class Result:
         out["bounds"] = [
             dict(zip(("name", "range", "source"), bound, strict=True)) for bound in self.bounds
         ]
-        return {name: _plain(value) for name, value in out.items()}
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return `to_dict` as JSON text, without NaN or infinity."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
-
-    def __str__(self) -> str:
-        return str(self.summary())
+        return {name: plain(value) for name, value in out.items()}
 
     def __repr__(self) -> str:
         error = self.std_error
@@ -252,26 +204,3 @@ class Result:
 
 def _or_nan(value: float | Unavailable) -> float:
     return math.nan if isinstance(value, Unavailable) else float(value)
-
-
-def _frame(rows: list[dict[str, Any]], columns: list[str] | None = None) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _plain(value: Any) -> Any:
-    """Reduce a value to what JSON can hold."""
-    if isinstance(value, Unavailable):
-        return {"unavailable": value.reason}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if hasattr(value, "tolist"):  # numpy scalars and arrays
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"value": None, "unavailable": f"not a finite number ({value})"}
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

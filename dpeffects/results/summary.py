@@ -12,12 +12,14 @@ from dpeffects.results.numbers import joined, number, numbers, text_of
 
 if TYPE_CHECKING:
     from dpeffects.privacy.guarantee import Spend
+    from dpeffects.results.record import Record
     from dpeffects.results.result import Result
 
 ESTIMANDS = {
     "ATE": "average treatment effect",
     "ATT": "average treatment effect on the treated",
     "ATC": "average treatment effect on the controls",
+    "CATE": "conditional average treatment effect",
 }
 _LEVELS = {
     "sample": "sample level (records are private)",
@@ -94,12 +96,12 @@ class Summary:
 def summarise(result: Result, conf_level: float = 0.95) -> Summary:
     """Build the summary of a result."""
     blocks: list[Block] = [
-        _header(result),
+        header(result),
         _effect(result, conf_level),
         _error_parts(result),
     ]
     if result.spends:
-        blocks.append(_budget(result))
+        blocks.append(budget(result))
     if result.details:
         rows = tuple((str(name), text_of(value)) for name, value in result.details.items())
         blocks.append(Pairs(rows, "Details"))
@@ -110,21 +112,23 @@ def summarise(result: Result, conf_level: float = 0.95) -> Summary:
         blocks.append(Pairs((("Cite", result.citation),)))
     what = ESTIMANDS.get(result.estimand, result.estimand)
     title = f"Private {what}: {result.method_title} ({result.method})"
-    return Summary(title, _alert(result), tuple(blocks))
+    return Summary(title, alert(result), tuple(blocks))
 
 
-def _alert(result: Result) -> str:
+def alert(result: Record) -> str:
+    """What must not be overlooked: a guarantee that does not hold, and cautions."""
     guarantee, alerts = result.guarantee, []
     if guarantee.void:
         alerts.append(f"*** NOT PRIVATE: {', '.join(guarantee.void)} ***")
     elif not guarantee.holds:
         alerts.append(f"*** {guarantee.status.upper()}: NOT A PROVEN GUARANTEE ***")
-    if result.released.caution:
-        alerts.append(f"*** {result.released.caution} ***")
+    if result.caution:
+        alerts.append(f"*** {result.caution} ***")
     return "\n".join(alerts)
 
 
-def _header(result: Result) -> Pairs:
+def header(result: Record) -> Pairs:
+    """What was estimated, how, from what, and under which promise."""
     what = ESTIMANDS.get(result.estimand, "effect")
     rows = [
         ("Formula", result.formula),
@@ -139,7 +143,7 @@ def _header(result: Result) -> Pairs:
     return Pairs(tuple((name, text) for name, text in rows if text))
 
 
-def _bounds(result: Result) -> str:
+def _bounds(result: Record) -> str:
     """Outcome and treatment first, covariates counted by source, risky or found ones named."""
     found = [(name, _unbroken(text), source) for name, text, source in result.bounds]
     roles = dict.fromkeys(result.outcome.split(", "), "outcome") | {result.treatment: "treatment"}
@@ -193,7 +197,8 @@ def _error_parts(result: Result) -> Table:
     return Table(title, columns, tuple(zip(parts, sds, shares, strict=True)), "lrr", total=True)
 
 
-def _budget(result: Result) -> Table:
+def budget(result: Record) -> Table:
+    """One row a charge, and their sum."""
     spends, asked = result.spends, result.epsilon_asked
     columns = ["release", "mechanism", "sensitivity", "scale", "epsilon", "delta", "claim"]
     epsilons = numbers([*(s.epsilon for s in spends), sum(s.epsilon for s in spends)])
@@ -242,7 +247,7 @@ def _inference_notes(result: Result, conf_level: float) -> tuple[str, ...]:
     return (law,)
 
 
-def _options(result: Result) -> str:
+def _options(result: Record) -> str:
     """Options that are set; None stands for a choice that the method makes."""
     given = {name: x for name, x in result.options.items() if x is not None}
     return ", ".join(f"{name} = {text_of(x)}" for name, x in given.items())
