@@ -1,8 +1,11 @@
 """Differentially private treatment effects, written the R way."""
 
 from dpeffects.api import dp_atc, dp_ate, dp_att, methods
+from dpeffects.cate.api import dp_cate
+from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.errors import DPEffectsError
+from dpeffects.metrics import pehe
 from dpeffects.privacy.bounds import Bounds, Declared, declare
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
@@ -20,6 +23,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Bounds",
+    "CateEffects",
+    "CateFunction",
     "DPEffectsError",
     "Declared",
     "Guarantee",
@@ -32,13 +37,16 @@ __all__ = [
     "dp_atc",
     "dp_ate",
     "dp_att",
+    "dp_cate",
     "ipw_bias",
     "ipw_bias_bound",
     "ipw_bound",
     "ipw_noise_sd",
     "list_data",
+    "load_cate",
     "load_data",
     "methods",
+    "pehe",
     "reference",
     "simulate",
     "wrong_sign_probability",

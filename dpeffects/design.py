@@ -356,10 +356,49 @@ def encode(table: Table, formula: Formula, bounds: Bounds) -> Rows:
     )
 
 
+def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, dict[str, int]]:
+    """Encode the covariates of rows that are not private, such as points to predict at.
+
+    Returns the encoded matrix, and how many values of each column lay outside its bounds and were
+    clipped to them.
+    """
+    if isinstance(data, Mapping):
+        import pandas as pd
+
+        data = pd.DataFrame({name: np.atleast_1d(values) for name, values in data.items()})
+    frame, _, _ = _unpack(data, None)
+    _require_columns(formula.covariate_columns, frame.columns, "the formula")
+    _refuse_missing(frame, formula.covariate_columns)
+    numeric: dict[str, FloatArray] = {}
+    codes: dict[str, IntArray] = {}
+    clipped: dict[str, int] = {}
+    for name in formula.covariate_columns:
+        column = frame[name]
+        if bounds.is_levels(name):
+            codes[name] = _codes(column, tuple(bounds[name]))
+            continue
+        if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
+            raise DataError(f"column {name!r} must be numeric or bool, it is {column.dtype}")
+        values, interval = column.to_numpy().astype(np.float64), bounds.interval(name)
+        if not np.isfinite(values).all():
+            raise DataError(f"column {name!r} holds infinite values")
+        numeric[name] = clip(values, interval)
+        if outside := int(np.count_nonzero(numeric[name] != values)):
+            clipped[name] = outside
+    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+    matrix = _encoding(formula, bounds).matrix(numeric, codes, intervals)
+    return matrix, clipped
+
+
 def raw_rows(table: Table, formula: Formula) -> tuple[FloatArray, FloatArray]:
     """Outcome and covariates as they are, for the non-private reference only."""
     encoding = _encoding(formula, table.bounds)
     return evaluate(formula.outcome, table.numeric), encoding.raw_matrix(table.numeric, table.codes)
+
+
+def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:
+    """Return the names of the encoded columns."""
+    return _encoding(formula, bounds).names
 
 
 def width(table: Table, formula: Formula) -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpeffects.privacy import weighting
-from dpeffects.privacy.erm import unit_l1
+from dpeffects.privacy import kernel, weighting
 from dpeffects.privacy.noise import SeededNoise
 
 
@@ -80,8 +79,10 @@ class _FrozenProblem:
     """
 
     def __init__(self, problem, noise: FrozenNoise) -> None:
-        self.rows, self.strength, self.slack = problem.rows, problem.strength, problem.slack
         self._problem, self._noise = problem, noise
+
+    def __getattr__(self, name):
+        return getattr(self._problem, name)
 
     def solve(self, hidden):
         recording, weights, before = self._noise.solution()
@@ -90,8 +91,9 @@ class _FrozenProblem:
             self._noise.solved.append((weights, self._problem.gradient(weights)))
             return weights
         change = self._problem.gradient(weights) - before
-        assert np.abs(change).sum() <= 2.0 * unit_l1(weights.size)
-        assert np.linalg.norm(change) <= 2.0
+        l1, l2 = self._problem.reach
+        assert np.abs(change).sum() <= 2.0 * l1
+        assert np.linalg.norm(change) <= 2.0 * l2
         return weights
 
 
@@ -104,4 +106,4 @@ def _frozen_minimise(releaser, label, problem, share, noise="auto"):
     return _minimise(releaser, label, problem, share, noise)
 
 
-weighting.minimise = _frozen_minimise
+weighting.minimise = kernel.minimise = _frozen_minimise

@@ -19,7 +19,7 @@ LAYERS = [
     ["methods", "inference", "theory", "metrics", "datasets"],
     ["results"],
     ["call"],
-    ["api", "reference"],
+    ["api", "cate", "reference"],
     [""],
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,13 @@ class Strata:
         """Number of strata, with records or without."""
         return math.prod(self.sizes)
 
+    def labels(self) -> tuple[str, ...]:
+        """Name of each stratum, in the order of `index`."""
+        parts = [
+            _values(factor, size) for factor, size in zip(self.factors, self.sizes, strict=True)
+        ]
+        return tuple(", ".join(choice) for choice in product(*parts))
+
     def index(self, columns: Arrays, codes: Arrays) -> NDArray[np.int64]:
         """Stratum of each record: its values as the digits of one number."""
         found: NDArray[np.int64] | None = None
@@ -62,6 +70,16 @@ class Strata:
         if found is None:
             raise FormulaError("strata need covariates after `|`")
         return found
+
+
+def _values(factor: Factor, size: int) -> list[str]:
+    """What a factor can be, in words."""
+    match factor:
+        case Categorical(column, levels):
+            return [f"{column} {level}" for level in levels or ()]
+        case Cut(x, _):
+            return [f"{ex.source(x)} {label}" for label in factor.labels]
+    return [f"{ex.source(factor)} {bool(value)}" for value in range(size)]
 
 
 def _size(factor: Factor, binary: Collection[str]) -> int:

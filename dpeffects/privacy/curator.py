@@ -2,7 +2,8 @@
 
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
-primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`.
+primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
+`kernel`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dpeffects.privacy import bounds as ranges
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.blocks import BlockReleases
 from dpeffects.privacy.bounds import Bounds
+from dpeffects.privacy.kernel import KernelReleases
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.release import FloatArray, Releaser, Rows
 from dpeffects.privacy.strata import StrataReleases
@@ -22,7 +24,14 @@ from dpeffects.privacy.weighting import WeightingReleases
 __all__ = ["Curator", "Releaser", "Rows", "find_bounds"]
 
 
-class Curator(ArmReleases, MatchedReleases, BlockReleases, StrataReleases, WeightingReleases):
+class Curator(
+    ArmReleases,
+    MatchedReleases,
+    BlockReleases,
+    StrataReleases,
+    WeightingReleases,
+    KernelReleases,
+):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 
 

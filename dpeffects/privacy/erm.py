@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_down
+from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser
 
@@ -167,20 +169,76 @@ class Logistic:
         score = sigmoid(self.rows @ weights + self.offset)
         return np.asarray((score - self.treated) @ self.rows)
 
-    @property
-    def slack(self) -> float:
+    def slack(self, noise: float = 0.0) -> float:
         """L2 distance of a returned vector from the exact minimiser, at most (claim 20)."""
         return self.rows.shape[0] * _ACCOUNTED / self.strength
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Largest L1 and L2 norm of one record's gradient."""
+        return unit_l1(self.rows.shape[1]), 1.0
 
-def volume_price(strength: float) -> float:
+    @property
+    def bend(self) -> float:
+        """Largest second derivative of one record's loss along its row."""
+        return 0.25
+
+    @property
+    def corners(self) -> int:
+        """Shifts that cover what one record can do to the noise (claim 21)."""
+        return 3
+
+    @property
+    def claim(self) -> int:
+        """The claim that proves noise in the objective."""
+        return 21
+
+
+class Problem(Protocol):
+    """A penalised fit that `minimise` can release: `Logistic` or `Huber`."""
+
+    @property
+    def rows(self) -> FloatArray:
+        """Rows of norm at most 1."""
+
+    @property
+    def strength(self) -> float:
+        """The penalty is half of this times the squared norm of the weights."""
+
+    def solve(self, noise: FloatArray | None = None) -> FloatArray:
+        """Minimise the objective plus noise'w."""
+
+    def gradient(self, weights: FloatArray) -> FloatArray:
+        """Sum of the gradients of the losses."""
+
+    def slack(self, noise: float = 0.0) -> float:
+        """L2 distance of a returned vector from the minimiser, for noise of at most this norm."""
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Largest L1 and L2 norm of one record's gradient."""
+
+    @property
+    def bend(self) -> float:
+        """Largest second derivative of one record's loss along its row."""
+
+    @property
+    def corners(self) -> int:
+        """Shifts that cover what one record can do to the noise."""
+
+    @property
+    def claim(self) -> int:
+        """The claim that proves noise in the objective."""
+
+
+def volume_price(strength: float, bend: float = 0.25) -> float:
     """Epsilon for the change of volume from noise to weights (claim 21), rounded up."""
-    return math.log1p(0.25 / strength) * (1.0 + 1e-12)
+    return math.log1p(bend / strength) * (1.0 + 1e-12)
 
 
-def least_strength(epsilon: float) -> float:
+def least_strength(epsilon: float, bend: float = 0.25) -> float:
     """Smallest strength whose change of volume costs at most a tenth of epsilon."""
-    return 0.25 / math.expm1(min(VOLUME * epsilon, 5.0)) * (1.0 + 1e-9)
+    return bend / math.expm1(min(VOLUME * epsilon, 5.0)) * (1.0 + 1e-9)
 
 
 def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
@@ -213,9 +271,9 @@ class Weights:
 
 
 def minimise(
-    releaser: Releaser, label: str, problem: Logistic, share: str, noise: str = "auto"
+    releaser: Releaser, label: str, problem: Problem, share: str, noise: str = "auto"
 ) -> Weights:
-    """Release a minimiser by noise in its objective (claims 21, 22).
+    """Release a minimiser by noise in its objective (claims 21, 22, 31).
 
     The share pays for three things: the noise, the change of volume from noise to weights, and a
     small noise on the result that covers an inexact solver and noise that lives on a grid.
@@ -240,12 +298,12 @@ def minimise(
     ===== ======== =================== =================== ======
     """
     d, whole = problem.rows.shape[1], releaser.share(share)
-    volume, last = volume_price(problem.strength), _SOLVER * whole.epsilon
+    volume, last = volume_price(problem.strength, problem.bend), _SOLVER * whole.epsilon
     epsilon = round_down(Fraction(whole.epsilon) - Fraction(volume) - Fraction(last))
     if epsilon <= 0:
         raise PrivacyError("the penalty is too small for noise in the objective; nothing drawn")
-    delta = whole.delta * math.exp(-last / 2.0) / 3.0 * (1.0 - 1e-12)
-    l1, l2 = 2.0 * unit_l1(d) * _WIDER, 2.0 * _WIDER
+    delta = whole.delta * math.exp(-last / 2.0) / problem.corners * (1.0 - 1e-12)
+    l1, l2 = (2.0 * reach * _WIDER for reach in problem.reach)
     variance, gaussian = 2.0 * (l1 / epsilon) ** 2, False
     if delta > 0 and noise != "laplace":
         sigma = gaussian_scale(l2, epsilon, delta, d)
@@ -254,7 +312,7 @@ def minimise(
     delta = delta if gaussian else 0.0
     unit = 2.0 ** (math.floor(math.log2(variance) / 2.0) - 30)
     rest = round_down(Fraction(whole.delta) - Fraction(delta)) if gaussian else 0.0
-    releaser.pay(f"{label}: volume", Share(volume, rest), share=share, claim=21)
+    releaser.pay(f"{label}: volume", Share(volume, rest), share=share, claim=problem.claim)
     hidden = releaser.release(
         f"{label}: in the objective",
         np.zeros(d, dtype=np.int64),
@@ -266,7 +324,7 @@ def minimise(
         price=Share(epsilon, delta),
         noise="gaussian" if gaussian else "laplace",
     )
-    far = problem.slack + math.sqrt(d) * unit / (2.0 * problem.strength)
+    far = problem.slack(_largest(hidden, d)) + math.sqrt(d) * unit / (2.0 * problem.strength)
     far *= 1.0 + 1e-6  # rounding in the penalty's part of the gradient, which slack leaves out
     step = 2.0 ** (math.floor(math.log2(far)) - 8)
     released = releaser.release(
@@ -279,3 +337,10 @@ def minimise(
         price=Share(last, 0.0),
     )
     return Weights(released.value, problem.strength, math.sqrt(hidden.variance), inside=True)
+
+
+def _largest(noise: Noisy, size: int) -> float:
+    """Norm of the noise that is exceeded with a chance below exp(-700) (claim 31)."""
+    if noise.gaussian:
+        return noise.scale * (math.sqrt(size) + 40.0)
+    return noise.scale * math.sqrt(size) * 720.0

@@ -141,7 +141,7 @@ class WeightingReleases(Holder):
         if way == "objective":
             return minimise(self._releaser, "propensity model", problem, share, noise)
         d = self.width
-        bound = (2.0 / strength + 2.0 * problem.slack) * _WIDER
+        bound = (2.0 / strength + 2.0 * problem.slack()) * _WIDER
         unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
         noisy = self._releaser.release(
             "propensity model",

@@ -208,7 +208,7 @@ def test_the_solver_keeps_its_promise(strength):
         w = p.solve(b)
         gradient = p.gradient(w) + strength * w + b
         assert np.linalg.norm(gradient) <= 5e-12 * n + 1e-14 * (np.abs(b).sum() + n)
-        assert p.slack == pytest.approx(5e-12 * n / strength)
+        assert p.slack() == pytest.approx(5e-12 * n / strength)
 
 
 def minimised(share, noise="auto", n=50, d=3, seed=6):
@@ -241,7 +241,7 @@ def test_the_objective_pays_for_noise_volume_and_solver(epsilon, delta, noise):
         assert noise != "gaussian" or delta == 0
         assert ledger.spent[1] == 0
         assert inside.scale[0] >= 2.0 * erm.unit_l1(d) / inside.epsilon
-    tau = p.slack + math.sqrt(d) * inside.scale[0] * 2.0**-31 / p.strength / 2
+    tau = p.slack() + math.sqrt(d) * inside.scale[0] * 2.0**-31 / p.strength / 2
     assert last.scale[0] >= 2.0 * math.sqrt(d) * tau * 0.2 / last.epsilon
     assert released.noise_sd == pytest.approx(
         inside.scale[0] * (1.0 if inside.mechanism == "Gaussian" else math.sqrt(2.0))

@@ -1,0 +1,1 @@
+"""Conditional effects: as a function, at points, and by group."""

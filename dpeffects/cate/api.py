@@ -1,0 +1,239 @@
+"""The public door to conditional effects: `dp_cate` and `load_cate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects import design
+from dpeffects.call import Ask, Call
+from dpeffects.cate import function, groups, points
+from dpeffects.cate.options import STAGES, CateOptions
+from dpeffects.cate.results import CateEffects, CateFunction
+from dpeffects.errors import OptionError
+from dpeffects.formula import Formula, parse
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.ledger import Ledger
+
+FloatArray = npt.NDArray[np.float64]
+
+TITLES = {
+    "r_learner": "R-learner with private nuisances",
+    "dr_learner": "DR-learner with private nuisances",
+}
+RELEASES = ("function", "points", "groups")
+_CITATION = (
+    "Differentially private learners for heterogeneous treatment effects (DP-CATE), corrected: "
+    "exact guarantee, private nuisances (docs/architecture.md)."
+)
+
+
+def dp_cate(
+    formula: str,
+    data: Any,
+    method: str = "r_learner",
+    *,
+    release: str = "function",
+    at: Any = None,
+    by: str | None = None,
+    epsilon: float,
+    delta: float = 0.0,
+    bounds: Mapping[str, Any] | str | None = None,
+    shares: Mapping[str, float] | None = None,
+    variance: bool = True,
+    ledger: Ledger | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> CateFunction | CateEffects:
+    """Estimate conditional average treatment effects with differential privacy.
+
+    Parameters
+    ----------
+    formula, data, epsilon, delta, bounds, shares, variance, ledger, seed
+        As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
+    method
+        "r_learner" (careful where overlap is poor) or "dr_learner" (less error where it is good).
+    release
+        "function" (a function of the covariates that answers any number of queries), "points"
+        (effects at the rows of ``at``), or "groups" (effects by the groups of ``by``).
+    at
+        A frame with the covariates of the points; its rows are taken as public.
+    by
+        Discrete terms that make disjoint groups: ``"cut(age, [18, 40, 65, 90])"``, ``"sex"``,
+        ``"sex + cut(age, [18, 65, 90])"``.
+    **options
+        ``kernel``, ``bandwidth``, ``second_stage``, ``noise``, ``clip``, ``threshold``: see
+        `dpeffects.cate.options.CateOptions`.
+
+    Returns
+    -------
+    CateFunction or CateEffects
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("cate_1", n=3000, seed=1)
+    >>> fit = dpe.dp_cate("outcome ~ treatment | x1 + x2", data, epsilon=1, delta=1e-5, seed=1)
+    >>> fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}).shape
+    (2,)
+    """
+    made = _options(method, options)
+    parsed = _formula(formula)
+    _check_release(release, at, by)
+    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed)
+    call = Call(parsed, ask, "sample", made.public("sample"))
+    table = call.read(data)
+    about: dict[str, Any] = {"estimand": "CATE", "method": method}
+    about |= {"method_title": TITLES[method], "citation": _CITATION, "options": asdict(made)}
+    if release == "groups":
+        return _groups(call, data, made, method, str(by), about)
+    if release == "points":
+        return _points(call, table, made, method, at, about)
+    curator = call.curator(function.shares(variance))
+    found = function.fit_function(curator, made, method)
+    return CateFunction(
+        function=found,
+        space=_space(call),
+        details=_details(found),
+        notes=call.bounds_notes(),
+        **about,
+        **call.record("exact"),
+    )
+
+
+def _points(
+    call: Call,
+    table: design.Table,
+    made: CateOptions,
+    method: str,
+    at: Any,
+    about: dict[str, Any],
+) -> CateEffects:
+    if call.table.missing:
+        raise OptionError(
+            f"effects at points need declared bounds for {', '.join(call.table.missing)}"
+        )
+    made = replace(made, noise="kernel")  # noise is on the answers
+    about["options"] = asdict(made)
+    queries, clipped = design.queries(at, call.formula, table.bounds)
+    if not len(queries):
+        raise OptionError("at has no rows")
+    estimates = points.fit_points(call.curator(points.shares()), made, method, queries)
+    return CateEffects(
+        kind="points",
+        labels=_labels(at, call.formula, len(queries)),
+        effects=estimates,
+        points=_columns(at, call.formula),
+        notes=(*_clipped(clipped), *call.bounds_notes()),
+        **about,
+        **call.record("exact"),
+    )
+
+
+def _groups(
+    call: Call, data: Any, made: CateOptions, method: str, by: str, about: dict[str, Any]
+) -> CateEffects:
+    grouping = _grouping(call.formula, by)
+    table = design.read(data, grouping, call.ask.bounds, call.public)
+    found = design.strata(table, grouping)
+    if found.count > 1000:
+        raise OptionError(f"by makes {found.count} groups; at most 1000 are released")
+    index = found.index(table.numeric, table.codes)
+    curator = call.curator(groups.shares()).in_groups(index, found.count)
+    return CateEffects(
+        kind="groups",
+        labels=found.labels(),
+        effects=groups.fit_groups(curator, made, method),
+        points={},
+        notes=call.bounds_notes(),
+        details={"groups": by},
+        **about,
+        **call.record("exact"),
+    )
+
+
+def _options(method: str, options: Mapping[str, Any]) -> CateOptions:
+    if method not in TITLES:
+        raise OptionError(f"unknown method {method!r} for dp_cate; there are {', '.join(TITLES)}")
+    known = [f.name for f in fields(CateOptions)]
+    for name in options:
+        if name not in known:
+            raise OptionError(f"unknown option {name!r}: dp_cate has {', '.join(known)}")
+    made = CateOptions(**options)
+    if made.second_stage not in STAGES:
+        raise OptionError(f"second_stage must be one of {STAGES}, got {made.second_stage!r}")
+    return made
+
+
+def _formula(formula: str) -> Formula:
+    parsed = parse(formula)
+    if not parsed.has_covariates:
+        raise OptionError('dp_cate needs covariates: write "y ~ t | x1 + x2"')
+    return replace(parsed, intercept=True)
+
+
+def _check_release(release: str, at: Any, by: str | None) -> None:
+    if release not in RELEASES:
+        raise OptionError(f"release must be one of {', '.join(RELEASES)}, got {release!r}")
+    for name, given, wanted in (("at", at, "points"), ("by", by, "groups")):
+        if given is None and release == wanted:
+            raise OptionError(f'release="{wanted}" needs {name}=...')
+        if given is not None and release != wanted:
+            raise OptionError(f'{name} is for release="{wanted}", not "{release}"')
+    if by is not None and not isinstance(by, str):
+        raise OptionError(f"by must be a string of discrete terms, got {by!r}")
+
+
+def _grouping(formula: Formula, by: str) -> Formula:
+    left = formula.source.split("|")[0]
+    return parse(f"{left}| {by}")
+
+
+def _space(call: Call) -> Any:
+    kept = call.bounds
+    wanted = call.formula.covariate_columns
+    return type(kept)(
+        {name: kept[name] for name in wanted},
+        {name: kept.source(name) for name in wanted},
+        frozenset(name for name in wanted if kept.is_levels(name)),
+    )
+
+
+def _details(found: function.EffectFunction) -> dict[str, Any]:
+    return {
+        "features": found.features.size,
+        "strength of the penalty": found.strength,
+        "threshold of Huber's loss": found.unit,
+    }
+
+
+def _clipped(counts: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(
+        f"{count} value{'s' if count > 1 else ''} of {name} in `at` outside the declared range "
+        "clipped to it."
+        for name, count in counts.items()
+    )
+
+
+def _columns(at: Any, formula: Formula) -> dict[str, list[Any]]:
+    import pandas as pd
+
+    frame = pd.DataFrame({n: np.atleast_1d(np.asarray(at[n])) for n in formula.covariate_columns})
+    return {str(name): frame[name].tolist() for name in frame}
+
+
+def _labels(at: Any, formula: Formula, size: int) -> tuple[str, ...]:
+    columns = _columns(at, formula)
+    shown = list(columns)[:3]
+    more = ", ..." if len(columns) > 3 else ""
+    return tuple(
+        ", ".join(f"{n} {_short(columns[n][i])}" for n in shown) + more for i in range(size)
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,449 @@
+"""Results of conditional effects: a function, effects at points, effects by group."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects import design, inference
+from dpeffects.cate.function import EffectFunction
+from dpeffects.errors import DataError, MissingExtraError, OptionError
+from dpeffects.estimate import Estimate, Unavailable
+from dpeffects.formula import Formula, parse
+from dpeffects.privacy.bounds import Bounds
+from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.results.numbers import number, numbers, text_of
+from dpeffects.results.record import Record, frame, plain
+from dpeffects.results.summary import Block, Notes, Pairs, Summary, Table, alert, budget, header
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+
+COVERS = {
+    "noise": "privacy noise only: where the function would be without it",
+    "effect": "noise, sampling and shrinkage: the effect, on average over points",
+}
+_KIND, _VERSION = "dpeffects effect function", 1
+_SHOWN = 6
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CateResult(Record):
+    """What the three kinds of results have in common."""
+
+    def _summary(self, title: str, tables: Sequence[Block], notes: Sequence[str]) -> Summary:
+        blocks: list[Block] = [header(self), *tables]
+        if self.spends:
+            blocks.append(budget(self))
+        if self.details:
+            rows = tuple((str(name), text_of(value)) for name, value in self.details.items())
+            blocks.append(Pairs(rows, "Details"))
+        blocks.append(Notes((*notes, *self.notes)))
+        if self.citation:
+            blocks.append(Pairs((("Cite", self.citation),)))
+        return Summary(f"{title}: {self.method_title} ({self.method})", alert(self), tuple(blocks))
+
+    def _about(self) -> dict[str, Any]:
+        """Plain values of the fields of `Record`."""
+        out = {name: getattr(self, name) for name in Record.__dataclass_fields__}
+        out["guarantee"] = self.guarantee.to_dict() | {"sentence": self.guarantee.sentence()}
+        out["spends"] = [spend.to_dict() for spend in self.spends]
+        return {name: plain(value) for name, value in out.items()}
+
+    def glance(self) -> pd.DataFrame:
+        """One row for the release: its size, guarantee and method."""
+        row = {
+            "n": self.n,
+            "method": self.method,
+            "level": self.level,
+            "epsilon": float(self.guarantee.epsilon),
+            "delta": float(self.guarantee.delta),
+            "guarantee": self.guarantee.status,
+            "caution": self.caution,
+        }
+        return frame([row])
+
+    def _head(self, what: str) -> str:
+        status = self.guarantee.status
+        shown = f"NOT PRIVATE, {status}" if self.guarantee.void else status
+        return (
+            f"<dpeffects CATE {what}, {self.method}, "
+            f"epsilon={number(self.guarantee.epsilon)}, {shown}>"
+        )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CateFunction(CateResult):
+    """A released effect function: query it as often as you like, save it, plot it.
+
+    Parameters
+    ----------
+    function
+        The released numbers.
+    space
+        Declared ranges and levels of the covariates; queries are clipped to them.
+    """
+
+    function: EffectFunction
+    space: Bounds
+
+    @cached_property
+    def _formula(self) -> Formula:
+        return replace(parse(self.formula), intercept=True)
+
+    def _encoded(self, newdata: Any) -> FloatArray:
+        matrix, clipped = design.queries(newdata, self._formula, self.space)
+        for name, count in clipped.items():
+            values = f"{count} value{'s' if count > 1 else ''}"
+            warnings.warn(
+                f"{values} of {name!r} outside the declared range {self.space.describe(name)} "
+                "clipped to it: the function is not known beyond",
+                stacklevel=3,
+            )
+        return matrix
+
+    def effect(self, newdata: Any) -> FloatArray:
+        """Return the effect at each row of a frame (or mapping of columns) with the covariates.
+
+        The same query gets the same answer, alone or in a batch. Values outside the declared
+        ranges are clipped to them, with a warning.
+        """
+        return self.function(self._encoded(newdata))
+
+    def bands(self, newdata: Any, conf_level: float = 0.95, covers: str = "effect") -> pd.DataFrame:
+        """Return effects with pointwise bands.
+
+        ``covers="noise"``: where the function would be without privacy noise. ``covers="effect"``:
+        noise, sampling error and shrinkage; like the bands of a smoothing spline it holds on
+        average over points, for effects that vary no more than the penalty is planned for.
+        """
+        from scipy.special import ndtri
+
+        if covers not in COVERS:
+            raise OptionError(f'covers must be "noise" or "effect", got {covers!r}')
+        if covers == "effect" and self.function.variation is None:
+            raise OptionError('variance=False was asked for: only covers="noise" is available')
+        if not 0.0 < conf_level < 1.0:
+            raise OptionError(f"conf_level must be between 0 and 1, got {conf_level!r}")
+        rows = self._encoded(newdata)
+        effect, sd = self.function(rows), self.function.sd(rows, covers)
+        half = float(ndtri(0.5 + conf_level / 2.0)) * sd
+        return frame(
+            [
+                {"effect": e, "std_dev": s, "conf_low": e - h, "conf_high": e + h, "covers": covers}
+                for e, s, h in zip(effect.tolist(), sd.tolist(), half.tolist(), strict=True)
+            ]
+        )
+
+    def curve(
+        self,
+        column: str,
+        points: int = 101,
+        at: Mapping[str, Any] | None = None,
+        conf_level: float = 0.95,
+        covers: str | None = None,
+    ) -> pd.DataFrame:
+        """Return effects and bands along one covariate.
+
+        The others are at the values in ``at``, else at the middle of their ranges or at their first
+        level.
+        """
+        covers = covers or ("effect" if self.function.variation is not None else "noise")
+        grid = self._grid(column, points, dict(at or {}))
+        bands = self.bands(grid, conf_level, covers)
+        bands.insert(0, column, grid[column])
+        return bands
+
+    def _grid(self, column: str, points: int, at: dict[str, Any]) -> dict[str, Any]:
+        names = self._formula.covariate_columns
+        for name in (column, *at):
+            if name not in names:
+                raise OptionError(f"{name!r} is not a covariate; there are {', '.join(names)}")
+        middle: dict[str, Any] = {}
+        for name in names:
+            if self.space.is_levels(name):
+                middle[name] = self.space[name][0]
+            else:
+                middle[name] = sum(self.space.interval(name)) / 2.0
+        if self.space.is_levels(column):
+            values: list[Any] = list(self.space[column])
+        else:
+            values = np.linspace(*self.space.interval(column), points).tolist()
+        fixed = {**middle, **at}
+        return {n: values if n == column else [fixed[n]] * len(values) for n in names}
+
+    def plot(
+        self,
+        column: str,
+        *,
+        at: Mapping[str, Any] | None = None,
+        conf_level: float = 0.95,
+        covers: str | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the effect along one covariate with its band; return the axes (matplotlib)."""
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            raise MissingExtraError(
+                'plots need matplotlib: pip install "dpeffects[plot]"'
+            ) from None
+        curve = self.curve(column, at=at, conf_level=conf_level, covers=covers)
+        ax = ax or plt.figure(figsize=(6.0, 4.0)).add_subplot()
+        low, high = curve["conf_low"], curve["conf_high"]
+        if self.space.is_levels(column):
+            x = np.arange(len(curve))
+            ax.errorbar(x, curve["effect"], curve["effect"] - low, fmt="o", color="0.1", capsize=3)
+            ax.set_xticks(x, [str(level) for level in curve[column]])
+        else:
+            ax.fill_between(curve[column], low, high, color="0.8", linewidth=0, zorder=1)
+            ax.plot(curve[column], curve["effect"], color="0.1", zorder=2)
+        ax.axhline(0.0, color="0.5", linewidth=0.8, linestyle=":")
+        ax.set_xlabel(column)
+        ax.set_ylabel(f"effect of {self.treatment} on {self.outcome}")
+        covered = "noise" if curve["covers"].iloc[0] == "noise" else "noise, sampling, shrinkage"
+        title = f"{100 * conf_level:g} % band: {covered}"
+        if not self.guarantee.holds:
+            title += f" ({self.guarantee.status})"
+        ax.set_title(title, fontsize="medium", loc="left")
+        return ax
+
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing: the function along each covariate, and what it cost."""
+        covers = "effect" if self.function.variation is not None else "noise"
+        curves = {n: self.curve(n, 3, None, conf_level, covers) for n in self._columns()}
+        rows = [
+            (name if i == 0 else "", _shown(row[name]), row["effect"], row)
+            for name, curve in curves.items()
+            for i, row in enumerate(curve.to_dict("records"))
+        ]
+        cells = [
+            numbers([r["effect"], r["std_dev"], r["conf_low"], r["conf_high"]]) for *_, r in rows
+        ]
+        low, high = (f"{50 * (1 + side * conf_level):.4g} %" for side in (-1, 1))
+        table = Table(
+            f"Effect of {self.treatment} on {self.outcome} along each covariate, others midway",
+            ("covariate", "at", "effect", "std. dev.", low, high),
+            tuple((a, b, *c) for (a, b, *_), c in zip(rows, cells, strict=True)),
+            "llrrrr",
+        )
+        average = Pairs((("Average effect", f"{number(self.function.average)} (released first)"),))
+        notes = [f"Bands cover {COVERS[covers]}.", "Effects are functions of released values only."]
+        hidden = len(self._formula.covariate_columns) - len(curves)
+        if hidden > 0:
+            notes.append(f"{hidden} more covariates are not shown; see curve() and plot().")
+        return self._summary("Private conditional effects", [average, table], notes)
+
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(self._formula.covariate_columns[:_SHOWN])
+
+    def tidy(self, conf_level: float = 0.95, points: int = 3) -> pd.DataFrame:
+        """Effects along each covariate, the others midway; one row a point."""
+        import pandas as pd
+
+        parts = []
+        for name in self._formula.covariate_columns:
+            curve = self.curve(name, points, None, conf_level)
+            curve = curve.rename(columns={name: "value"})
+            curve.insert(0, "covariate", name)
+            parts.append(curve)
+        return pd.concat(parts, ignore_index=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: released and public numbers only."""
+        space = {
+            name: {
+                "levels" if self.space.is_levels(name) else "range": list(self.space[name]),
+                "source": self.space.source(name),
+            }
+            for name in self.space
+        }
+        return {
+            "kind": _KIND,
+            "version": _VERSION,
+            "function": self.function.to_dict(),
+            "space": space,
+            **self._about(),
+        }
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the function to a JSON file; `load_cate` reads it, and needs no data."""
+        target = Path(path)
+        target.write_text(self.to_json() + "\n", encoding="utf-8")
+        return target
+
+    def __repr__(self) -> str:
+        return self._head(f"function, average {number(self.function.average)}")
+
+
+def load_cate(path: str | PathLike[str]) -> CateFunction:
+    """Read an effect function that `CateFunction.save` wrote."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except ValueError:
+        raise DataError(f"{str(path)!r} is not a JSON file") from None
+    if not isinstance(found, dict) or found.get("kind") != _KIND:
+        raise DataError(f"{str(path)!r} does not hold an effect function of dpeffects")
+    if found.get("version") != _VERSION:
+        raise DataError(
+            f"{str(path)!r} has version {found.get('version')!r}; this dpeffects reads {_VERSION}"
+        )
+    try:
+        made = _from_dict(found)
+        expected = made.function.margins.shape[0] + 1
+        if len(design.names(made._formula, made.space)) != expected:
+            raise ValueError("covariates do not fit the function")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
+    return made
+
+
+def _from_dict(found: dict[str, Any]) -> CateFunction:
+    space = Bounds()
+    for name, entry in found["space"].items():
+        if "levels" in entry:
+            space = space.with_levels(name, entry["levels"], source=str(entry["source"]))
+        else:
+            low, high = entry["range"]
+            space = space.with_interval(name, low, high, source=str(entry["source"]))
+    promise = found["guarantee"]
+    about: dict[str, Any] = {name: found[name] for name in Record.__dataclass_fields__}
+    about["guarantee"] = Guarantee(
+        epsilon=float(promise["epsilon"]),
+        delta=float(promise["delta"]),
+        unit=str(promise["unit"]),
+        public=tuple(promise["public"]),
+        neighbours=str(promise["neighbours"]),
+        kind=str(promise["kind"]),
+        void=tuple(promise["void"]),
+    )
+    about["spends"] = tuple(
+        Spend(**{**s, "sensitivity": tuple(s["sensitivity"]), "scale": tuple(s["scale"])})
+        for s in found["spends"]
+    )
+    about["bounds"] = tuple(tuple(bound) for bound in found["bounds"])
+    about["notes"] = tuple(found["notes"])
+    return CateFunction(function=EffectFunction.from_dict(found["function"]), space=space, **about)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CateEffects(CateResult):
+    """Effects at points or by group: one `Estimate` for each label.
+
+    ``kind`` is "points" or "groups"; ``points`` holds the query rows as they were given.
+    """
+
+    kind: str
+    labels: tuple[str, ...]
+    effects: tuple[Estimate, ...]
+    points: Mapping[str, Sequence[Any]]
+
+    @property
+    def estimates(self) -> FloatArray:
+        """The released effects."""
+        return np.array([effect.value for effect in self.effects])
+
+    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
+        """Intervals, one row each; ``simultaneous`` makes them hold for all at once (Bonferroni).
+
+        By group they are for the effect. At points they are for what the effect would be without
+        privacy noise, because no sampling variance is released there.
+        """
+        if not 0.0 < conf_level < 1.0:
+            raise OptionError(f"conf_level must be between 0 and 1, got {conf_level!r}")
+        level = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
+        of = inference.interval if self.kind == "groups" else inference.noise_interval
+        found = [of(effect, level) for effect in self.effects]
+        return np.array(
+            [[math.nan, math.nan] if isinstance(x, Unavailable) else list(x) for x in found]
+        )
+
+    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
+        """One row for each effect; what is not available is NaN."""
+        intervals = self.conf_int(conf_level, simultaneous=simultaneous)
+        rows = []
+        for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
+            error = inference.std_error(effect)
+            row: dict[str, Any] = {"term": label} if self.kind == "groups" else {}
+            row |= {name: values[i] for name, values in self.points.items()}
+            row |= {
+                "estimate": effect.value,
+                "std_error": math.nan if isinstance(error, Unavailable) else error,
+                "noise_sd": math.sqrt(effect.noise_variance),
+                "conf_low": intervals[i, 0],
+                "conf_high": intervals[i, 1],
+                "method": self.method,
+                "guarantee": self.guarantee.status,
+            }
+            rows.append(row)
+        return frame(rows)
+
+    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        low, high = (f"{50 * (1 + side * conf_level):.4g} %" for side in (-1, 1))
+        intervals = self.conf_int(conf_level, simultaneous=simultaneous)
+        shown = slice(0, 40)
+        cells = []
+        for effect, interval in zip(self.effects[shown], intervals[shown], strict=True):
+            error = inference.std_error(effect)
+            sd = math.sqrt(effect.noise_variance) if isinstance(error, Unavailable) else error
+            usable = math.isfinite(interval[0])
+            cells.append(
+                numbers([effect.value, sd, *interval])
+                if usable
+                else (number(effect.value), "n/a", "n/a", "n/a")
+            )
+        error_name = "std. error" if self.kind == "groups" else "noise sd"
+        table = Table(
+            f"Effect of {self.treatment} on {self.outcome} "
+            + ("by group" if self.kind == "groups" else "at points"),
+            ("group" if self.kind == "groups" else "point", "effect", error_name, low, high),
+            tuple((a, *b) for a, b in zip(self.labels[shown], cells, strict=True)),
+            "lrrrr",
+        )
+        notes = [_INTERVALS[self.kind]]
+        if simultaneous:
+            notes.append(f"All intervals hold at once with {100 * conf_level:g} % (Bonferroni).")
+        if len(self.labels) > shown.stop:
+            notes.append(f"The first {shown.stop} of {len(self.labels)}; tidy() has them all.")
+        return self._summary("Private conditional effects", [table], notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        intervals = self.conf_int()
+        effects = [
+            {"label": label, "estimate": effect.value, "noise_variance": effect.noise_variance}
+            | {"conf_int": [low, high], "sampling": effect.sampling}
+            for label, effect, (low, high) in zip(self.labels, self.effects, intervals, strict=True)
+        ]
+        return {"kind": self.kind, "effects": plain(effects), **self._about()}
+
+    def __repr__(self) -> str:
+        return self._head(f"{len(self.labels)} {self.kind}")
+
+
+_INTERVALS = {
+    "groups": "Intervals are for the effect in each group: sampling error and privacy noise.",
+    "points": (
+        "Intervals cover privacy noise only: where the fitted effect would be without it. They "
+        "leave out sampling error and shrinkage."
+    ),
+}
+
+
+def _shown(value: Any) -> str:
+    return number(value) if isinstance(value, int | float) else str(value)

@@ -1,0 +1,292 @@
+"""What conditional effects need: functions of features of norm at most 1, released as weights.
+
+Outcome functions and effect functions are Huber regressions (`huber`). Their targets and slopes are
+computed record by record from released nuisances, so one record touches one term of the objective.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from dpeffects.privacy.bounds import Interval, clip
+from dpeffects.privacy.erm import Weights, minimise, unit_rows
+from dpeffects.privacy.features import Features
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
+from dpeffects.privacy.sums import Grid
+from dpeffects.privacy.weighting import Propensity
+
+_WIDER = 1.0 + 1e-9
+BINS = 8
+"""Bins of the histograms that show how covariates spread over their declared ranges."""
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """Released models of treatment and outcome, evaluated record by record.
+
+    ``means`` are those of the (treated, control) arms. ``outcome`` is empty, or the weights of a
+    function added to the mean outcome (``by_arm`` false), or of one for each arm, in units of
+    ``threshold``.
+    """
+
+    propensity: Propensity
+    means: tuple[float, float]
+    outcome_range: Interval
+    features: Features
+    outcome: FloatArray
+    by_arm: bool
+    threshold: float
+
+    @property
+    def effect(self) -> float:
+        """Difference of the means: what effect functions are shrunk towards."""
+        return self.means[0] - self.means[1]
+
+    def scores(self, covariates: FloatArray) -> FloatArray:
+        """Propensities of encoded rows."""
+        return self.propensity.scores(unit_rows(covariates))
+
+    def outcomes(
+        self, covariates: FloatArray, features: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean outcomes if treated and if not, within the range of the outcome."""
+        one, zero = (np.full(len(covariates), mean) for mean in self.means)
+        if self.outcome.size and self.by_arm:
+            half = self.outcome.size // 2
+            one = one + self.threshold * (features @ self.outcome[:half])
+            zero = zero + self.threshold * (features @ self.outcome[half:])
+        elif self.outcome.size:
+            common = self.threshold * (features @ self.outcome)
+            one, zero = one + common, zero + common
+        return clip(one, self.outcome_range), clip(zero, self.outcome_range)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """How a record enters the second stage: an R-learner or a DR-learner.
+
+    With propensity p, mean outcome m and arm means m_1, m_0, an R-learner fits (a - p) g(x) to
+    y - m(x), a DR-learner g(x) to m_1 - m_0 + (a - p) (y - m_a) / (p (1 - p)); both less the
+    average effect, in units of ``threshold``.
+    """
+
+    name: str
+    nuisance: Nuisance
+    threshold: float
+
+    @property
+    def steepest(self) -> float:
+        """Largest slope that a record can have."""
+        model = self.nuisance.propensity
+        return max(model.high, 1.0 - model.low) if self.name == "r_learner" else 1.0
+
+    def terms(
+        self, covariates: FloatArray, treated: BoolArray, outcome: FloatArray, rows: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Slopes and targets of the records."""
+        score = self.nuisance.scores(covariates)
+        one, zero = self.nuisance.outcomes(covariates, rows)
+        gap = treated - score
+        if self.name == "r_learner":
+            mean = score * one + (1.0 - score) * zero
+            target = outcome - mean - gap * self.nuisance.effect
+            return gap, target / self.threshold
+        residual = outcome - np.where(treated, one, zero)
+        pseudo = one - zero + gap / (score * (1.0 - score)) * residual
+        return np.ones_like(gap), (pseudo - self.nuisance.effect) / self.threshold
+
+
+class KernelReleases(Holder):
+    """Releases of functions of the covariates."""
+
+    _made: tuple[Features, FloatArray] | None = None
+
+    def outcome_function(self, base: Nuisance, strength: float, share: str) -> Weights:
+        """Release a function of the mean outcome, or one for each arm (claims 31, 22)."""
+        rows, treated = self._features(base.features), self._rows.treated
+        one, zero = base.outcomes(self._covariates(), rows)
+        if base.by_arm:
+            mean = np.where(treated, one, zero)
+            rows = np.concatenate([rows * treated[:, None], rows * ~treated[:, None]], axis=1)
+        else:
+            score = base.scores(self._covariates())
+            mean = score * one + (1.0 - score) * zero
+        targets = (self._rows.outcome - mean) / base.threshold
+        problem = Huber(rows, np.ones(self.n), targets, strength)
+        return minimise(self._releaser, "outcome function", problem, share)
+
+    def effect_function(
+        self, learner: Learner, features: Features, strength: float, way: str, share: str
+    ) -> Weights:
+        """Release an effect function by its weights, in units of the learner's threshold.
+
+        ``way`` is "objective" (noise in the objective, claims 31 and 22) or "kernel" (noise on the
+        weights, which is a Gaussian process with the features' kernel; claim 32).
+        """
+        problem = self._second_stage(learner, features, strength)
+        if way == "objective":
+            return minimise(self._releaser, "effect function", problem, share)
+        size, bound = features.size, self._moves(problem)
+        unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
+        noisy = self._releaser.release(
+            "effect function",
+            np.rint(problem.solve() / unit).astype(np.int64),
+            math.ceil(math.sqrt(size) * bound / unit) + size,
+            unit,
+            l2=bound / unit + math.sqrt(size),
+            share=share,
+            claim=32,
+        )
+        return Weights(noisy.value, strength, math.sqrt(noisy.variance))
+
+    def effects_at(
+        self,
+        learner: Learner,
+        features: Features,
+        queries: FloatArray,
+        strength: float,
+        share: str,
+    ) -> Noisy:
+        """Release effects at encoded query rows with independent noise (claim 33)."""
+        problem = self._second_stage(learner, features, strength)
+        at = features(queries)
+        gram = at @ at.T if len(at) <= features.size else at.T @ at
+        widest = math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)) * (1.0 + 1e-6) + 1e-9
+        l1 = min(float(np.linalg.norm(at, axis=1).sum()), math.sqrt(len(at)) * widest) * _WIDER
+        bound = self._moves(problem)
+        unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
+        noisy = self._releaser.release(
+            "effects at points",
+            np.rint(at @ problem.solve() / unit).astype(np.int64),
+            math.ceil(l1 * bound / unit) + len(at),
+            unit,
+            l2=widest * bound / unit + math.sqrt(len(at)),
+            share=share,
+            claim=33,
+        )
+        return noisy
+
+    def effect_squares(
+        self,
+        learner: Learner,
+        features: Features,
+        weights: FloatArray,
+        strength: float,
+        share: str,
+    ) -> Noisy:
+        """Release sums of squared gradients and of second derivatives along rows (claim 34)."""
+        problem = self._second_stage(learner, features, strength)
+        grid = Grid.for_sum((0.0, problem.bend), self.n, self.epsilon(share), 2.0)
+        sums = [grid.encode(part).sum() for part in problem.squares(weights)]
+        noisy = self._releaser.release(
+            "spread of residuals",
+            np.array(sums, dtype=np.int64),
+            2 * grid.span,
+            grid.unit,
+            l2=math.sqrt(2.0) * grid.span,
+            share=share,
+            claim=34,
+        )
+        return Noisy(
+            noisy.value + self.n * grid.middle, noisy.scale, noisy.spend, gaussian=noisy.gaussian
+        )
+
+    def covariate_histograms(self, share: str) -> Noisy:
+        """Release counts of each covariate in equal bins of its declared range (claim 35)."""
+        columns = np.clip(self._covariates()[:, 1:], 0.0, 1.0)
+        bins = np.minimum((columns * BINS).astype(np.int64), BINS - 1)
+        counts = np.stack([np.bincount(b, minlength=BINS) for b in bins.T]).astype(np.int64)
+        width = len(counts)
+        return self._releaser.release(
+            "histograms of covariates",
+            counts,
+            2 * width,
+            1.0,
+            l2=math.sqrt(2.0 * width),
+            share=share,
+            claim=35,
+        )
+
+    def group_sums(self, learner: Learner, share: str) -> tuple[Noisy, Noisy]:
+        """Release, by group, sums of slope times target and of squared slopes (claim 36).
+
+        Their ratio is the least-squares effect in a group, in units of the threshold and less the
+        average effect. Targets are clipped to [-1, 1] here.
+        """
+        slopes, targets = self._terms(learner)
+        products = slopes * np.clip(targets, -1.0, 1.0)
+        steepest = learner.steepest
+        return (
+            self._by_group("sums by group", products, steepest, share, parts=2),
+            self._by_group("weights by group", slopes**2, steepest**2, share, parts=2),
+        )
+
+    def group_squares(self, learner: Learner, effects: FloatArray, share: str) -> Noisy:
+        """Release, by group, sums of squared slope times residual (claim 36).
+
+        A residual is the clipped target less slope times the group's released effect, which is
+        within [-1, 1] in units of the threshold; it is clipped to [-1, 1] too.
+        """
+        slopes, targets = self._terms(learner)
+        effect = np.clip(effects, -1.0, 1.0)[self._groups()[0]]
+        residual = np.clip(np.clip(targets, -1.0, 1.0) - slopes * effect, -1.0, 1.0)
+        squares, largest = (slopes * residual) ** 2, learner.steepest**2
+        return self._by_group("squares by group", squares, largest, share)
+
+    def _by_group(
+        self, label: str, values: FloatArray, largest: float, share: str, parts: int = 1
+    ) -> Noisy:
+        """Release sums by group of values within [-largest, largest]; a record is in one group."""
+        index, count = self._groups()
+        grid = Grid.for_sum((-largest, largest), self.n, self.epsilon(share) / parts)
+        sums = _totals(grid.encode(values), index, count)
+        return self._releaser.release(
+            label,
+            sums,
+            grid.span,
+            grid.unit,
+            share=share,
+            claim=36,
+            l2=float(grid.span),
+            parts=parts,
+        )
+
+    def in_groups(self, index: IntArray, count: int) -> Self:
+        """Return the same rows in groups: the group of each record, a function of that record."""
+        rows = replace(self._rows, strata=lambda: (index, count))
+        return type(self)(rows, self._releaser, self._public)
+
+    def _groups(self) -> tuple[IntArray, int]:
+        assert self._rows.strata is not None
+        return self._rows.strata()
+
+    def _terms(self, learner: Learner) -> tuple[FloatArray, FloatArray]:
+        rows = self._features(learner.nuisance.features)
+        return learner.terms(self._covariates(), self._rows.treated, self._rows.outcome, rows)
+
+    def _second_stage(self, learner: Learner, features: Features, strength: float) -> Huber:
+        slopes, targets = self._terms(learner)
+        rows = self._features(features)
+        return Huber(rows, slopes, targets, strength, learner.steepest * _WIDER)
+
+    def _moves(self, problem: Huber) -> float:
+        """L2 sensitivity of the weights (claim 32)."""
+        return (2.0 * problem.steepest / problem.strength + 2.0 * problem.slack()) * _WIDER
+
+    def _features(self, features: Features) -> FloatArray:
+        if self._made is None or self._made[0] is not features:
+            self._made = (features, features(self._covariates()))
+        return self._made[1]
+
+
+def _totals(values: IntArray, index: IntArray, count: int) -> IntArray:
+    order = np.argsort(index, kind="stable")
+    starts = np.searchsorted(index[order], np.arange(count + 1))
+    running = np.concatenate([[0], np.cumsum(values[order])])
+    return np.asarray(np.diff(running[starts]), dtype=np.int64)
