@@ -199,7 +199,10 @@ def test_error_parts_add_up():
     [
         (Guarantee(1.0), None),
         (Guarantee(1.0, void=("seeded",)), "*** NOT PRIVATE: seeded ***"),
-        (Guarantee(1.0, kind="asymptotic"), "*** ASYMPTOTIC: NOT A PROVEN GUARANTEE ***"),
+        (
+            Guarantee(1.0, kind="asymptotic"),
+            "*** ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N ***",
+        ),
     ],
 )
 def test_a_guarantee_that_does_not_hold_is_loud(guarantee, alert):

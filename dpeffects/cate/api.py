@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dpeffects import design
 from dpeffects.call import Ask, Call
 from dpeffects.cate import function, groups, points
+from dpeffects.cate.asymptotic import NAMED, NEEDS_OPT_IN, check_learner
 from dpeffects.cate.options import STAGES, CateOptions
 from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.errors import OptionError
@@ -26,9 +27,13 @@ TITLES = {
     "dr_learner": "DR-learner with private nuisances",
 }
 RELEASES = ("function", "points", "groups")
+_CLAIMED = (
+    "The paper's finite release: an asymptotic claim, not a proven guarantee at this n. The scale "
+    "of its noise was computed from the data."
+)
 _CITATION = (
-    "Differentially private learners for heterogeneous treatment effects (DP-CATE), corrected: "
-    "exact guarantee, private nuisances (docs/architecture.md)."
+    "Schröder, Melnychuk and Feuerriegel (2025), Differentially private learners for "
+    "heterogeneous treatment effects."
 )
 
 
@@ -47,6 +52,7 @@ def dp_cate(
     variance: bool = True,
     ledger: Ledger | None = None,
     seed: int | None = None,
+    accept_asymptotic: bool = False,
     **options: Any,
 ) -> CateFunction | CateEffects:
     """Estimate conditional average treatment effects with differential privacy.
@@ -65,6 +71,10 @@ def dp_cate(
     by
         Discrete terms that make disjoint groups: ``"cut(age, [18, 40, 65, 90])"``, ``"sex"``,
         ``"sex + cut(age, [18, 65, 90])"``.
+    accept_asymptotic
+        With ``release="points"``, a ``second_stage`` that is "random_forest", "neural_net" or any
+        scikit-learn regressor reproduces the paper's finite release, whose guarantee is a claim
+        about large n that is false for flexible learners. It needs this opt-in, and says so.
     **options
         ``kernel``, ``bandwidth``, ``second_stage``, ``noise``, ``clip``, ``threshold``: see
         `dpeffects.cate.options.CateOptions`.
@@ -82,13 +92,14 @@ def dp_cate(
     (2,)
     """
     made = _options(method, options)
+    _check_second_stage(made.second_stage, release, delta, accept_asymptotic)
     parsed = _formula(formula)
     _check_release(release, at, by)
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed)
     call = Call(parsed, ask, "sample", made.public("sample"))
     table = call.read(data)
     about: dict[str, Any] = {"estimand": "CATE", "method": method}
-    about |= {"method_title": TITLES[method], "citation": _CITATION, "options": asdict(made)}
+    about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
     if release == "groups":
         return _groups(call, data, made, method, str(by), about)
     if release == "points":
@@ -118,19 +129,26 @@ def _points(
             f"effects at points need declared bounds for {', '.join(call.table.missing)}"
         )
     made = replace(made, noise="kernel")  # noise is on the answers
-    about["options"] = asdict(made)
+    about["options"] = _shown(made)
     queries, clipped = design.queries(at, call.formula, table.bounds)
     if not len(queries):
         raise OptionError("at has no rows")
-    estimates = points.fit_points(call.curator(points.shares()), made, method, queries)
+    exact = made.second_stage in STAGES
+    if exact:
+        estimates = points.fit_points(call.curator(points.shares()), made, method, queries)
+    else:
+        curator = call.curator({"effect": 1.0})
+        estimates = points.fit_claimed(curator, method, made.second_stage, queries)
+        about |= {"method_title": f"{method[:-8].upper()}-learner, paper's finite release"}
+        about |= {"options": {"second_stage": _shown(made)["second_stage"]}}
     return CateEffects(
         kind="points",
         labels=_labels(at, call.formula, len(queries)),
         effects=estimates,
         points=_columns(at, call.formula),
-        notes=(*_clipped(clipped), *call.bounds_notes()),
+        notes=(*_clipped(clipped), *call.bounds_notes(), *(() if exact else (_CLAIMED,))),
         **about,
-        **call.record("exact"),
+        **call.record("exact" if exact else "asymptotic"),
     )
 
 
@@ -163,10 +181,20 @@ def _options(method: str, options: Mapping[str, Any]) -> CateOptions:
     for name in options:
         if name not in known:
             raise OptionError(f"unknown option {name!r}: dp_cate has {', '.join(known)}")
-    made = CateOptions(**options)
-    if made.second_stage not in STAGES:
-        raise OptionError(f"second_stage must be one of {STAGES}, got {made.second_stage!r}")
-    return made
+    return CateOptions(**options)
+
+
+def _check_second_stage(stage: Any, release: str, delta: float, accepted: bool) -> None:
+    if isinstance(stage, str) and stage in STAGES:
+        return
+    if not (isinstance(stage, str) and stage in NAMED):
+        check_learner(stage, "second_stage")
+    if release != "points":
+        raise OptionError(f'second_stage={stage!r} is for release="points"; else use "kernel"')
+    if accepted is not True:
+        raise OptionError(NEEDS_OPT_IN.format(stage))
+    if not delta > 0:
+        raise OptionError("the paper's finite release needs a delta, for example delta=1e-5")
 
 
 def _formula(formula: str) -> Formula:
@@ -217,6 +245,12 @@ def _clipped(counts: Mapping[str, int]) -> tuple[str, ...]:
         "clipped to it."
         for name, count in counts.items()
     )
+
+
+def _shown(made: CateOptions) -> dict[str, Any]:
+    """Options as values that print: a learner by its name."""
+    values = {f.name: getattr(made, f.name) for f in fields(made)}
+    return {name: x if isinstance(x, str | float) else repr(x) for name, x in values.items()}
 
 
 def _columns(at: Any, formula: Formula) -> dict[str, list[Any]]:

@@ -9,9 +9,12 @@ noise, and less of it for few points without a delta.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.cate.asymptotic import PaperLearner
 from dpeffects.cate.function import planned_strength, second_stage
 from dpeffects.cate.nuisance import SHARES
 from dpeffects.cate.options import CateOptions
@@ -37,6 +40,14 @@ def fit_points(
     strength = planned_strength(curator, options, learner, features)
     noisy = curator.effects_at(learner, features, queries, strength, "effect")
     return as_estimates(noisy, learner.nuisance.effect, learner.threshold)
+
+
+def fit_claimed(
+    curator: Curator, method: str, second_stage: Any, queries: FloatArray
+) -> tuple[Estimate, ...]:
+    """Release effects by the paper's finite release, whose guarantee is a claim."""
+    learner = PaperLearner(method, second_stage, queries, curator.outcome_range)
+    return as_estimates(curator.claimed_effects(learner, "effect"), 0.0, 1.0)
 
 
 def as_estimates(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:

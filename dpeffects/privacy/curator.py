@@ -15,6 +15,7 @@ from dpeffects.privacy import bounds as ranges
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.blocks import BlockReleases
 from dpeffects.privacy.bounds import Bounds
+from dpeffects.privacy.claimed import ClaimedReleases
 from dpeffects.privacy.kernel import KernelReleases
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.release import FloatArray, Releaser, Rows
@@ -31,6 +32,7 @@ class Curator(
     StrataReleases,
     WeightingReleases,
     KernelReleases,
+    ClaimedReleases,
 ):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 

@@ -49,7 +49,10 @@ class Guarantee:
     @property
     def status(self) -> str:
         """ "exact", "asymptotic", or "void: ..." with the reasons."""
-        return "void: " + ", ".join(self.void) if self.void else self.kind
+        if not self.void:
+            return self.kind
+        unproved = () if self.kind == "exact" else (self.kind,)
+        return "void: " + ", ".join((*self.void, *unproved))
 
     @property
     def holds(self) -> bool:
@@ -67,10 +70,10 @@ class Guarantee:
             whom += " but its treatment"
         known = ", ".join(self.public) if self.public else "nothing"
         text = f"{what} for {whom}; neighbours replace one record; public: {known}"
+        if self.kind == "asymptotic":
+            text = f"asymptotic claim, not a proven guarantee at this n: {text}"
         if self.void:
             return f"VOID ({', '.join(self.void)}): not private. Without that it would be {text}"
-        if self.kind == "asymptotic":
-            return f"asymptotic claim, not a proven guarantee at this n: {text}"
         return text
 
     def to_dict(self) -> dict[str, Any]:

@@ -92,6 +92,23 @@ class Releaser:
         drawn = self._noise.laplace(values.reshape(-1), scale, l1, price.epsilon)
         return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
 
+    def claimed_gaussian(
+        self,
+        label: str,
+        values: IntArray,
+        sigma: float,
+        unit: float,
+        *,
+        share: str,
+        claim: int,
+    ) -> Noisy:
+        """Release integers with Gaussian noise of a scale that no sensitivity of ours proves."""
+        price = self._shares[share]
+        spend = Spend(label, share, *price, "Gaussian, claimed", (), (sigma * unit,), claim)
+        self._ledger.charge(spend)
+        drawn = self._noise.gaussian(values.reshape(-1), sigma)
+        return Noisy((drawn * unit).astype(np.float64), sigma * unit, spend, gaussian=True)
+
     def pay(self, label: str, price: Share, *, share: str, claim: int) -> None:
         """Charge what a mechanism costs beyond its noise; nothing is drawn."""
         self._ledger.charge(Spend(label, share, *price, "no draw", (), (), claim))

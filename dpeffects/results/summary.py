@@ -120,8 +120,8 @@ def alert(result: Record) -> str:
     guarantee, alerts = result.guarantee, []
     if guarantee.void:
         alerts.append(f"*** NOT PRIVATE: {', '.join(guarantee.void)} ***")
-    elif not guarantee.holds:
-        alerts.append(f"*** {guarantee.status.upper()}: NOT A PROVEN GUARANTEE ***")
+    if guarantee.kind == "asymptotic":
+        alerts.append("*** ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N ***")
     if result.caution:
         alerts.append(f"*** {result.caution} ***")
     return "\n".join(alerts)
