@@ -29,7 +29,7 @@ NEEDS_OPT_IN = (
     'Use method="sample_aggregate" for any learner with an exact guarantee, or '
     "accept_asymptotic=True to reproduce the paper"
 )
-_STARTS = 8
+_STARTS = 64
 _CLIP = 0.01
 
 
@@ -115,18 +115,19 @@ class PaperLearner:
         from scipy.optimize import minimize
 
         columns = self.queries.shape[1] - 1
-        best = 0.0
+        best, starts = 0.0, spread_points(_STARTS, columns)
         for arm in (0.0, 1.0):
             for y in self.outcome_range:  # the influence is linear in y, so an end is largest
 
                 def size(x: FloatArray, arm: float = arm, y: float = y) -> float:
                     return -float(fitted.influence(x[None, :], np.array([arm]), np.array([y]))[0])
 
-                starts = spread_points(_STARTS, columns)
-                values = [size(x) for x in starts]
-                first = starts[int(np.argmin(values))]
-                found = minimize(size, first, method="L-BFGS-B", bounds=[(0.0, 1.0)] * columns)
-                best = max(best, -min(values), -float(found.fun))
+                values = fitted.influence(
+                    starts, np.full(len(starts), arm), np.full(len(starts), y)
+                )
+                for start in starts[np.argsort(-values)[:2]]:
+                    found = minimize(size, start, method="L-BFGS-B", bounds=[(0, 1)] * columns)
+                    best = max(best, float(values.max()), -float(found.fun))
         return best
 
 
