@@ -6,6 +6,7 @@ from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.errors import DPEffectsError
 from dpeffects.metrics import pehe
+from dpeffects.plan import Plan, plan
 from dpeffects.privacy.bounds import Bounds, Declared, declare
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
@@ -29,6 +30,7 @@ __all__ = [
     "Declared",
     "Guarantee",
     "Ledger",
+    "Plan",
     "Result",
     "Spend",
     "Summary",
@@ -47,6 +49,7 @@ __all__ = [
     "load_data",
     "methods",
     "pehe",
+    "plan",
     "reference",
     "simulate",
     "wrong_sign_probability",

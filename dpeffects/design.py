@@ -231,7 +231,7 @@ class _Reader:
             )
         elif column.dtype == nw.Boolean:
             self._bounds = self._bounds.with_interval(name, 0.0, 1.0, source="dtype")
-        elif ends := _ends_in_formula(name, self._formula):
+        elif ends := ends_in_formula(name, self._formula):
             self._bounds = self._bounds.with_interval(name, *ends, source="declared")
         elif source is not None:
             self._bounds = self._bounds.with_interval(
@@ -285,7 +285,7 @@ class _Reader:
         return table
 
 
-def _ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
+def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
     uses = [f for term in formula.terms for f in term if name in columns(f)]
     ends: list[float] = []

@@ -1,0 +1,402 @@
+"""What a release will cost in accuracy, before any data is touched.
+
+A plan is a dress rehearsal: each method runs on made-up records that fit the formula and the
+declared bounds (`datasets.rehearsal`), with the noise it would use. So every method can be planned,
+also those that choose from n and epsilon what to do, and the figures are those of the method.
+What the rehearsal cannot know (how covariates really spread, how outcomes vary) is an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpeffects import design
+from dpeffects.api import _effect
+from dpeffects.datasets.rehearsal import rehearsal
+from dpeffects.errors import BoundsError, DPEffectsError, MissingExtraError, OptionError
+from dpeffects.estimate import Unavailable
+from dpeffects.formula import Formula, parse
+from dpeffects.formula.expression import source
+from dpeffects.formula.ranges import range_of
+from dpeffects.methods import get, registry
+from dpeffects.privacy.bounds import Bounds, skeleton
+from dpeffects.privacy.budget import Budget
+from dpeffects.results.numbers import number
+from dpeffects.results.record import frame
+from dpeffects.results.summary import Notes, Pairs, Summary, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpeffects.results import Result
+
+_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is planned: the call, and what is assumed about the data."""
+
+    formula: str
+    n: int
+    epsilon: float
+    delta: float
+    bounds: Bounds
+    estimand: str
+    outcome_sd: float
+    treated: float
+    selection: float
+    conf_level: float
+    power: float
+    repeats: int
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Expected accuracy of one method; ``reason`` says why there is none."""
+
+    method: str
+    noise_sd: float = math.nan
+    std_error: float = math.nan
+    half_width: float = math.nan
+    detectable: float = math.nan
+    shares: tuple[tuple[str, float], ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
+
+    ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
+    around the estimate, ``detectable`` the smallest effect found with the wanted power.
+    """
+
+    setting: Setting
+    rows: tuple[Planned, ...]
+
+    def tidy(self) -> pd.DataFrame:
+        """One row a method; what is not available is NaN, and the column reason says why."""
+        names = ("method", "noise_sd", "std_error", "half_width", "detectable", "reason")
+        return frame([{name: getattr(row, name) for name in names} for row in self.rows])
+
+    def shares_frame(self) -> pd.DataFrame:
+        """Epsilon by method and share of the budget."""
+        return frame(
+            [
+                {"method": row.method, "share": name, "epsilon": epsilon}
+                for row in self.rows
+                for name, epsilon in row.shares
+            ],
+            ["method", "share", "epsilon"],
+        )
+
+    def summary(self) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        s = self.setting
+        header = Pairs(
+            (
+                ("Formula", s.formula),
+                ("Budget", f"epsilon = {number(s.epsilon)}, delta = {number(s.delta)}"),
+                ("Records", f"n = {s.n}"),
+                (
+                    "Assumed",
+                    f"{100 * s.treated:.3g} % treated, log odds of treatment vary with covariates "
+                    f"by {number(s.selection)}; outcome sd {number(s.outcome_sd)}; covariates "
+                    "spread evenly over their declared ranges and levels; no effect",
+                ),
+            )
+        )
+        usable = sorted((r for r in self.rows if not r.reason), key=lambda r: r.half_width)
+        table = Table(
+            f"Expected accuracy ({100 * s.conf_level:g} % intervals, {100 * s.power:g} % power)",
+            ("method", "noise sd", "std. error", "half-width", "detectable"),
+            tuple(
+                (r.method, *map(_four, (r.noise_sd, r.std_error, r.half_width, r.detectable)))
+                for r in usable
+            ),
+            "lrrrr",
+        )
+        split = Table(
+            "Epsilon by share of the budget",
+            ("method", "shares"),
+            tuple((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.shares)) for r in usable),
+            "ll",
+        )
+        notes = tuple(f"{r.method}: {r.reason}" for r in self.rows if r.reason)
+        blocks = (header, table, split, *((Notes(notes),) if notes else ()))
+        return Summary(f"Plan for the {s.estimand}: no data was touched", "", blocks)
+
+    def needed(self, half_width: float, *, of: str = "epsilon") -> pd.DataFrame:
+        """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
+
+        NaN where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it.
+        """
+        if of not in ("epsilon", "n"):
+            raise OptionError(f'of must be "epsilon" or "n", got {of!r}')
+        if not half_width > 0:
+            raise OptionError(f"half_width must be positive, got {half_width!r}")
+        found = [
+            {"method": r.method, of: _solve(self.setting, r.method, half_width, of)}
+            for r in self.rows
+            if not r.reason
+        ]
+        return frame(found, ["method", of])
+
+    def plot(self, epsilons: Sequence[float] = _EPSILONS, ax: Any = None) -> Any:
+        """Draw the half-width against epsilon; return the axes (matplotlib)."""
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            raise MissingExtraError(
+                'plots need matplotlib: pip install "dpeffects[plot]"'
+            ) from None
+        ax = ax or plt.figure(figsize=(6.0, 4.0)).add_subplot()
+        styles = ["-", "--", ":", "-."]
+        for i, row in enumerate(r for r in self.rows if not r.reason):
+            widths = [_rehearsed(self.setting, row.method, epsilon=e).half_width for e in epsilons]
+            shade = f"{0.1 + 0.5 * (i // len(styles)) / 2:.2f}"
+            ax.plot(epsilons, widths, styles[i % 4], color=shade, label=row.method)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlabel("epsilon")
+        ax.set_ylabel(f"half-width of the {100 * self.setting.conf_level:g} % interval")
+        ax.legend(frameon=False, fontsize="small")
+        return ax
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    __repr__ = __str__
+
+
+def plan(
+    formula: str,
+    *,
+    n: int,
+    epsilon: float,
+    delta: float = 0.0,
+    bounds: Mapping[str, Any] | None = None,
+    method: str | None = None,
+    estimand: str = "ATE",
+    outcome_sd: float | None = None,
+    treated: float = 0.5,
+    selection: float = 0.7,
+    conf_level: float = 0.95,
+    power: float = 0.8,
+    repeats: int = 10,
+    **options: Any,
+) -> Plan:
+    """Predict what each method would give, without touching data.
+
+    Parameters
+    ----------
+    formula, epsilon, delta, bounds
+        As in :func:`dp_ate`; every column needs declared bounds.
+    n
+        Number of records.
+    method
+        One method, or None for all that can estimate the estimand.
+    estimand
+        "ATE", "ATT" or "ATC".
+    outcome_sd
+        A guess of the outcome's standard deviation within arms; by default a sixth of its range.
+    treated
+        Share of treated records.
+    selection
+        Standard deviation of the log odds of treatment that covariates explain; 0 in a trial.
+    conf_level, power
+        Of the interval, and for the smallest detectable effect.
+    repeats
+        Rehearsals to average over.
+    **options
+        Options of the method, when one is named.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> study = dpe.plan("y ~ t", n=5000, epsilon=1, bounds={"y": (0, 1)}, method="diff_in_means")
+    >>> study.rows[0].half_width < 0.02
+    True
+    """
+    parsed = parse(formula)
+    Budget(epsilon, delta)
+    declared = _declared(parsed, bounds)
+    low, high = _outcome_range(parsed, declared)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 4:
+        raise OptionError(f"n must be a whole number of at least 4 records, got {n!r}")
+    for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
+        if not 0.0 < value < 1.0:
+            raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
+    if not 0.0 <= selection <= 10.0:
+        raise OptionError(f"selection must be between 0 and 10, got {selection!r}")
+    guess = (high - low) / 6.0 if outcome_sd is None else float(outcome_sd)
+    if not 0.0 < guess <= (high - low) / 2.0:
+        raise OptionError(f"outcome_sd must be positive and at most half the range, got {guess!r}")
+    if method is None and options:
+        raise OptionError("options belong to a method: name one with method=...")
+    setting = Setting(
+        parsed.source,
+        n,
+        float(epsilon),
+        float(delta),
+        declared,
+        estimand,
+        guess,
+        float(treated),
+        float(selection),
+        float(conf_level),
+        float(power),
+        int(repeats),
+        options,
+    )
+    names = [method] if method else [s.name for s in registry().values() if estimand in s.estimands]
+    return Plan(setting, tuple(_row(setting, name, single=method is not None) for name in names))
+
+
+def _row(setting: Setting, method: str, *, single: bool) -> Planned:
+    spec = get(method)
+    spec.check_estimand(setting.estimand)
+    if spec.needs_delta and not setting.delta:
+        return Planned(method, reason="needs a delta")
+    try:
+        return _rehearsed(setting, method)
+    except DPEffectsError as error:
+        if single:
+            raise
+        return Planned(method, reason=str(error).splitlines()[0])
+
+
+def _rehearsed(
+    setting: Setting, method: str, *, epsilon: float | None = None, n: int | None = None
+) -> Planned:
+    """Average over rehearsals; medians, because a noisy variance has a long tail."""
+    runs = [_run(setting, method, epsilon, n, seed) for seed in range(setting.repeats)]
+    noise = math.sqrt(float(np.median([run.noise_variance for run in runs])))
+    shares: dict[str, float] = {}
+    for spend in runs[0].spends:
+        shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
+    split = tuple(shares.items())
+    errors = [run.std_error for run in runs if not isinstance(run.std_error, Unavailable)]
+    widths = [
+        (interval.upper - interval.lower) / 2.0
+        for run in runs
+        if not isinstance(interval := run.conf_int(setting.conf_level), Unavailable)
+    ]
+    if not widths:
+        return Planned(method, noise, shares=split)
+    error, width = float(np.median(errors)), float(np.median(widths))
+    return Planned(method, noise, error, width, width + _quantile(setting.power) * error, split)
+
+
+def _run(setting: Setting, method: str, epsilon: float | None, n: int | None, seed: int) -> Result:
+    import pandas as pd
+
+    parsed = parse(setting.formula)
+    data = pd.DataFrame(
+        rehearsal(
+            parsed,
+            setting.bounds,
+            n or setting.n,
+            treated=setting.treated,
+            selection=setting.selection,
+            outcome_sd=setting.outcome_sd,
+            seed=seed,
+        )
+    )
+    return _effect(
+        setting.estimand,
+        setting.formula,
+        data,
+        method,
+        epsilon=setting.epsilon if epsilon is None else epsilon,
+        delta=setting.delta,
+        bounds=_as_given(setting.bounds),
+        seed=seed,
+        **setting.options,
+    )
+
+
+def _solve(setting: Setting, method: str, wanted: float, of: str) -> float:
+    """Bisect on a logarithmic scale for the smallest epsilon or n that reaches the half-width."""
+
+    def width(value: float) -> float:
+        try:
+            if of == "epsilon":
+                return _rehearsed(setting, method, epsilon=value).half_width
+            return _rehearsed(setting, method, n=round(value)).half_width
+        except DPEffectsError:
+            return math.inf
+
+    low, high = (1e-3, 1e3) if of == "epsilon" else (20.0, 2e5)
+    if not width(high) <= wanted:
+        return _extrapolated(width, high, wanted) if of == "n" else math.nan
+    if width(low) <= wanted:
+        return low
+    for _ in range(12):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if width(middle) <= wanted else (middle, high)
+    return float(math.ceil(high)) if of == "n" else float(f"{high:.3g}")
+
+
+def _extrapolated(width: Callable[[float], float], n: float, wanted: float) -> float:
+    """Beyond what is rehearsed, half-widths fall with the root of n."""
+    needed = n * (width(n) / wanted) ** 2
+    return float(math.ceil(needed)) if needed <= 1e8 else math.nan
+
+
+def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
+    if isinstance(bounds, str):
+        raise BoundsError("a plan has no data to read bounds from: declare them")
+    known = Bounds.declared(bounds)
+    for name, levels in formula.levels.items():
+        known = known.with_levels(name, levels, source="declared")
+    for name in formula.columns:
+        if name not in known and (ends := design.ends_in_formula(name, formula)):
+            known = known.with_interval(name, *ends, source="declared")
+    kept = [n for n in formula.columns if n in known]
+    missing = [n for n in formula.columns if n not in known and n != formula.treatment_column]
+    if missing:
+        raise BoundsError(
+            f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
+        )
+    return Bounds(
+        {n: known[n] for n in kept},
+        {n: known.source(n) for n in kept},
+        frozenset(n for n in kept if known.is_levels(n)),
+    )
+
+
+def _as_given(bounds: Bounds) -> dict[str, Any]:
+    """Bounds as a user writes them: tuples are ranges, lists are levels."""
+    return {n: list(bounds[n]) if bounds.is_levels(n) else tuple(bounds[n]) for n in bounds}
+
+
+def _outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:
+    intervals = {n: bounds.interval(n) for n in bounds if not bounds.is_levels(n)}
+    try:
+        return range_of(formula.outcome, intervals)
+    except KeyError:
+        raise BoundsError(
+            f"the outcome {source(formula.outcome)} needs a range: (LOWER, UPPER)"
+        ) from None
+
+
+def _quantile(p: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(p))
+
+
+def _four(value: float) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.4g}"
