@@ -24,8 +24,8 @@ def rehearsal(
     """Columns with covariates spread evenly over their ranges and levels, and no effect.
 
     The log odds of treatment are a sum of the standardised covariates with standard deviation
-    ``selection``. The outcome is normal about the middle of its range with the given standard deviation, clipped;
-    a transformed outcome has its columns spread evenly.
+    ``selection``. The outcome is normal about the middle of its range with the given standard
+    deviation, clipped; a transformed outcome has its columns spread evenly.
     """
     rng = np.random.default_rng(seed)
     columns: dict[str, np.ndarray[Any, Any]] = {}
