@@ -39,6 +39,8 @@ VOLUME = 0.1
 _SOLVER = 0.01
 """Part of a model's epsilon that covers an inexact solver and noise on a grid (claim 22)."""
 _WIDER = 1.0 + 1e-9
+_LEAST_DELTA = 1e-90
+"""With less, which only a huge epsilon leaves, Laplace noise is used."""
 SPREAD = 1.0 / 12.0
 """Variance of a covariate that spreads evenly over its declared range: a public stand-in."""
 
@@ -305,7 +307,7 @@ def minimise(
     delta = whole.delta * math.exp(-last / 2.0) / problem.corners * (1.0 - 1e-12)
     l1, l2 = (2.0 * reach * _WIDER for reach in problem.reach)
     variance, gaussian = 2.0 * (l1 / epsilon) ** 2, False
-    if delta > 0 and noise != "laplace":
+    if delta > _LEAST_DELTA and noise != "laplace":
         sigma = gaussian_scale(l2, epsilon, delta, d)
         gaussian = sigma**2 < variance or noise == "gaussian"
         variance = sigma**2 if gaussian else variance
