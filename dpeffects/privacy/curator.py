@@ -2,7 +2,8 @@
 
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
-primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`.
+primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
+`aggregate`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 
 from dpeffects.errors import BoundsError
 from dpeffects.privacy import bounds as ranges
+from dpeffects.privacy.aggregate import AggregateReleases
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.blocks import BlockReleases
 from dpeffects.privacy.bounds import Bounds
@@ -22,7 +24,14 @@ from dpeffects.privacy.weighting import WeightingReleases
 __all__ = ["Curator", "Releaser", "Rows", "find_bounds"]
 
 
-class Curator(ArmReleases, MatchedReleases, BlockReleases, StrataReleases, WeightingReleases):
+class Curator(
+    ArmReleases,
+    MatchedReleases,
+    BlockReleases,
+    StrataReleases,
+    WeightingReleases,
+    AggregateReleases,
+):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 
 
