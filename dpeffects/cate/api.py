@@ -12,11 +12,14 @@ import numpy.typing as npt
 from dpeffects import design
 from dpeffects.call import Ask, Call
 from dpeffects.cate import function, groups, points
+from dpeffects.cate.aggregate import AggregateOptions, fit_blocks
 from dpeffects.cate.asymptotic import NAMED, NEEDS_OPT_IN, check_learner
 from dpeffects.cate.options import STAGES, CateOptions
 from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.errors import OptionError
+from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
+from dpeffects.methods import sample_aggregate
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Ledger
 
@@ -25,6 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 TITLES = {
     "r_learner": "R-learner with private nuisances",
     "dr_learner": "DR-learner with private nuisances",
+    "sample_aggregate": "sample and aggregate",
 }
 RELEASES = ("function", "points", "groups")
 _CLAIMED = (
@@ -62,7 +66,8 @@ def dp_cate(
     formula, data, epsilon, delta, bounds, shares, variance, ledger, seed
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
-        "r_learner" (careful where overlap is poor) or "dr_learner" (less error where it is good).
+        "r_learner" (careful where overlap is poor), "dr_learner" (less error where it is good), or
+        for points "sample_aggregate": any scikit-learn learners, exact, at the price of more noise.
     release
         "function" (a function of the covariates that answers any number of queries), "points"
         (effects at the rows of ``at``), or "groups" (effects by the groups of ``by``).
@@ -77,7 +82,9 @@ def dp_cate(
         about large n that is false for flexible learners. It needs this opt-in, and says so.
     **options
         ``kernel``, ``bandwidth``, ``second_stage``, ``noise``, ``clip``, ``threshold``: see
-        `dpeffects.cate.options.CateOptions`.
+        `dpeffects.cate.options.CateOptions`; of sample and aggregate ``outcome``, ``propensity``,
+        ``second_stage``, ``learner``, ``blocks``, ``effect_range``: see
+        `dpeffects.cate.aggregate.AggregateOptions`.
 
     Returns
     -------
@@ -92,18 +99,23 @@ def dp_cate(
     (2,)
     """
     made = _options(method, options)
-    _check_second_stage(made.second_stage, release, delta, accept_asymptotic)
     parsed = _formula(formula)
     _check_release(release, at, by)
+    if isinstance(made, CateOptions):
+        _check_second_stage(made.second_stage, release, delta, accept_asymptotic)
+    elif release != "points":
+        raise OptionError('method="sample_aggregate" is for release="points"')
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed)
     call = Call(parsed, ask, "sample", made.public("sample"))
-    table = call.read(data)
+    call.read(data)
     about: dict[str, Any] = {"estimand": "CATE", "method": method}
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
+    if isinstance(made, AggregateOptions):
+        return _blocks(call, made, at, about)
     if release == "groups":
         return _groups(call, data, made, method, str(by), about)
     if release == "points":
-        return _points(call, table, made, method, at, about)
+        return _points(call, made, method, at, about)
     curator = call.curator(function.shares(variance))
     found = function.fit_function(curator, made, method)
     return CateFunction(
@@ -118,21 +130,14 @@ def dp_cate(
 
 def _points(
     call: Call,
-    table: design.Table,
     made: CateOptions,
     method: str,
     at: Any,
     about: dict[str, Any],
 ) -> CateEffects:
-    if call.table.missing:
-        raise OptionError(
-            f"effects at points need declared bounds for {', '.join(call.table.missing)}"
-        )
     made = replace(made, noise="kernel")  # noise is on the answers
     about["options"] = _shown(made)
-    queries, clipped = design.queries(at, call.formula, table.bounds)
-    if not len(queries):
-        raise OptionError("at has no rows")
+    queries, clipped = _queries(call, at)
     exact = made.second_stage in STAGES
     if exact:
         estimates = points.fit_points(call.curator(points.shares()), made, method, queries)
@@ -141,12 +146,51 @@ def _points(
         estimates = points.fit_claimed(curator, method, made.second_stage, queries)
         about |= {"method_title": f"{method[:-8].upper()}-learner, paper's finite release"}
         about |= {"options": {"second_stage": _shown(made)["second_stage"]}}
+    notes = () if exact else (_CLAIMED,)
+    return _at_points(call, at, estimates, clipped, notes, about, exact=exact)
+
+
+def _blocks(call: Call, made: AggregateOptions, at: Any, about: dict[str, Any]) -> CateEffects:
+    made.check(call.table.n, None)
+    queries, clipped = _queries(call, at)
+    made = made.resolve(call.facts())
+    about |= {"options": _shown(made), "citation": sample_aggregate.SPEC.citation}
+    estimates = fit_blocks(call.curator({"effect": 1.0}), made, queries)
+    records = call.table.n // (made.blocks or 2)
+    notes = (
+        f"Learners are fitted in blocks of {records} records: what they miss at that size is in "
+        "the effects.",
+    )
+    return _at_points(call, at, estimates, clipped, notes, about, exact=True)
+
+
+def _queries(call: Call, at: Any) -> tuple[FloatArray, dict[str, int]]:
+    if call.table.missing:
+        raise OptionError(
+            f"effects at points need declared bounds for {', '.join(call.table.missing)}"
+        )
+    queries, clipped = design.queries(at, call.formula, call.table.bounds)
+    if not len(queries):
+        raise OptionError("at has no rows")
+    return queries, clipped
+
+
+def _at_points(
+    call: Call,
+    at: Any,
+    estimates: tuple[Estimate, ...],
+    clipped: Mapping[str, int],
+    notes: tuple[str, ...],
+    about: dict[str, Any],
+    *,
+    exact: bool,
+) -> CateEffects:
     return CateEffects(
         kind="points",
-        labels=_labels(at, call.formula, len(queries)),
+        labels=_labels(at, call.formula, len(estimates)),
         effects=estimates,
         points=_columns(at, call.formula),
-        notes=(*_clipped(clipped), *call.bounds_notes(), *(() if exact else (_CLAIMED,))),
+        notes=(*_clipped(clipped), *call.bounds_notes(), *notes),
         **about,
         **call.record("exact" if exact else "asymptotic"),
     )
@@ -174,14 +218,15 @@ def _groups(
     )
 
 
-def _options(method: str, options: Mapping[str, Any]) -> CateOptions:
+def _options(method: str, options: Mapping[str, Any]) -> CateOptions | AggregateOptions:
     if method not in TITLES:
         raise OptionError(f"unknown method {method!r} for dp_cate; there are {', '.join(TITLES)}")
-    known = [f.name for f in fields(CateOptions)]
+    make = AggregateOptions if method == "sample_aggregate" else CateOptions
+    known = [f.name for f in fields(make) if f.init]
     for name in options:
         if name not in known:
-            raise OptionError(f"unknown option {name!r}: dp_cate has {', '.join(known)}")
-    return CateOptions(**options)
+            raise OptionError(f"unknown option {name!r}: {method} has {', '.join(known)}")
+    return make(**options)
 
 
 def _check_second_stage(stage: Any, release: str, delta: float, accepted: bool) -> None:
@@ -247,10 +292,11 @@ def _clipped(counts: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
-def _shown(made: CateOptions) -> dict[str, Any]:
+def _shown(made: CateOptions | AggregateOptions) -> dict[str, Any]:
     """Options as values that print: a learner by its name."""
-    values = {f.name: getattr(made, f.name) for f in fields(made)}
-    return {name: x if isinstance(x, str | float) else repr(x) for name, x in values.items()}
+    values = {f.name: getattr(made, f.name) for f in fields(made) if f.init}
+    plain = (str, float, int, tuple, type(None))
+    return {name: x if isinstance(x, plain) else repr(x) for name, x in values.items()}
 
 
 def _columns(at: Any, formula: Formula) -> dict[str, list[Any]]:

@@ -3,7 +3,7 @@
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
 primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
-`kernel`.
+`kernel`, `aggregate`, `claimed`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from dpeffects.errors import BoundsError
 from dpeffects.privacy import bounds as ranges
+from dpeffects.privacy.aggregate import AggregateReleases
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.blocks import BlockReleases
 from dpeffects.privacy.bounds import Bounds
@@ -33,6 +34,7 @@ class Curator(
     WeightingReleases,
     KernelReleases,
     ClaimedReleases,
+    AggregateReleases,
 ):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 

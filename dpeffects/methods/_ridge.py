@@ -1,0 +1,78 @@
+"""Two small models with scikit-learn's interface, for use without scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.privacy.erm import fit_logistic, sigmoid
+
+FloatArray = npt.NDArray[np.float64]
+
+_PENALTY = 0.01
+"""Ridge penalty for each standardised column, against a sum over records. It is light because these
+models are fitted in small blocks whose answers are averaged: variance goes, bias stays. In blocks
+of 25 records with 11 columns 0.1 left a quarter of the confounding and 0.01 a tenth."""
+_INTERCEPT = 10.0
+"""Size of the constant column of the logistic model: its weight is hardly penalised."""
+_FLAT = 1e-9
+
+
+class _Standardised:
+    """Columns scaled to mean 0 and variance 1; constant columns are dropped."""
+
+    def _learn(self, rows: FloatArray, weight: FloatArray) -> FloatArray:
+        centre = weight @ rows / weight.sum()
+        spread = np.sqrt(weight @ (rows - centre) ** 2 / weight.sum())
+        self._kept = spread > _FLAT * (1.0 + np.abs(centre))
+        self._centre, self._spread = centre[self._kept], spread[self._kept]
+        return self._scaled(rows)
+
+    def _scaled(self, rows: FloatArray) -> FloatArray:
+        return np.asarray((rows[:, self._kept] - self._centre) / self._spread)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class RidgeRegression(_Standardised):
+    """Least squares with a light ridge penalty on standardised columns, none on the constant."""
+
+    def fit(self, rows: FloatArray, target: FloatArray, sample_weight: object = None) -> Self:
+        """Fit by the normal equations; weights count relative to their mean."""
+        weight = np.ones(len(target)) if sample_weight is None else np.asarray(sample_weight)
+        weight = weight / weight.mean()
+        columns = self._learn(rows, weight)
+        self._constant = float(weight @ target / weight.sum())
+        width = columns.shape[1]
+        weighted = (columns * weight[:, None]).T
+        gram = weighted @ columns + _PENALTY * width * np.eye(width)
+        self._slopes = np.linalg.solve(gram, weighted @ (target - self._constant))
+        return self
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """Fitted means."""
+        return self._constant + self._scaled(rows) @ self._slopes
+
+
+class RidgeLogistic(_Standardised):
+    """Logistic regression with a light ridge penalty on standardised columns."""
+
+    classes_ = np.array([0, 1])
+
+    def fit(self, rows: FloatArray, target: FloatArray) -> Self:
+        """Fit 0/1 targets by Newton steps."""
+        columns = self._learn(rows, np.ones(len(target)))
+        penalty = _PENALTY * max(columns.shape[1], 1) / len(target)
+        self._weights = fit_logistic(self._with_constant(columns), target == 1, penalty)
+        return self
+
+    def predict_proba(self, rows: FloatArray) -> FloatArray:
+        """Chances of 0 and of 1, a column each."""
+        one = sigmoid(self._with_constant(self._scaled(rows)) @ self._weights)
+        return np.column_stack([1.0 - one, one])
+
+    def _with_constant(self, columns: FloatArray) -> FloatArray:
+        return np.column_stack([np.full(len(columns), _INTERCEPT), columns])
