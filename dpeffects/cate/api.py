@@ -135,8 +135,6 @@ def _points(
     at: Any,
     about: dict[str, Any],
 ) -> CateEffects:
-    made = replace(made, noise="kernel")  # noise is on the answers
-    about["options"] = _shown(made)
     queries, clipped = _queries(call, at)
     exact = made.second_stage in STAGES
     if exact:

@@ -156,8 +156,16 @@ def shares(variance: bool = True) -> dict[str, float]:
 def fit_function(curator: Curator, options: CateOptions, method: str) -> EffectFunction:
     """Release nuisances and an effect function shrunk towards the average effect."""
     learner, features = second_stage(curator, options, method)
-    strength = planned_strength(curator, options, learner, features)
-    weights = curator.effect_function(learner, features, strength, options.noise, "effect")
+    way = "kernel" if options.noise == "kernel" else "objective"
+    return release_function(curator, learner, features, way)
+
+
+def release_function(
+    curator: Curator, learner: Learner, features: Features, way: str
+) -> EffectFunction:
+    """Release the second stage, and what bands need."""
+    strength, _ = planned_strength(curator, learner, features, way)
+    weights = curator.effect_function(learner, features, strength, way, "effect")
     information = variation = None
     margins = np.full((curator.width - 1, BINS), 1.0 / BINS)
     if curator.has("variance"):
@@ -192,19 +200,22 @@ def second_stage(curator: Curator, options: CateOptions, method: str) -> tuple[L
 
 
 def planned_strength(
-    curator: Curator, options: CateOptions, learner: Learner, features: Features
-) -> float:
-    """Penalty of the second stage, from public and released numbers."""
+    curator: Curator, learner: Learner, features: Features, way: str, stretch: float = 1.0
+) -> tuple[float, float]:
+    """Penalty of the second stage and its expected squared error, from public and released numbers.
+
+    ``stretch`` multiplies the noise on the result, for points that are released together.
+    """
     epsilon, delta = curator.epsilon("effect"), curator.delta("effect")
     steepest, model = learner.steepest, learner.nuisance.propensity
     reach = (steepest * math.sqrt(features.size), steepest)
-    inside = options.noise == "objective"
+    inside = way == "objective"
     middle = 0.5 * (model.low + model.high)
     return plan.strength(
         features,
         curator.width,
         information=curator.n * (middle * (1.0 - middle) if steepest < 1.0 else 1.0),
-        noise=plan.gradient_noise(reach, epsilon, delta, features.size),
+        noise=stretch * plan.gradient_noise(reach, epsilon, delta, features.size),
         spread=_spread(curator, learner),
         least=least_strength(epsilon, steepest**2 * (1.0 + 1e-6)) if inside else 0.0,
     )

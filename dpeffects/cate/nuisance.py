@@ -53,7 +53,7 @@ def first_stage(curator: Curator, options: CateOptions, *, by_arm: bool) -> Nuis
     epsilon, delta = curator.epsilon("outcome"), curator.delta("outcome")
     size = base.features.size * (2 if by_arm else 1)
     noise = plan.gradient_noise((math.sqrt(size), 1.0), epsilon, delta, size)
-    strength = plan.strength(
+    strength, _ = plan.strength(
         base.features,
         d,
         information=n / (2.0 if by_arm else 1.0),

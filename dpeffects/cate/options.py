@@ -12,7 +12,7 @@ from dpeffects.privacy.features import Features, Fourier, Linear
 
 KERNELS = ("auto", "gaussian", "additive")
 STAGES = ("kernel", "linear")
-WAYS = ("objective", "kernel")
+WAYS = ("auto", "objective", "kernel")
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,10 @@ class CateOptions(Options):
     each column of the formula, as in a generalised additive model; interactions are written as
     terms), or "auto": "gaussian" for one or two columns, "additive" beyond. ``bandwidth``: of the
     kernel, as a share of the declared ranges. ``second_stage``: "kernel" or "linear".
-    ``noise``: "objective" (least error) or "kernel" (the paper's Gaussian process, whose size is
-    the same at every point). ``clip``: propensities are kept within [clip, 1 - clip].
+    ``noise``: "objective" (noise in the objective of the regression, least error), "kernel" (noise
+    on its result: for a function the paper's Gaussian process, whose size is the same everywhere,
+    for points independent noise by their Gram matrix), or "auto": "objective" for a function, what
+    promises less error for points. ``clip``: propensities are kept within [clip, 1 - clip].
     ``threshold``: of Huber's loss, as a share of the outcome's range (times 2 for a DR-learner,
     whose pseudo-outcomes are about twice as wide).
     """
@@ -32,7 +34,7 @@ class CateOptions(Options):
     kernel: str = "auto"
     bandwidth: float = 0.35
     second_stage: Any = "kernel"
-    noise: str = "objective"
+    noise: str = "auto"
     clip: float = 0.05
     threshold: float = 0.15
 
@@ -40,7 +42,7 @@ class CateOptions(Options):
         if self.kernel not in KERNELS:
             raise OptionError(f"kernel must be one of {KERNELS}, got {self.kernel!r}")
         if self.noise not in WAYS:
-            raise OptionError(f'noise must be "objective" or "kernel", got {self.noise!r}')
+            raise OptionError(f"noise must be one of {WAYS}, got {self.noise!r}")
         _between("bandwidth", self.bandwidth, 0.05, 10.0)
         _between("clip", self.clip, 0.001, 0.4)
         _between("threshold", self.threshold, 0.005, 2.0)

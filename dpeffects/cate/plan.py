@@ -31,8 +31,8 @@ def strength(
     noise: float,
     spread: float,
     least: float = 0.0,
-) -> float:
-    """Return the strength with the least expected error.
+) -> tuple[float, float]:
+    """Return the strength with the least expected squared error, and that error.
 
     ``noise`` is the standard deviation of noise in a gradient, and ``spread`` that of the function
     around its average, both in units of the threshold; ``least`` is the smallest strength that
@@ -45,7 +45,8 @@ def strength(
     trace = np.sum(spectrum / (information * spectrum + tried) ** 2, axis=0)
     shrunk = (tried * spread) ** 2 * trace
     error = shrunk + (noise**2 * trace if least else (noise / tried) ** 2)
-    return float(tried[int(np.argmin(error))])
+    best = int(np.argmin(error))
+    return float(tried[best]), float(error[best])
 
 
 def gradient_noise(reach: tuple[float, float], epsilon: float, delta: float, size: int) -> float:

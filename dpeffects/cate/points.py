@@ -1,10 +1,11 @@
-"""Effects at chosen points, with independent noise for each.
+"""Effects at chosen points.
 
-The second stage is a Huber regression on features of norm at most 1, so one record moves its
-weights by at most 2 steepest / strength, and the effects at query features Q by that times the
-largest singular value of Q (claim 33). A function release with ``noise="kernel"`` is never noisier
-at any point, because its noise is correlated as its values are; what points give is independent
-noise, and less of it for few points without a delta.
+A function answers at points too, and with noise in its objective it mostly has the least error.
+Noise on the answers themselves (``noise="kernel"``) can do better for few points, above all without
+a delta; ``noise="auto"`` compares what both promise, from public numbers. One record moves the
+weights of the second stage, a Huber regression on features of norm at most 1, by at most
+2 steepest / strength, and so the answers at query features Q by that times the largest singular
+value of Q (claim 33).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.cate.asymptotic import PaperLearner
-from dpeffects.cate.function import planned_strength, second_stage
+from dpeffects.cate.function import planned_strength, release_function, second_stage
 from dpeffects.cate.nuisance import SHARES
 from dpeffects.cate.options import CateOptions
 from dpeffects.estimate import Estimate, Unavailable
@@ -37,8 +38,17 @@ def fit_points(
 ) -> tuple[Estimate, ...]:
     """Release nuisances, then effects at encoded query rows."""
     learner, features = second_stage(curator, options, method)
-    strength = planned_strength(curator, options, learner, features)
-    noisy = curator.effects_at(learner, features, queries, strength, "effect")
+    stretch = float(np.linalg.norm(features(queries), 2))
+    planned = {
+        "kernel": planned_strength(curator, learner, features, "kernel", stretch),
+        "objective": planned_strength(curator, learner, features, "objective"),
+    }
+    way = options.noise if options.noise != "auto" else min(planned, key=lambda w: planned[w][1])
+    if way == "objective":
+        function = release_function(curator, learner, features, way)
+        values = zip(function(queries), function.sd(queries, "noise"), strict=True)
+        return tuple(Estimate(float(x), _NO_VARIANCE, gaussian=float(sd) ** 2) for x, sd in values)
+    noisy = curator.effects_at(learner, features, queries, planned[way][0], "effect")
     return as_estimates(noisy, learner.nuisance.effect, learner.threshold)
 
 

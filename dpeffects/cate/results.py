@@ -240,7 +240,11 @@ class CateFunction(CateResult):
             "llrrrr",
         )
         average = Pairs((("Average effect", f"{number(self.function.average)} (released first)"),))
-        notes = [f"Bands cover {COVERS[covers]}.", "Effects are functions of released values only."]
+        notes = [f"Bands cover {COVERS[covers]}."]
+        if self.options.get("second_stage") == "linear":
+            notes.append(
+                "A linear function: bands are for the best one, not for effects that bend."
+            )
         hidden = len(self._formula.covariate_columns) - len(curves)
         if hidden > 0:
             notes.append(f"{hidden} more covariates are not shown; see curve() and plot().")
