@@ -64,7 +64,7 @@ _LEAST_RECORDS = 4
 _SMALL, _ENOUGH = 10, 40
 """By default blocks have no fewer records than _SMALL; _ENOUGH blocks tell a standard error."""
 _COLUMNS = 2
-"""With fewer records for each column than this, most of the confounding stays."""
+"""With fewer records for each column than this, a fifth or more of the confounding may stay."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,8 @@ def _interval(given: Any) -> tuple[float, float]:
     lower, upper = map(float, pair)
     if not lower < upper:
         raise OptionError(f"effect_range: lower must be below upper, got ({lower:g}, {upper:g})")
+    if not 1e-100 <= upper - lower <= 1e100:
+        raise OptionError(f"effect_range ({lower:g}, {upper:g}) is too narrow or too wide")
     return lower, upper
 
 
@@ -173,7 +175,7 @@ def default_blocks(n: int, d: int, epsilon: float, flexible: bool) -> int:
     Examples
     --------
     >>> default_blocks(5000, 11, 1.0, False), default_blocks(5000, 11, 1.0, True)
-    (167, 83)
+    (191, 97)
     """
     size = math.sqrt(d * n * epsilon / 80.0) * (2.0 if flexible else 1.0)
     size = max(_SMALL, min(size, n / _ENOUGH))
@@ -240,7 +242,7 @@ def _variance(
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     half = (interval[1] - interval[0]) / 2.0
-    squares = curator.block_squares("squares over blocks", "variance")
+    squares = curator.block_squares("block squares", "variance")
     centre = float(np.clip(float(mean) - interval[0] - half, -half, half))
     # the square of a noisy mean is too large by the variance of the noise
     spread = float(squares) - centre**2 + mean.variance
@@ -251,7 +253,10 @@ def _variance(
 def reference(
     y: FloatArray, treated: BoolArray, rows: FloatArray, *, estimand: str = "ATE", **options: Any
 ) -> tuple[float, float]:
-    """The same estimator on all records at once; its standard error is that of "aipw"."""
+    """The same estimator on all records at once, its standard error from influence values.
+
+    Propensities are taken as known, as is usual; "regression" has the standard error of "aipw".
+    """
     made = SampleAggregateOptions(**options)
     learner = made.in_block(estimand)
     value = float(learner(rows, treated, y)[0])
