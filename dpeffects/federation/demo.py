@@ -1,0 +1,301 @@
+"""A federation on this machine: one SuperLink, three SuperNodes, one question.
+
+``python -m dpeffects.federation.demo`` splits a bundled trial over three sites with policies of
+their own, starts everything with TLS and registered keys, asks, and prints the combined summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dpeffects.datasets import load_data
+from dpeffects.federation import engine
+from dpeffects.federation.policy import SitePolicy
+
+DATA = "ist"
+FORMULA = "stroke_14_days ~ treatment"
+METHOD = "diff_in_means"
+PARTS = {"north": range(0, 5), "south": range(5, 8), "west": range(8, 10)}
+"""Each site gets the rows whose index ends in one of these digits."""
+POLICIES: dict[str, dict[str, Any]] = {
+    "north": {"max_epsilon": 2.0, "total_epsilon": 10.0},
+    "south": {"max_epsilon": 1.0, "total_epsilon": 4.0},
+    "west": {"max_epsilon": 0.5, "total_epsilon": 2.0, "above_maximum": "lower"},
+}
+_START = 60.0
+_ROOM = 30.0
+"""Seconds for a program to start, and beyond the deadlines for a round to end."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo."""
+    given = _parser().parse_args(arguments)
+    engine.stop_on_signal()
+    with ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return _run(given, folder.resolve(), stack)
+        except RuntimeError as error:
+            print(f"The demo failed: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dpeffects.federation.demo", description=main.__doc__)
+    sites = list(PARTS)
+    parser.add_argument("--kill", choices=sites, help="kill a site's node in mid-round")
+    parser.add_argument("--slow", choices=sites, help="stop a site's node in mid-round for good")
+    parser.add_argument("--refuse", choices=sites, help="a site whose policy refuses")
+    parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--deadline", type=float, default=30.0, help="seconds for the answers")
+    parser.add_argument("--folder", type=Path, help="keep all files here")
+    return parser
+
+
+def _run(given: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
+    outer, inner = _free_ports(2)
+    _say("making certificates, keys, data and policies")
+    write_sites(folder, given.refuse)
+    write_keys(folder)
+    write_connection(folder, inner)
+    _say("starting the centre's link")
+    link = [sys.executable, "-m", "dpeffects.federation.link", "--host", "127.0.0.1"]
+    link += ["--port", str(outer), "--superlink-port", str(inner)]
+    link += ["--certificates", str(folder / "centre"), "--state", str(folder / "centre" / "state")]
+    process = stack.enter_context(_started(link, folder / "centre" / "link.log"))
+    for port in (inner, outer):
+        _wait_for(process, lambda port=port: _listens(port), "the link")
+    _say("registering the sites' keys")
+    for site in PARTS:
+        register(folder, site)
+    _say("starting three nodes")
+    nodes = {site: stack.enter_context(start_node(folder, site, outer)) for site in PARTS}
+    for number in range(1 + given.again):
+        _say("asking" if number == 0 else "asking again with the same request id")
+        output = folder / "centre" / f"round-{number + 1}"
+        with _faults(given, folder, nodes):
+            ask(folder, output, given.epsilon, given.deadline)
+        print("\n" + (output / "summary.txt").read_text(), flush=True)
+    _print_ledgers(folder)
+    return 0
+
+
+def write_sites(folder: Path, refuse: str | None = None) -> None:
+    """Write each site's data and policy."""
+    data = load_data(DATA)
+    for site, digits in PARTS.items():
+        home = folder / site
+        home.mkdir(parents=True, exist_ok=True)
+        rows = data.frame[[i % 10 in digits for i in range(len(data.frame))]]
+        rows.to_csv(home / "data.csv", index=False)
+        method = "private_psm" if site == refuse else METHOD
+        outcome, treatment = FORMULA.split(" ~ ")
+        entries = {
+            "site": site,
+            "data": "data.csv",
+            "ledger": "ledger.sqlite",
+            **POLICIES[site],
+            "methods": [method],
+            "minimum_n": 1000,
+            "columns": {"outcome": [outcome], "treatment": [treatment]},
+            "bounds": {outcome: {"range": list(data.bounds[outcome])}},
+        }
+        (home / "policy.toml").write_text(_toml(entries), encoding="utf-8")
+
+
+def write_keys(folder: Path) -> None:
+    """Write the certificates of the centre and the keys of the sites."""
+    from dpeffects.federation.keys import make_certificates, make_site_key
+
+    make_certificates(folder / "centre")
+    for site in PARTS:
+        make_site_key(folder / site, site)
+
+
+def write_connection(folder: Path, port: int) -> None:
+    """Tell Flower's command line, which the centre's operator uses, where the SuperLink is."""
+    state = folder / "centre" / "state"
+    state.mkdir(parents=True, exist_ok=True)
+    connection = {
+        "address": f"127.0.0.1:{port}",
+        "root-certificates": str(folder / "centre" / "ca.crt"),
+    }
+    text = _toml({"superlink": {"default": "centre"}}) + "[superlink.centre]\n"
+    text += _toml(connection)
+    (state / "config.toml").write_text(text, encoding="utf-8")
+
+
+def register(folder: Path, site: str) -> None:
+    """Register a site's public key under its name."""
+    key = str(folder / site / f"{site}.pub")
+    _flwr(folder, ["supernode", "register", key, "centre", "--name", site], _START)
+
+
+@contextmanager
+def start_node(folder: Path, site: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a site's node while the block lasts."""
+    home = folder / site
+    command = [sys.executable, "-m", "dpeffects.federation.node"]
+    command += ["--policy", str(home / "policy.toml"), "--superlink", f"127.0.0.1:{port}"]
+    command += ["--root-certificates", str(folder / "centre" / "ca.crt")]
+    command += ["--key", str(home / f"{site}.key")]
+    with _started(command, home / "node.log") as process:
+        yield process
+
+
+def ask(folder: Path, output: Path, epsilon: float, deadline: float) -> None:
+    """Submit the question and wait until the round has ended."""
+    asked = {
+        "sites": ",".join(PARTS),
+        "request": "demo-1",
+        "formula": FORMULA,
+        "method": METHOD,
+        "epsilon": epsilon,
+        "deadline": deadline,
+        "start-deadline": _START,
+        "output": str(output),
+    }
+    path = folder / "centre" / "question.toml"
+    path.write_text(_toml(asked), encoding="utf-8")
+    app = str(Path(__file__).parent / "app")
+    command = ["run", app, "centre", "--run-config", str(path), "--stream"]
+    log = _flwr(folder, command, _START + deadline + _ROOM)
+    if not (output / "round.json").exists():
+        raise RuntimeError(f"the round did not end well:\n{log}")
+
+
+def _flwr(folder: Path, arguments: Sequence[str], seconds: float) -> str:
+    home = folder / "centre" / "state"
+    try:
+        done = subprocess.run(
+            [engine.program("flwr"), *arguments],
+            env=engine.environment(home),
+            timeout=seconds,
+            capture_output=True,
+            text=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"flwr {arguments[0]} took more than {seconds:g} s") from error
+    if done.returncode:
+        raise RuntimeError(f"flwr {arguments[0]}:\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+@contextmanager
+def _faults(
+    given: argparse.Namespace, folder: Path, nodes: Mapping[str, subprocess.Popen[bytes]]
+) -> Iterator[None]:
+    """Kill or stop a node as soon as its site has received the question."""
+    over = threading.Event()
+    threads = []
+    for site, what in ((given.kill, signal.SIGKILL), (given.slow, signal.SIGSTOP)):
+        if site is not None and nodes[site].poll() is None:
+            log = folder / site / "node.log"
+            work = (over, log, nodes[site].pid, what)
+            threads.append(threading.Thread(target=_strike, args=work, daemon=True))
+            threads[-1].start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _strike(over: threading.Event, log: Path, group: int, what: signal.Signals) -> None:
+    while not over.wait(0.02):
+        if b"Receiving: query" in log.read_bytes():
+            with suppress(ProcessLookupError):
+                os.killpg(group, what)
+            return
+
+
+@contextmanager
+def _started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program and its children in a group of their own; end them all afterwards."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for what in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, what)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(3)
+
+
+def _wait_for(process: subprocess.Popen[bytes], there: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + _START
+    while not there():
+        if process.poll() is not None or time.monotonic() > end:
+            raise RuntimeError(f"{what} did not start; see its log (--folder keeps it)")
+        time.sleep(0.2)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        made = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in made:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in made]
+
+
+def _toml(entries: Mapping[str, Any]) -> str:
+    """Write plain values, one level of tables and inline tables below, as TOML."""
+    plain = {k: v for k, v in entries.items() if not isinstance(v, Mapping)}
+    lines = [f"{name} = {_value(value)}" for name, value in plain.items()]
+    for name, table in entries.items():
+        if isinstance(table, Mapping):
+            lines += [f"[{name}]", *(f"{k} = {_value(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
+    return json.dumps(value)
+
+
+def _print_ledgers(folder: Path) -> None:
+    print("Ledgers of the sites (epsilon spent, and left):")
+    for site in PARTS:
+        store = SitePolicy.read(folder / site / "policy.toml").store()
+        print(f"  {site:<6} {float(store.spent[0]):g}, {store.left[0]:g}")
+
+
+def _say(text: str) -> None:
+    print(f"- {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
