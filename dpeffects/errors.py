@@ -47,3 +47,7 @@ class EstimationError(DPEffectsError, RuntimeError):
 
 class MissingExtraError(DPEffectsError, ImportError):
     """An optional package is needed; the message names the extra to install."""
+
+
+class ReleaseError(DPEffectsError, ValueError):
+    """A site release cannot be read, trusted or combined with the others."""

@@ -19,6 +19,8 @@ LAYERS = [
     ["methods", "inference", "theory", "datasets"],
     ["results"],
     ["api", "reference"],
+    ["sites"],
+    ["cli"],
     [""],
 ]
 

@@ -13,6 +13,7 @@ from dpeffects import inference
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.inference import Interval
 from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.summary import Summary, summarise
 
@@ -162,7 +163,7 @@ class Result:
         """
         interval = self.conf_int(conf_level)
         low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
-        error = _or_nan(self.std_error)
+        error = or_nan(self.std_error)
         row = {
             "term": self.treatment,
             "outcome": self.outcome,
@@ -170,13 +171,13 @@ class Result:
             "estimate": float(self.estimate),
             "std_error": error,
             "statistic": self.estimate / error if error > 0.0 else math.nan,
-            "p_value": _or_nan(self.p_value),
+            "p_value": or_nan(self.p_value),
             "conf_low": low,
             "conf_high": high,
             "method": self.method,
             "guarantee": self.guarantee.status,
         }
-        return _frame([row])
+        return frame_of([row])
 
     def glance(self) -> pd.DataFrame:
         """One row for the release: its size, guarantee and sources of error."""
@@ -190,15 +191,15 @@ class Result:
             "caution": self.released.caution,
             "unit": self.guarantee.unit,
             "noise_variance": float(self.noise_variance),
-            "sampling_variance": _or_nan(self.sampling_variance),
-            "noise_share": _or_nan(self.noise_share),
+            "sampling_variance": or_nan(self.sampling_variance),
+            "noise_share": or_nan(self.noise_share),
         }
-        return _frame([row])
+        return frame_of([row])
 
     def spends_frame(self) -> pd.DataFrame:
         """One row a charge: what was drawn, at what price, by which proved claim."""
         columns = [f.name for f in dataclasses.fields(Spend)]
-        return _frame([spend.to_dict() for spend in self.spends], columns)
+        return frame_of([spend.to_dict() for spend in self.spends], columns)
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON.
@@ -230,7 +231,7 @@ class Result:
         out["bounds"] = [
             dict(zip(("name", "range", "source"), bound, strict=True)) for bound in self.bounds
         ]
-        return {name: _plain(value) for name, value in out.items()}
+        return {name: plain(value) for name, value in out.items()}
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text, without NaN or infinity."""
@@ -248,30 +249,3 @@ class Result:
             f"epsilon={number(self.guarantee.epsilon)}, "
             f"{'NOT PRIVATE, ' + status if self.guarantee.void else status}>"
         )
-
-
-def _or_nan(value: float | Unavailable) -> float:
-    return math.nan if isinstance(value, Unavailable) else float(value)
-
-
-def _frame(rows: list[dict[str, Any]], columns: list[str] | None = None) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _plain(value: Any) -> Any:
-    """Reduce a value to what JSON can hold."""
-    if isinstance(value, Unavailable):
-        return {"unavailable": value.reason}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    if hasattr(value, "tolist"):  # numpy scalars and arrays
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"value": None, "unavailable": f"not a finite number ({value})"}
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
