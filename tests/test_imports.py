@@ -20,6 +20,7 @@ LAYERS = [
     ["results"],
     ["api", "reference"],
     ["sites"],
+    ["federation"],
     ["cli"],
     [""],
 ]

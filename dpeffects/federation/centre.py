@@ -130,7 +130,7 @@ def _read(site: str, reply: Any, question: Question) -> SiteRelease:
     if body.get("request") != question.request:
         raise ReleaseError("answers another request")
     try:
-        release = SiteRelease.from_dict(body.get("release"))
+        release = SiteRelease.from_dict(body.get("release", {}))
     except ReleaseError as error:
         raise ReleaseError(f"malformed: {error}") from None
     _check(site, release, question)

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from dpeffects.federation.policy import SitePolicy
 DATA = "ist"
 FORMULA = "stroke_14_days ~ treatment"
 METHOD = "diff_in_means"
+QUESTION = {"request": "demo-1", "formula": FORMULA, "method": METHOD, "epsilon": 1.0}
+APP = Path(__file__).parent / "app"
 PARTS = {"north": range(0, 5), "south": range(5, 8), "west": range(8, 10)}
 """Each site gets the rows whose index ends in one of these digits."""
 POLICIES: dict[str, dict[str, Any]] = {
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            return _run(given, folder.resolve(), stack)
+            return _run(given, folder.resolve())
         except RuntimeError as error:
             print(f"The demo failed: {error}", file=sys.stderr)
             return 1
@@ -69,32 +72,87 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
+def _run(given: argparse.Namespace, folder: Path) -> int:
+    with federation(folder, refuse=given.refuse) as running:
+        for number in range(1, 2 + given.again):
+            _say("asking" if number == 1 else "asking again with the same request id")
+            output = folder / "centre" / f"round-{number}"
+            with running.faults(given.kill, given.slow):
+                running.ask(output, epsilon=given.epsilon, deadline=given.deadline)
+            print("\n" + (output / "summary.txt").read_text(), flush=True)
+    _print_ledgers(folder)
+    return 0
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A federation that runs: where its files are, the port of its gate, its nodes by site."""
+
+    folder: Path
+    port: int
+    nodes: Mapping[str, subprocess.Popen[bytes]]
+
+    def ask(self, output: Path, *, app: Path = APP, **asked: Any) -> None:
+        """Submit a question and wait until the round has ended."""
+        deadline = asked.setdefault("deadline", 30.0)
+        start = asked.setdefault("start-deadline", _START)
+        question = {**QUESTION, **asked, "sites": ",".join(self.nodes), "output": str(output)}
+        path = self.folder / "centre" / "question.toml"
+        path.write_text(_toml(question), encoding="utf-8")
+        command = ["run", str(app), "centre", "--run-config", str(path), "--stream"]
+        log = _flwr(self.folder, command, start + deadline + _ROOM)
+        if not (output / "round.json").exists():
+            raise RuntimeError(f"the round did not end well:\n{log}")
+
+    @contextmanager
+    def faults(self, kill: str | None = None, slow: str | None = None) -> Iterator[None]:
+        """Kill or stop a site's node as soon as it has received a question in the block."""
+        over = threading.Event()
+        threads = []
+        for site, what in ((kill, signal.SIGKILL), (slow, signal.SIGSTOP)):
+            if site is not None:
+                log, group = self.folder / site / "node.log", self.nodes[site].pid
+                work = (over, log, log.stat().st_size, group, what)
+                threads.append(threading.Thread(target=_strike, args=work, daemon=True))
+                threads[-1].start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+def _strike(over: threading.Event, log: Path, seen: int, group: int, what: signal.Signals) -> None:
+    while not over.wait(0.02):
+        if b"Receiving: query" in log.read_bytes()[seen:]:
+            with suppress(ProcessLookupError):
+                os.killpg(group, what)
+            return
+
+
+@contextmanager
+def federation(folder: Path, refuse: str | None = None) -> Iterator[Federation]:
+    """Run a federation of three sites while the block lasts; all its files are in the folder."""
     outer, inner = _free_ports(2)
     _say("making certificates, keys, data and policies")
-    write_sites(folder, given.refuse)
+    write_sites(folder, refuse)
     write_keys(folder)
     write_connection(folder, inner)
     _say("starting the centre's link")
-    link = [sys.executable, "-m", "dpeffects.federation.link", "--host", "127.0.0.1"]
-    link += ["--port", str(outer), "--superlink-port", str(inner)]
-    link += ["--certificates", str(folder / "centre"), "--state", str(folder / "centre" / "state")]
-    process = stack.enter_context(_started(link, folder / "centre" / "link.log"))
-    for port in (inner, outer):
-        _wait_for(process, lambda port=port: _listens(port), "the link")
-    _say("registering the sites' keys")
-    for site in PARTS:
-        register(folder, site)
-    _say("starting three nodes")
-    nodes = {site: stack.enter_context(start_node(folder, site, outer)) for site in PARTS}
-    for number in range(1 + given.again):
-        _say("asking" if number == 0 else "asking again with the same request id")
-        output = folder / "centre" / f"round-{number + 1}"
-        with _faults(given, folder, nodes):
-            ask(folder, output, given.epsilon, given.deadline)
-        print("\n" + (output / "summary.txt").read_text(), flush=True)
-    _print_ledgers(folder)
-    return 0
+    centre = folder / "centre"
+    command = [sys.executable, "-m", "dpeffects.federation.link", "--host", "127.0.0.1"]
+    command += ["--port", str(outer), "--superlink-port", str(inner)]
+    command += ["--certificates", str(centre), "--state", str(centre / "state")]
+    with ExitStack() as stack:
+        link = stack.enter_context(_started(command, centre / "link.log"))
+        _wait_for(link, (inner, outer))
+        _say("registering the sites' keys")
+        for site in PARTS:
+            register(folder, site)
+        _say("starting three nodes")
+        nodes = {site: stack.enter_context(start_node(folder, site, outer)) for site in PARTS}
+        yield Federation(folder, outer, nodes)
 
 
 def write_sites(folder: Path, refuse: str | None = None) -> None:
@@ -160,27 +218,6 @@ def start_node(folder: Path, site: str, port: int) -> Iterator[subprocess.Popen[
         yield process
 
 
-def ask(folder: Path, output: Path, epsilon: float, deadline: float) -> None:
-    """Submit the question and wait until the round has ended."""
-    asked = {
-        "sites": ",".join(PARTS),
-        "request": "demo-1",
-        "formula": FORMULA,
-        "method": METHOD,
-        "epsilon": epsilon,
-        "deadline": deadline,
-        "start-deadline": _START,
-        "output": str(output),
-    }
-    path = folder / "centre" / "question.toml"
-    path.write_text(_toml(asked), encoding="utf-8")
-    app = str(Path(__file__).parent / "app")
-    command = ["run", app, "centre", "--run-config", str(path), "--stream"]
-    log = _flwr(folder, command, _START + deadline + _ROOM)
-    if not (output / "round.json").exists():
-        raise RuntimeError(f"the round did not end well:\n{log}")
-
-
 def _flwr(folder: Path, arguments: Sequence[str], seconds: float) -> str:
     home = folder / "centre" / "state"
     try:
@@ -196,35 +233,6 @@ def _flwr(folder: Path, arguments: Sequence[str], seconds: float) -> str:
     if done.returncode:
         raise RuntimeError(f"flwr {arguments[0]}:\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
-
-
-@contextmanager
-def _faults(
-    given: argparse.Namespace, folder: Path, nodes: Mapping[str, subprocess.Popen[bytes]]
-) -> Iterator[None]:
-    """Kill or stop a node as soon as its site has received the question."""
-    over = threading.Event()
-    threads = []
-    for site, what in ((given.kill, signal.SIGKILL), (given.slow, signal.SIGSTOP)):
-        if site is not None and nodes[site].poll() is None:
-            log = folder / site / "node.log"
-            work = (over, log, nodes[site].pid, what)
-            threads.append(threading.Thread(target=_strike, args=work, daemon=True))
-            threads[-1].start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-
-
-def _strike(over: threading.Event, log: Path, group: int, what: signal.Signals) -> None:
-    while not over.wait(0.02):
-        if b"Receiving: query" in log.read_bytes():
-            with suppress(ProcessLookupError):
-                os.killpg(group, what)
-            return
 
 
 @contextmanager
@@ -245,14 +253,14 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, what)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(3)
+            process.wait(2)
 
 
-def _wait_for(process: subprocess.Popen[bytes], there: Callable[[], bool], what: str) -> None:
+def _wait_for(process: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
     end = time.monotonic() + _START
-    while not there():
+    while not all(_listens(port) for port in ports):
         if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"{what} did not start; see its log (--folder keeps it)")
+            raise RuntimeError("the link did not start; see its log (--folder keeps it)")
         time.sleep(0.2)
 
 

@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def gate(inner: str, authority: Path) -> Starlette:
-    """Return an application that passes the calls of SuperNodes to ``inner``, and refuses others."""
+    """Return an application that passes the calls of SuperNodes on, and refuses all others."""
     client = httpx.AsyncClient(
         base_url=inner, verify=ssl.create_default_context(cafile=str(authority)), timeout=60
     )

@@ -1,4 +1,4 @@
-"""A site's node: ``python -m dpeffects.federation.node --policy site.toml --superlink host:port ...``
+"""A site's node: ``python -m dpeffects.federation.node --policy site.toml --superlink host:9443``
 
 Flower sends the app's code from the centre to the sites and runs it there. Code that the centre
 chooses could read everything, so a site must not run it. The SuperNode is therefore started with
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check the site's policy and data, start its SuperNode, and answer until stopped."""
     given = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     engine.stop_on_signal()
     try:
         policy = SitePolicy.read(given.policy)

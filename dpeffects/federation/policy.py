@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpeffects import design
-from dpeffects.errors import DPEffectsError, OptionError, PolicyError, RefusalError
+from dpeffects.errors import DPEffectsError, PolicyError, RefusalError
 from dpeffects.federation.question import ESTIMANDS, Question
 from dpeffects.federation.store import Price, Store
 from dpeffects.formula import Formula, parse

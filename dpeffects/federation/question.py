@@ -11,18 +11,22 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from dpeffects.errors import BudgetError, FormulaError, QuestionError
+from dpeffects.errors import BudgetError, FormulaError, QuestionError, ReleaseError
 from dpeffects.formula import parse
 from dpeffects.privacy.budget import Budget
+from dpeffects.sites import document
+from dpeffects.sites.rules import RULES
 
 Scalar = str | int | float | bool | None
 
 ESTIMANDS = ("ATE", "ATT", "ATC")
-MAX_BYTES = 65_536
+MAX_LENGTH = 65_536
 MAX_DEADLINE = 86_400.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _OPTION = re.compile(r"[a-z][a-z0-9_]{0,49}")
-_SITES_OWN = frozenset({"seed", "bounds", "ledger", "shares", "data", "site", "request", "variance"})
+_SITES_OWN = frozenset(
+    {"seed", "bounds", "ledger", "shares", "data", "site", "request", "variance"}
+)
 """Arguments of `dp_ate` that a question may not set; those it asks for are fields, not options."""
 
 
@@ -66,8 +70,9 @@ class Question:
         for name in ("formula", "method", "estimand", "rule"):
             if not isinstance(getattr(self, name), str):
                 _refuse(f"{name} must be text, got {getattr(self, name)!r}")
-        if self.estimand not in ESTIMANDS:
-            _refuse(f"estimand must be one of {', '.join(ESTIMANDS)}, got {self.estimand!r}")
+        for name, known in (("estimand", ESTIMANDS), ("rule", RULES)):
+            if getattr(self, name) not in known:
+                _refuse(f"{name} must be one of {', '.join(known)}")
         _set(self, "epsilon", _number("epsilon", self.epsilon))
         _set(self, "delta", _number("delta", self.delta))
         _set(self, "deadline", _number("deadline", self.deadline))
@@ -105,45 +110,22 @@ class Question:
 
     @classmethod
     def from_json(cls, text: Any) -> Question:
-        """Read JSON text of at most 64 KiB; NaN, infinity and repeated entries are errors."""
-        return cls.from_dict(strict_json(text))
+        """Read JSON text of bounded length; NaN, infinity and repeated entries are errors."""
+        if not isinstance(text, str):
+            _refuse(f"JSON text is needed, not {type(text).__name__}")
+        if len(text) > MAX_LENGTH:
+            _refuse(f"more than {MAX_LENGTH} characters")
+        try:
+            values = document.parse(text)
+        except ReleaseError as error:
+            _refuse(str(error))
+        return cls.from_dict(values)
 
     @property
     def digest(self) -> str:
         """Hash of what is asked, without the deadline: a second try may have another one."""
         asked = {name: value for name, value in self.to_dict().items() if name != "deadline"}
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def strict_json(text: Any, limit: int = MAX_BYTES) -> Any:
-    """Read JSON text without NaN, infinity or repeated entries, and not longer than ``limit``.
-
-    Examples
-    --------
-    >>> strict_json('{"a": 1}')
-    {'a': 1}
-    """
-    if not isinstance(text, str):
-        _refuse(f"JSON text is needed, not {type(text).__name__}")
-    if len(text.encode(errors="replace")) > limit:
-        _refuse(f"more than {limit} bytes")
-    try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, QuestionError):
-            raise
-        _refuse("this is not JSON")
-
-
-def _no_constant(name: str) -> NoReturn:
-    _refuse(f"{name} is not a number")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        _refuse("an entry is repeated")
-    return found
 
 
 def _check_name(what: str, value: Any) -> None:

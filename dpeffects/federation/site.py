@@ -31,12 +31,14 @@ def answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
         the site's name and the request's id. A reason holds nothing of the data.
     """
     try:
-        return _answer(question, policy)
+        reply = _answer(question, policy)
     except RefusalError as refusal:
-        return _refused(question, policy, str(refusal))
-    except PolicyError:
-        _log.exception("the policy or the data of this site cannot be used")
-        return _refused(question, policy, NOT_READY)
+        reply = _refused(question, policy, str(refusal))
+    except PolicyError as error:
+        _log.error("the policy or the data of this site cannot be used: %s", error)
+        reply = _refused(question, policy, NOT_READY)
+    _log.info("request %s: %s", question.request, reply.get("reason", "answered"))
+    return reply
 
 
 def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
@@ -56,18 +58,14 @@ def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
 def _rehearse(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> None:
     """Ask the question of made-up rows, so that a mistake in it costs nothing and may be told."""
     try:
-        site_release(
-            question.formula, policy.rehearsal(data), site=policy.site, **grant.arguments
-        )
+        site_release(question.formula, policy.rehearsal(data), site=policy.site, **grant.arguments)
     except EstimationError:
         return  # the luck of the noise on rows that mean nothing
     except (DPEffectsError, TypeError) as error:
         raise RefusalError(str(error)) from None
 
 
-def _draw(
-    question: Question, policy: SitePolicy, grant: Grant, data: Declared
-) -> dict[str, Any]:
+def _draw(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> dict[str, Any]:
     """Compute the release. It is paid for, so any failure becomes a reply that is kept."""
     try:
         release = site_release(
