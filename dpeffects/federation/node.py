@@ -18,14 +18,16 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.common.constant import SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.app import Context, Error, Message
+from flwr.common.constant import ErrorCode, SubStatus
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import TaskType
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
@@ -100,29 +102,39 @@ def serve(supernode: subprocess.Popen[bytes], address: str, secret: bytes) -> No
                 run_task(address, task.token)
         except httpx.TransportError:
             continue  # the SuperNode is starting or stopping
-        except httpx.HTTPStatusError:
-            _log.exception("the SuperNode refused a call")
+        except Exception:
+            _log.exception("a task was not finished")
     client.close()
 
 
 def run_task(address: str, token: str) -> None:
     """Give one message to the site's own ClientApp and send its reply."""
     client = _client(address, "flwr-clientapp", RuntimeTokenHttpInterceptor(token))
-    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    heartbeat = HeartbeatSender(lambda: _beat(client))
     heartbeat.start()
-    context, status = None, SubStatus.FAILED
     try:
         message, context, _, _ = pull_task_input(client)  # the last is the code: not used
-        push_message(client, app(message, context), context)
-        status = SubStatus.COMPLETED
-    except httpx.HTTPError:
-        raise
-    except Exception:
-        _log.exception("a task failed; nothing was sent")
+        push_message(client, _reply(message, context), context)
+        push_task_output(client, context, SubStatus.COMPLETED, "")
     finally:
-        push_task_output(client, context, status, "")
         heartbeat.stop()
         client.close()
+
+
+def _reply(message: Message, context: Context) -> Message:
+    try:
+        return app(message, context)
+    except Exception:
+        _log.exception("the app did not take a message of type %s", message.metadata.message_type)
+        error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "the site's app failed")
+        return Message(error, reply_to=message)
+
+
+def _beat(client: Any) -> bool:
+    """Keep a task alive. That its run is over is no reason to stop: the answer is kept."""
+    with suppress(httpx.HTTPError):
+        client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+    return True
 
 
 def _client(address: str, component: str, interceptor: Any) -> Any:
