@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from dpeffects.datasets import load_data
-from dpeffects.federation import engine
+from dpeffects.federation import engine, operate
 from dpeffects.federation.policy import SitePolicy
 
 DATA = "ist"
 FORMULA = "stroke_14_days ~ treatment"
 METHOD = "diff_in_means"
 QUESTION = {"request": "demo-1", "formula": FORMULA, "method": METHOD, "epsilon": 1.0}
-APP = Path(__file__).parent / "app"
 PARTS = {"north": range(0, 5), "south": range(5, 8), "west": range(8, 10)}
 """Each site gets the rows whose index ends in one of these digits."""
 POLICIES: dict[str, dict[str, Any]] = {
@@ -92,15 +91,14 @@ class Federation:
     port: int
     nodes: Mapping[str, subprocess.Popen[bytes]]
 
-    def ask(self, output: Path, *, app: Path = APP, **asked: Any) -> None:
+    def ask(self, output: Path, *, app: Path = operate.APP, **asked: Any) -> None:
         """Submit a question and wait until the round has ended."""
         deadline = asked.setdefault("deadline", 30.0)
         start = asked.setdefault("start-deadline", _START)
         question = {**QUESTION, **asked, "sites": ",".join(self.nodes), "output": str(output)}
         path = self.folder / "centre" / "question.toml"
         path.write_text(_toml(question), encoding="utf-8")
-        command = ["run", str(app), "centre", "--run-config", str(path), "--stream"]
-        log = _flwr(self.folder, command, start + deadline + _ROOM)
+        log = operate.ask(self.folder / "centre" / "state", path, start + deadline + _ROOM, app)
         if not (output / "round.json").exists():
             raise RuntimeError(f"the round did not end well:\n{log}")
 
@@ -138,18 +136,18 @@ def federation(folder: Path, refuse: str | None = None) -> Iterator[Federation]:
     _say("making certificates, keys, data and policies")
     write_sites(folder, refuse)
     write_keys(folder)
-    write_connection(folder, inner)
     _say("starting the centre's link")
     centre = folder / "centre"
     command = [sys.executable, "-m", "dpeffects.federation.link", "--host", "127.0.0.1"]
     command += ["--port", str(outer), "--superlink-port", str(inner)]
-    command += ["--certificates", str(centre), "--state", str(centre / "state")]
+    command += ["--certificate", str(centre / "server.crt"), "--key", str(centre / "server.key")]
+    command += ["--state", str(centre / "state")]
     with ExitStack() as stack:
         link = stack.enter_context(_started(command, centre / "link.log"))
         _wait_for(link, (inner, outer))
         _say("registering the sites' keys")
         for site in PARTS:
-            register(folder, site)
+            operate.register(centre / "state", folder / site / f"{site}.pub", site)
         _say("starting three nodes")
         nodes = {site: stack.enter_context(start_node(folder, site, outer)) for site in PARTS}
         yield Federation(folder, outer, nodes)
@@ -187,25 +185,6 @@ def write_keys(folder: Path) -> None:
         make_site_key(folder / site, site)
 
 
-def write_connection(folder: Path, port: int) -> None:
-    """Tell Flower's command line, which the centre's operator uses, where the SuperLink is."""
-    state = folder / "centre" / "state"
-    state.mkdir(parents=True, exist_ok=True)
-    connection = {
-        "address": f"127.0.0.1:{port}",
-        "root-certificates": str(folder / "centre" / "ca.crt"),
-    }
-    text = _toml({"superlink": {"default": "centre"}}) + "[superlink.centre]\n"
-    text += _toml(connection)
-    (state / "config.toml").write_text(text, encoding="utf-8")
-
-
-def register(folder: Path, site: str) -> None:
-    """Register a site's public key under its name."""
-    key = str(folder / site / f"{site}.pub")
-    _flwr(folder, ["supernode", "register", key, "centre", "--name", site], _START)
-
-
 @contextmanager
 def start_node(folder: Path, site: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a site's node while the block lasts."""
@@ -218,29 +197,16 @@ def start_node(folder: Path, site: str, port: int) -> Iterator[subprocess.Popen[
         yield process
 
 
-def _flwr(folder: Path, arguments: Sequence[str], seconds: float) -> str:
-    home = folder / "centre" / "state"
-    try:
-        done = subprocess.run(
-            [engine.program("flwr"), *arguments],
-            env=engine.environment(home),
-            timeout=seconds,
-            capture_output=True,
-            text=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"flwr {arguments[0]} took more than {seconds:g} s") from error
-    if done.returncode:
-        raise RuntimeError(f"flwr {arguments[0]}:\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
-
-
 @contextmanager
 def _started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program and its children in a group of their own; end them all afterwards."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": str(log.parent)},
         )
     try:
         yield process

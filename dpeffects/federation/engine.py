@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ def environment(home: Path) -> dict[str, str]:
     """Return the environment of Flower's programs; ``home`` is their folder for state."""
     beside = str(Path(sys.executable).parent)
     path = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
-    return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": path}
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home.resolve()), "PATH": path}
 
 
 def program(name: str) -> str:
@@ -38,6 +39,14 @@ def program(name: str) -> str:
     if found is None:
         raise MissingExtraError(f'{name} is not installed: pip install "dpeffects[federation]"')
     return found
+
+
+def write_secret(path: Path) -> Path:
+    """Write a fresh secret, with which Flower's processes on one machine know each other."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(uuid.uuid4().bytes + uuid.uuid4().bytes)
+    return path
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Certificates and keys for the demo. A real federation has its own (see app/README.md)."""
+"""Certificates for loopback, and keys for the demo; sites make their own (see app/README.md)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-_DAYS = 2
 
-
-def make_certificates(folder: Path) -> None:
-    """Write an authority and a server certificate for this machine, good for two days."""
+def make_certificates(folder: Path, days: int = 2) -> None:
+    """Write a server certificate for loopback and the authority that signed it."""
     folder.mkdir(parents=True, exist_ok=True)
     authority = ec.generate_private_key(ec.SECP384R1())
     server = ec.generate_private_key(ec.SECP384R1())
-    issuer, subject = _name("dpeffects demo authority"), _name("localhost")
+    issuer, subject = _name("dpeffects loopback authority"), _name("localhost")
     usage = x509.BasicConstraints(ca=True, path_length=0)
-    root = _builder(issuer, issuer, authority).add_extension(usage, critical=True)
+    root = _builder(issuer, issuer, authority, days).add_extension(usage, critical=True)
     root = root.add_extension(_key_usage(ca=True), critical=True)
     here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    leaf = _builder(subject, issuer, server)
+    leaf = _builder(subject, issuer, server, days)
     leaf = leaf.add_extension(x509.SubjectAlternativeName(here), critical=False)
     leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     leaf = leaf.add_extension(
@@ -54,7 +52,7 @@ def _name(text: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -65,7 +63,7 @@ def _builder(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(identifier, critical=False)
     )
 
@@ -87,6 +85,7 @@ def _key_usage(*, ca: bool) -> x509.KeyUsage:
 def _write_private(
     path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat
 ) -> None:
+    path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

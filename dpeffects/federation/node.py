@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -73,9 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace, home: Path) -> int:
-    secret = home / "secret"
-    secret.touch(mode=0o600)
-    secret.write_bytes(uuid.uuid4().bytes + uuid.uuid4().bytes)
+    secret = engine.write_secret(home / "secret")
     port = free_port()
     command = [engine.program("flower-supernode"), "--isolation", "process"]
     command += ["--superlink", given.superlink]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from dpeffects.sites import SiteRelease
 pytest.importorskip("flwr", reason='needs pip install "dpeffects[federation]"')
 httpx = pytest.importorskip("httpx")
 
-from dpeffects.federation import demo, keys  # noqa: E402
+from dpeffects.federation import demo, keys, operate  # noqa: E402
 from dpeffects.federation.policy import SitePolicy  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
@@ -75,7 +76,7 @@ def test_keys_transport_code_and_asking_again(tmp_path):
 
 def check_the_gate(running):
     """Only TLS, only the calls of SuperNodes, only with a registered key."""
-    ca = str(running.folder / "centre" / "ca.crt")
+    trusted = ssl.create_default_context(cafile=running.folder / "centre" / "ca.crt")
     address = f"127.0.0.1:{running.port}"
     with pytest.raises(httpx.TransportError):
         httpx.post(f"http://{address}/v1/fleet/pull-messages")
@@ -90,7 +91,7 @@ def check_the_gate(running):
         "fleet/..%2fcontrol%2flist-runs": 404,
         "fleet/pull-messages": 401,
     }.items():
-        answer = httpx.post(f"https://{address}/v1/{path}", verify=ca, headers=heads)
+        answer = httpx.post(f"https://{address}/v1/{path}", verify=trusted, headers=heads)
         assert answer.status_code == status, path
 
 
@@ -113,7 +114,7 @@ def foreign_app(folder):
     """The app with code for the sites in it: a centre that wants to look at the data."""
     app = folder / "foreign"
     app.mkdir()
-    text = (demo.APP / "pyproject.toml").read_text()
+    text = (operate.APP / "pyproject.toml").read_text()
     own = "dpeffects.federation.client_app:app"
     assert own in text
     (app / "pyproject.toml").write_text(text.replace(own, "spy:app"))
