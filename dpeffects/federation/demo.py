@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeffects.datasets import load_data
+from dpeffects.errors import MissingExtraError
 from dpeffects.federation import engine, operate
 from dpeffects.federation.policy import SitePolicy
 
@@ -50,8 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         try:
+            engine.program("flower-superlink")
             return _run(given, folder.resolve())
-        except RuntimeError as error:
+        except (RuntimeError, MissingExtraError) as error:
             print(f"The demo failed: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
