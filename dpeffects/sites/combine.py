@@ -10,29 +10,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError, ReleaseError
+from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimate import Unavailable
 from dpeffects.inference import Interval, Law
 from dpeffects.results import Summary
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
+from dpeffects.sites.checks import check_left_out, check_level, check_same, read_all
 from dpeffects.sites.law import Errors, StudentLaw, SumLaw
-from dpeffects.sites.release import SiteRelease, check_site, read_release
+from dpeffects.sites.notes import notes
+from dpeffects.sites.optimism import of_ivw, of_mvagg
+from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES, Floats, Heterogeneity, heterogeneity, ivw
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SAME = {
-    "estimand": "estimand",
-    "outcome": "outcome",
-    "treatment": "treatment",
-    "formula": "formula",
-    "level": "level",
-}
+_OPTIMISM = {"mvagg": of_mvagg, "ivw": of_ivw}
 _WORSE = "using it would raise the variance of the combination"
 _SMALLER = "it is not the site with most records"
+_TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,7 +108,7 @@ class Combined:
 
     def conf_int(self, level: float | None = None) -> Interval | Unavailable:
         """Confidence interval for the effect; by default at the level given to `combine`."""
-        level = _check_level(self.conf_level if level is None else level)
+        level = check_level(self.conf_level if level is None else level)
         if isinstance(self.law, Unavailable):
             return self.law
         half = self.law.upper_point((1.0 - level) / 2.0)
@@ -153,7 +152,7 @@ class Combined:
         """Everything worth printing, as titled blocks."""
         from dpeffects.sites.summary import summarise
 
-        return summarise(self, _check_level(self.conf_level if conf_level is None else conf_level))
+        return summarise(self, check_level(self.conf_level if conf_level is None else conf_level))
 
     def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
         """One row for the effect, with the columns of `Result.tidy`."""
@@ -275,76 +274,17 @@ def combine(
     >>> combine(sent, "all").weights
     (0.5, 0.5)
     """
-    if rule not in RULES:
+    if not isinstance(rule, str) or rule not in RULES:
         raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
-    _check_level(conf_level)
-    found = _read_all(releases)
-    absent = _check_left_out(left_out, found)
+    check_level(conf_level)
+    found = read_all(releases)
+    absent = check_left_out(left_out, found)
     if trust is not None:
         from dpeffects.sites.signing import verify_all
 
         verify_all(found, trust)
-    _check_same(found)
+    check_same(found)
     return _combined(found, rule, conf_level, absent)
-
-
-def _read_all(releases: Any) -> tuple[SiteRelease, ...]:
-    if isinstance(releases, str | bytes | os.PathLike | Mapping | SiteRelease):
-        raise ReleaseError("combine takes a list of releases, not one")
-    try:
-        entries = list(releases)
-    except TypeError:
-        raise ReleaseError(f"combine takes a list, not {type(releases).__name__}") from None
-    if not entries:
-        raise ReleaseError("there is no release to combine")
-    found = tuple(read_release(entry) for entry in entries)
-    seen: set[str] = set()
-    for release in found:
-        if release.site in seen:
-            raise ReleaseError(f"the site {release.site!r} stands twice among the releases")
-        seen.add(release.site)
-    return found
-
-
-def _check_left_out(
-    left_out: Mapping[str, str] | None, releases: tuple[SiteRelease, ...]
-) -> dict[str, str]:
-    if left_out is None:
-        return {}
-    if not isinstance(left_out, Mapping):
-        raise OptionError("left_out must map sites to reasons")
-    here = {release.site for release in releases}
-    for site, reason in left_out.items():
-        check_site(site)
-        if not isinstance(reason, str) or not reason:
-            raise OptionError(f"left_out[{site!r}] must be a reason in words")
-        if site in here:
-            raise OptionError(f"the site {site!r} is left out but has a release")
-    return {site: " ".join(reason.split()) for site, reason in left_out.items()}
-
-
-def _check_same(releases: tuple[SiteRelease, ...]) -> None:
-    """Refuse sites that did not estimate the same thing, naming two of them."""
-    first = releases[0]
-    for name, words in _SAME.items():
-        wanted = _squeezed(getattr(first, name))
-        for release in releases:
-            value = getattr(release, name)
-            if value != getattr(first, name) and _squeezed(value) != wanted:
-                raise ReleaseError(
-                    f"the sites {first.site!r} and {release.site!r} differ in the {words}: "
-                    f"{getattr(first, name)!r} and {value!r}"
-                )
-    for release in releases:
-        if release.guarantee.unit != first.guarantee.unit:
-            raise ReleaseError(
-                f"the sites {first.site!r} and {release.site!r} differ in what they protect: one "
-                f"{first.guarantee.unit} and one {release.guarantee.unit}"
-            )
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
 
 
 def _combined(
@@ -354,49 +294,41 @@ def _combined(
     needs = RULES[rule].needs_variance
     if needs and not known.size:
         raise EstimationError(
-            f"no site has a usable variance, which rule={rule!r} needs: "
-            f"{next(iter(unusable.values()))}. Use rule='all' or 'largest'"
+            f"no site has a usable variance, which rule={rule!r} needs ({releases[0].site!r}: "
+            f"{unusable[releases[0].site]}); use rule='all' or 'largest'"
         )
-    estimates = np.array([r.estimate for r in releases], dtype=float)
-    n = np.array([r.n for r in releases], dtype=float)
-    variance = errors.variance
-    test: Heterogeneity | Unavailable = Unavailable("fewer than two sites have a usable variance")
-    if known.size > 1:
-        test = heterogeneity(estimates[known], variance, errors.excess)
+    estimates = np.array([release.estimate for release in releases], dtype=float)
+    n = np.array([release.n for release in releases], dtype=float)
+    test = heterogeneity(estimates[known], errors.variance, errors.excess)
+    between = test.tau2 if rule == "random" else 0.0
     weights = np.zeros(len(releases))
-    if needs:
-        between = test.tau2 if rule == "random" and isinstance(test, Heterogeneity) else 0.0
-        weights[known] = RULES[rule].weights(n[known], variance + between)
-    else:
-        weights = RULES[rule].weights(n, n)
-    estimate = float(weights @ estimates)
-    unknown = [r.site for r, w in zip(releases, weights, strict=True) if w and r.site in unusable]
+    use = known if needs else np.arange(len(releases))
+    weights[use] = RULES[rule].weights(n[use], errors.variance + between if needs else n)
     law: Law | StudentLaw | Unavailable
-    if unknown:
-        law = Unavailable(f"the site {unknown[0]!r} has no usable variance: {unusable[unknown[0]]}")
-        error: float | Unavailable = law
-    elif rule == "random" and isinstance(test, Heterogeneity):
-        law = _hartung_knapp(estimates[known], variance + test.tau2)
-        error = law.scale
+    blind = [r.site for r, w in zip(releases, weights, strict=True) if w and r.site in unusable]
+    if blind:
+        law = Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
+    elif rule == "random" and known.size > 1:
+        law = _hartung_knapp(estimates[known], errors.variance + between)
     else:
-        law = SumLaw(errors, weights[known])
-        error = law.unit
-    reasons = _reasons(releases, weights, unusable if needs else {}, rule)
+        law = _sum_law(rule, n[known], errors, weights[known])
     return Combined(
         rule=rule,
-        estimate=estimate,
-        std_error=error,
+        estimate=float(weights @ estimates),
+        std_error=law if isinstance(law, Unavailable) else law.unit,
         releases=releases,
         weights=tuple(weights.tolist()),
-        left_out={**reasons, **absent},
-        heterogeneity=test,
-        notes=(),
+        left_out={**_reasons(releases, weights, unusable, rule), **absent},
+        heterogeneity=test if known.size > 1 else Unavailable(_TOO_FEW),
+        notes=notes(releases, weights, rule, law, test),
         conf_level=conf_level,
         law=law,
     )
 
 
-def _usable(releases: tuple[SiteRelease, ...]) -> tuple[Any, Errors, dict[str, str]]:
+def _usable(
+    releases: tuple[SiteRelease, ...],
+) -> tuple[npt.NDArray[np.int64], Errors, dict[str, str]]:
     """Sites with a variance above zero, their errors, and why the others have none."""
     unusable, known = {}, []
     for j, release in enumerate(releases):
@@ -409,10 +341,15 @@ def _usable(releases: tuple[SiteRelease, ...]) -> tuple[Any, Errors, dict[str, s
     errors = Errors.of([releases[j].released for j in known])
     positive = errors.variance > 0.0
     for j in index[~positive]:
-        unusable[releases[j].site] = "its variance is zero, which no private release has"
+        unusable[releases[j].site] = "it is zero, which no private release has"
     if not positive.all():
         errors = errors.part(np.flatnonzero(positive))
     return index[positive], errors, unusable
+
+
+def _sum_law(rule: str, n: Floats, errors: Errors, weights: Floats) -> SumLaw:
+    factor = _OPTIMISM[rule](n, errors, weights) if rule in _OPTIMISM else None
+    return SumLaw(errors, weights, factor)
 
 
 def _hartung_knapp(estimate: Floats, variance: Floats) -> StudentLaw:
@@ -429,16 +366,10 @@ def _reasons(
 ) -> dict[str, str]:
     """Why each site without weight has none."""
     default = _SMALLER if rule == "largest" else _WORSE
+    why = {site: f"no usable variance: {reason}" for site, reason in unusable.items()}
+    none = why if RULES[rule].needs_variance else {}
     return {
-        release.site: f"no usable variance: {unusable[release.site]}"
-        if release.site in unusable
-        else default
+        release.site: none.get(release.site, default)
         for release, weight in zip(releases, weights.tolist(), strict=True)
         if weight == 0.0
     }
-
-
-def _check_level(level: Any) -> float:
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.0 < level < 1.0:
-        raise OptionError(f"the confidence level is a probability such as 0.95, got {level!r}")
-    return float(level)

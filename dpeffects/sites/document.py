@@ -149,5 +149,16 @@ def shown(value: Any) -> str:
     return repr(value)[:60] if isinstance(value, str | int | float | None) else kind(value)
 
 
+def printable(value: str) -> str:
+    """One line of text that any terminal can show.
+
+    Examples
+    --------
+    >>> printable("no\\nanswer\\x1b[31m")
+    'no answer?[31m'
+    """
+    return "".join(c if c.isprintable() else "?" for c in " ".join(value.split()))
+
+
 def _s(names: list[str]) -> str:
     return "s" if len(names) > 1 else ""
