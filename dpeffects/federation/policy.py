@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpeffects import design
 from dpeffects.errors import DPEffectsError, PolicyError, RefusalError
-from dpeffects.federation.question import ESTIMANDS, Question
+from dpeffects.federation.question import ESTIMANDS, Question, check_name
 from dpeffects.federation.store import Price, Store
 from dpeffects.formula import Formula, parse
 from dpeffects.methods import registry
@@ -109,12 +109,12 @@ class SitePolicy:
 
     def __post_init__(self) -> None:
         try:
-            Question(self.site, "y ~ t", epsilon=1)  # a name of the same form as a request
+            check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
             Budget(self.total_epsilon, self.total_delta)
             Bounds.declared(self.bounds)
         except DPEffectsError as error:
-            raise PolicyError(str(error).replace("question: request", "site")) from None
+            raise PolicyError(str(error).removeprefix("question: ")) from None
         _among("methods", self.methods, registry())
         _among("estimands", self.estimands, ESTIMANDS)
         _among("level", (self.level,), LEVELS)

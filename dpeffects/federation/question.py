@@ -66,7 +66,7 @@ class Question:
     deadline: float = 60.0
 
     def __post_init__(self) -> None:
-        _check_name("request", self.request)
+        check_name("request", self.request)
         for name in ("formula", "method", "estimand", "rule"):
             if not isinstance(getattr(self, name), str):
                 _refuse(f"{name} must be text, got {getattr(self, name)!r}")
@@ -128,7 +128,8 @@ class Question:
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def _check_name(what: str, value: Any) -> None:
+def check_name(what: str, value: Any) -> None:
+    """Refuse what cannot name a request or a site."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         _refuse(f"{what} must be up to 100 letters, digits and . _ : -, got {value!r}")
 
