@@ -5,10 +5,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types unit benchmarks clean
+.PHONY: demo federation-demo test lint types unit benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
+
+federation-demo: $(VENV)/.installed-federation
+	$(BIN)/python -m dpeffects.federation.demo
 
 test: lint types unit
 
@@ -34,6 +37,10 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@
+
+$(VENV)/.installed-federation: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[federation]"
 	@touch $@
 
 clean:

@@ -21,6 +21,18 @@ class OptionError(DPEffectsError, ValueError):
     """An argument or option of a method is unknown or out of range."""
 
 
+class QuestionError(DPEffectsError, ValueError):
+    """A question to the sites of a federation cannot be read."""
+
+
+class PolicyError(DPEffectsError, ValueError):
+    """A site's policy file, or the data behind it, cannot be used."""
+
+
+class RefusalError(DPEffectsError, RuntimeError):
+    """A site will not answer. The message is for the centre and holds nothing of the data."""
+
+
 class BudgetError(DPEffectsError, ValueError):
     """The privacy budget is invalid, or what is left does not cover a charge."""
 
@@ -35,3 +47,7 @@ class EstimationError(DPEffectsError, RuntimeError):
 
 class MissingExtraError(DPEffectsError, ImportError):
     """An optional package is needed; the message names the extra to install."""
+
+
+class ReleaseError(DPEffectsError, ValueError):
+    """A site release cannot be read, trusted or combined with the others."""

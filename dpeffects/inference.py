@@ -49,40 +49,22 @@ class Interval:
         return f"[{self.lower:.6g}, {self.upper:.6g}] ({100 * self.level:.6g} %)"
 
 
-class _Law:
-    """The law of N(0, v) + sum of Laplace(b_j), averaged over weighted variances v.
+class Law:
+    """A symmetric law around zero, by its characteristic function on a path above the real line.
 
     The upper tail is the Gil-Pelaez integral (i / 2 pi) int exp(itx) phi(t) / t dt, moved off the
     real line onto the hyperbola t = R sinh(u + i pi/8). There exp(itx) decays for every x >= 0,
-    the normal factor never grows, and all poles i / b_j stay above the path because
-    R <= 1 / max(b). In u the integrand is smooth on the scale 1 whatever the ratio of the scales
-    is, so the trapezoidal rule with 250 points is accurate to about 1e-12 for any scales.
+    the normal factor never grows, and all poles i / b_j of Laplace terms stay above the path
+    because R <= 1 / max(b). In u the integrand is smooth on the scale 1 whatever the ratio of the
+    scales is, so the trapezoidal rule with 250 points is accurate to about 1e-12 for any scales.
+
+    ``nodes`` are points t in units of 1 / ``unit``, and ``kernel`` the integrand there but for the
+    factor exp(itx), times its quadrature weight.
     """
 
-    def __init__(self, variances: Floats, weights: Floats, laplace: Sequence[float]) -> None:
-        scales, counts = np.unique(np.asarray(laplace, dtype=float), return_counts=True)
-        largest = float(scales[-1]) if scales.size else 0.0
-        self.unit = max(math.sqrt(float(variances.max())), largest)
-        self.nodes: npt.NDArray[np.complex128] = np.empty(0, dtype=complex)
-        self.kernel = self.nodes
-        if self.unit == 0.0:
-            return
-        scales, normal = scales / self.unit, (np.sqrt(variances) / self.unit) ** 2
-        spread = np.sqrt(normal + 2.0 * float(counts @ scales**2))
-        live = spread > 0.0
-        normal, spread = normal[live][:, None], spread[live][:, None]
-        radius = _HEIGHT / (math.sin(_ANGLE) * spread)
-        if largest > 0.0:
-            radius = np.minimum(radius, self.unit / largest)
-        nodes = radius * np.sinh(_PATH)
-        log_phi = -0.5 * normal * nodes**2
-        for scale, count in zip(scales, counts, strict=True):
-            log_phi -= count * np.log1p((scale * nodes) ** 2)
-        kernel = 1j * _STEP / math.pi * np.exp(log_phi) / np.tanh(_PATH)
-        kernel[:, 0] *= 0.5
-        kernel *= weights[live][:, None]
-        matters = np.abs(kernel) > 1e-18
-        self.nodes, self.kernel = nodes[matters], kernel[matters]
+    unit: float
+    nodes: npt.NDArray[np.complex128]
+    kernel: npt.NDArray[np.complex128]
 
     def tail(self, x: npt.ArrayLike) -> Floats:
         """Return the probability of an error above ``x``, for x >= 0."""
@@ -122,6 +104,44 @@ class _Law:
             return float(self.tail(x)) - tail
 
         return float(brentq(gap, 0.0, high, xtol=1e-13 * self.unit, rtol=1e-14))
+
+
+class _Mixture(Law):
+    """The law of N(0, v) + sum of Laplace(b_j), averaged over weighted variances v."""
+
+    def __init__(self, variances: Floats, weights: Floats, laplace: Sequence[float]) -> None:
+        scales, counts = np.unique(np.asarray(laplace, dtype=float), return_counts=True)
+        largest = float(scales[-1]) if scales.size else 0.0
+        self.unit = max(math.sqrt(float(variances.max())), largest)
+        self.nodes = self.kernel = np.empty(0, dtype=complex)
+        if self.unit == 0.0:
+            return
+        scales, normal = scales / self.unit, (np.sqrt(variances) / self.unit) ** 2
+        spread = np.sqrt(normal + 2.0 * float(counts @ scales**2))
+        live = spread > 0.0
+        normal, spread = normal[live][:, None], spread[live][:, None]
+        nodes = path(spread, largest / self.unit)
+        log_phi = -0.5 * normal * nodes**2
+        for scale, count in zip(scales, counts, strict=True):
+            log_phi -= count * np.log1p((scale * nodes) ** 2)
+        kernel = tail_weights() * np.exp(log_phi) * weights[live][:, None]
+        matters = np.abs(kernel) > 1e-18
+        self.nodes, self.kernel = nodes[matters], kernel[matters]
+
+
+def path(spread: npt.ArrayLike, largest: float) -> npt.NDArray[np.complex128]:
+    """Return the path for a law of this spread whose largest Laplace scale is ``largest``."""
+    radius = _HEIGHT / (math.sin(_ANGLE) * np.asarray(spread, dtype=float))
+    if largest > 0.0:
+        radius = np.minimum(radius, 1.0 / largest)
+    return radius * np.sinh(_PATH)
+
+
+def tail_weights() -> npt.NDArray[np.complex128]:
+    """Return the weights of the tail integral, i dt / (2 pi t) on both halves of a `path`."""
+    weights = 1j * _STEP / math.pi / np.tanh(_PATH)
+    weights[0] *= 0.5
+    return weights
 
 
 def cdf(x: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -> Floats:
@@ -250,14 +270,14 @@ def std_error(estimate: Estimate) -> float | Unavailable:
     return total if isinstance(total, Unavailable) else math.sqrt(total)
 
 
-def _plain(variance: float, laplace: Sequence[float]) -> _Law:
+def _plain(variance: float, laplace: Sequence[float]) -> Law:
     """The law at a known variance."""
     if not _finite(variance, *laplace) or variance < 0.0 or min(laplace, default=0.0) < 0.0:
         raise OptionError("variance and Laplace scales are finite and not negative")
-    return _Law(np.array([float(variance)]), np.ones(1), laplace)
+    return _Mixture(np.array([float(variance)]), np.ones(1), laplace)
 
 
-def _law(estimate: Estimate) -> _Law | Unavailable:
+def _law(estimate: Estimate) -> Law | Unavailable:
     """The law of the estimate's error, or why there is none."""
     sampling = estimate.sampling
     if isinstance(sampling, Unavailable):
@@ -266,28 +286,37 @@ def _law(estimate: Estimate) -> _Law | Unavailable:
     if not _finite(estimate.value, *released) or math.isnan(sampling.largest):
         return Unavailable("the estimate or its released variance is not a finite number")
     variances, weights = _plausible_variances(sampling)
-    return _Law(variances + estimate.gaussian, weights, estimate.laplace)
+    return _Mixture(variances + estimate.gaussian, weights, estimate.laplace)
 
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:
-    """Variances that fit the release and their weights: quadrature over the standard deviation.
+    """Variances that fit one release, and their weights; those that do not matter are left out."""
+    released = (sampling.value, sampling.noise_scale, sampling.largest)
+    variances, weights = (row[0] for row in plausible_variances(*(np.array([x]) for x in released)))
+    keep = weights > 1e-13 * weights.max()
+    return variances[keep], weights[keep] / weights[keep].sum()
 
-    The density is prior(v) exp(-|released - v| / s) on [0, largest]; `interval` gives the prior.
+
+def plausible_variances(released: Floats, scale: Floats, largest: Floats) -> tuple[Floats, Floats]:
+    """Variances that fit a release and their weights: quadrature over the standard deviation.
+
+    One row for each release. The density is prior(v) exp(-|released - v| / scale) on [0, largest];
+    `interval` gives the prior.
     """
-    s, centre, top = sampling.noise_scale, sampling.value, max(sampling.largest, 0.0)
-    peak = min(max(centre, 0.0), top)
-    low, high = max(peak - 32.0 * s, 0.0), min(peak + 32.0 * s, top)
-    if not low < high:
-        return np.array([peak]), np.ones(1)
+    s, top = scale[:, None], np.maximum(largest, 0.0)[:, None]
+    peak = released[:, None].clip(0.0, top)
+    low, high = np.maximum(peak - 32.0 * s, 0.0), np.minimum(peak + 32.0 * s, top)
+    spread = low < high
     roots, weights = [], []
-    for left, right in ((math.sqrt(low), math.sqrt(peak)), (math.sqrt(peak), math.sqrt(high))):
+    for left, right in ((np.sqrt(low), np.sqrt(peak)), (np.sqrt(peak), np.sqrt(high))):
         roots.append(left + (right - left) * (_GAUSS_POINTS + 1.0) / 2.0)
         weights.append((right - left) * _GAUSS_WEIGHTS)
-    root, weight = np.concatenate(roots), np.concatenate(weights)
-    weight = weight * (1.0 + 0.5 * (root / math.sqrt(s)) ** 3)  # prior(v) dv, up to a factor
-    weight = weight * np.exp(-np.abs(root**2 - peak) / s)
-    keep = weight > 1e-13 * weight.max()
-    return root[keep] ** 2, weight[keep] / weight[keep].sum()
+    root = np.where(spread, np.concatenate(roots, axis=1), np.sqrt(peak))
+    unit = np.where(spread, s, 1.0)
+    weight = np.where(spread, np.concatenate(weights, axis=1), 1.0)
+    weight *= np.where(spread, 1.0 + 0.5 * (root / np.sqrt(unit)) ** 3, 1.0)  # prior(v) dv
+    weight *= np.exp(-np.abs(root**2 - peak) / unit)
+    return root**2, weight / weight.sum(axis=1, keepdims=True)
 
 
 def _tail_of(level: float) -> float:

@@ -26,8 +26,8 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.methods import get, registry
 from dpeffects.privacy.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
+from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number
-from dpeffects.results.record import frame
 from dpeffects.results.summary import Notes, Pairs, Summary, Table
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ class Plan:
     def tidy(self) -> pd.DataFrame:
         """One row a method; what is not available is NaN, and the column reason says why."""
         names = ("method", "noise_sd", "std_error", "half_width", "detectable", "reason")
-        return frame([{name: getattr(row, name) for name in names} for row in self.rows])
+        return frame_of([{name: getattr(row, name) for name in names} for row in self.rows])
 
     def shares_frame(self) -> pd.DataFrame:
         """Epsilon by method and share of the budget."""
-        return frame(
+        return frame_of(
             [
                 {"method": row.method, "share": name, "epsilon": epsilon}
                 for row in self.rows
@@ -147,7 +147,7 @@ class Plan:
             for r in self.rows
             if not r.reason
         ]
-        return frame(found, ["method", of])
+        return frame_of(found, ["method", of])
 
     def plot(self, epsilons: Sequence[float] = _EPSILONS, ax: Any = None) -> Any:
         """Draw the half-width against epsilon; return the axes (matplotlib)."""

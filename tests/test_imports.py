@@ -20,7 +20,9 @@ LAYERS = [
     ["results"],
     ["call"],
     ["api", "cate", "reference"],
-    ["plan"],
+    ["plan", "sites"],
+    ["federation"],
+    ["cli"],
     [""],
 ]
 

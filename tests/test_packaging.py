@@ -28,6 +28,7 @@ def test_wheel_contents(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for wanted in ("py.typed", "privacy/PROOFS.md", "_data/lalonde_nsw_dw.csv", "_data/README.md"):
         assert f"dpeffects/{wanted}" in names
+    assert "dpeffects/federation/app/pyproject.toml" in names
     assert not [n for n in names if n.startswith(("tests/", "benchmarks/"))]
 
 

@@ -22,8 +22,9 @@ from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import number, numbers, text_of
-from dpeffects.results.record import Record, frame, plain
+from dpeffects.results.record import Record
 from dpeffects.results.summary import Block, Notes, Pairs, Summary, Table, alert, budget, header
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class CateResult(Record):
             "guarantee": self.guarantee.status,
             "caution": self.caution,
         }
-        return frame([row])
+        return frame_of([row])
 
     def _head(self, what: str) -> str:
         status = self.guarantee.status
@@ -140,7 +141,7 @@ class CateFunction(CateResult):
         rows = self._encoded(newdata)
         effect, sd = self.function(rows), self.function.sd(rows, covers)
         half = float(ndtri(0.5 + conf_level / 2.0)) * sd
-        return frame(
+        return frame_of(
             [
                 {"effect": e, "std_dev": s, "conf_low": e - h, "conf_high": e + h, "covers": covers}
                 for e, s, h in zip(effect.tolist(), sd.tolist(), half.tolist(), strict=True)
@@ -394,7 +395,7 @@ class CateEffects(CateResult):
                 "guarantee": self.guarantee.status,
             }
             rows.append(row)
-        return frame(rows)
+        return frame_of(rows)
 
     def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
         """Everything worth printing, as titled blocks."""

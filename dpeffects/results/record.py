@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpeffects.estimate import Unavailable
 from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.results.export import frame_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +72,7 @@ class Record:
     def spends_frame(self) -> pd.DataFrame:
         """One row a charge: what was drawn, at what price, by which proved claim."""
         columns = [f.name for f in dataclasses.fields(Spend)]
-        return frame([spend.to_dict() for spend in self.spends], columns)
+        return frame_of([spend.to_dict() for spend in self.spends], columns)
 
     @property
     def caution(self) -> str:
@@ -94,27 +93,3 @@ class Record:
 
     def __str__(self) -> str:
         return str(self.summary())
-
-
-def frame(rows: list[dict[str, Any]], columns: list[str] | None = None) -> pd.DataFrame:
-    """Rows as a pandas frame."""
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=columns)
-
-
-def plain(value: Any) -> Any:
-    """Reduce a value to what JSON can hold."""
-    if isinstance(value, Unavailable):
-        return {"unavailable": value.reason}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): plain(entry) for name, entry in value.items()}
-    if hasattr(value, "tolist"):  # numpy scalars and arrays
-        return plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"value": None, "unavailable": f"not a finite number ({value})"}
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

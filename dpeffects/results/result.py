@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from dpeffects import inference
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.inference import Interval
+from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
-from dpeffects.results.record import Record, frame, plain
+from dpeffects.results.record import Record
 from dpeffects.results.summary import Summary, summarise
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Result(Record):
         """
         interval = self.conf_int(conf_level)
         low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
-        error = _or_nan(self.std_error)
+        error = or_nan(self.std_error)
         row = {
             "term": self.treatment,
             "outcome": self.outcome,
@@ -134,13 +135,13 @@ class Result(Record):
             "estimate": float(self.estimate),
             "std_error": error,
             "statistic": self.estimate / error if error > 0.0 else math.nan,
-            "p_value": _or_nan(self.p_value),
+            "p_value": or_nan(self.p_value),
             "conf_low": low,
             "conf_high": high,
             "method": self.method,
             "guarantee": self.guarantee.status,
         }
-        return frame([row])
+        return frame_of([row])
 
     def glance(self) -> pd.DataFrame:
         """One row for the release: its size, guarantee and sources of error."""
@@ -154,10 +155,10 @@ class Result(Record):
             "caution": self.released.caution,
             "unit": self.guarantee.unit,
             "noise_variance": float(self.noise_variance),
-            "sampling_variance": _or_nan(self.sampling_variance),
-            "noise_share": _or_nan(self.noise_share),
+            "sampling_variance": or_nan(self.sampling_variance),
+            "noise_share": or_nan(self.noise_share),
         }
-        return frame([row])
+        return frame_of([row])
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON.
@@ -200,7 +201,3 @@ class Result(Record):
             f"epsilon={number(self.guarantee.epsilon)}, "
             f"{'NOT PRIVATE, ' + status if self.guarantee.void else status}>"
         )
-
-
-def _or_nan(value: float | Unavailable) -> float:
-    return math.nan if isinstance(value, Unavailable) else float(value)

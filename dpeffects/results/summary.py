@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dpeffects import inference
 from dpeffects.estimate import SamplingVariance, Unavailable
@@ -67,6 +67,37 @@ class Notes:
 Block = Pairs | Table | Notes
 
 
+class Effect(Protocol):
+    """What a line about an effect needs."""
+
+    @property
+    def estimand(self) -> str:
+        """ATE, ATT or ATC."""
+
+    @property
+    def outcome(self) -> str:
+        """Name of the outcome."""
+
+    @property
+    def treatment(self) -> str:
+        """Name of the treatment."""
+
+    @property
+    def estimate(self) -> float:
+        """The effect."""
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Its standard error."""
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """Its p-value."""
+
+    def conf_int(self, level: float = 0.95) -> inference.Interval | Unavailable:
+        """Return its confidence interval."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """A title, an alert (empty when all is well), and blocks in reading order.
@@ -97,7 +128,7 @@ def summarise(result: Result, conf_level: float = 0.95) -> Summary:
     """Build the summary of a result."""
     blocks: list[Block] = [
         header(result),
-        _effect(result, conf_level),
+        effect_table(result, conf_level),
         _error_parts(result),
     ]
     if result.spends:
@@ -170,7 +201,8 @@ def _unbroken(text: str) -> str:
     return text.replace(" ", "\u00a0") if len(text) <= 40 else text
 
 
-def _effect(result: Result, conf_level: float) -> Table:
+def effect_table(result: Effect, conf_level: float) -> Table:
+    """Return the line that everybody reads first: the effect, its error, interval and p-value."""
     title = f"Effect of {result.treatment} on {result.outcome}"
     low, high = (f"{50 * (1 + side * conf_level):.4g} %" for side in (-1, 1))
     columns = ("", "estimate", "std. error", low, high, "p-value")

@@ -1,0 +1,183 @@
+"""The centre's side of a round: read what the sites sent, say who is left out, combine the rest.
+
+No network here. A reply is foreign text until every check has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpeffects.errors import DPEffectsError, ReleaseError
+from dpeffects.federation.question import Question
+from dpeffects.formula import parse
+from dpeffects.sites import Combined, SiteRelease, combine, document
+
+MAX_REPLY = 1_000_000
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class NoReply:
+    """What stands in for a reply that the network could not deliver."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The outcome of a round: releases that passed every check, and why the others did not."""
+
+    question: Question
+    releases: tuple[SiteRelease, ...]
+    left_out: Mapping[str, str]
+
+    def combine(self, conf_level: float = 0.95) -> Combined:
+        """Combine the releases by the question's rule."""
+        if not self.releases:
+            raise ReleaseError(f"no site gave a release:\n{self.table()}")
+        return combine(
+            self.releases,
+            self.question.rule,
+            conf_level=conf_level,
+            left_out=dict(self.left_out),
+        )
+
+    def table(self) -> str:
+        """One line a site: whether it answered, or why it is left out."""
+        rows = {release.site: "answered" for release in self.releases} | dict(self.left_out)
+        width = max((len(name) for name in rows), default=0)
+        return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())
+
+    def report(self) -> str:
+        """The combined summary, or why there is none, and the table of sites."""
+        head = f"Request {self.question.request}\n{self.table()}"
+        if not self.releases:
+            return f"{head}\n\nNo site gave a release; there is nothing to combine."
+        try:
+            return f"{head}\n\n{self.combine().summary()}"
+        except DPEffectsError as error:
+            return f"{head}\n\nThe releases cannot be combined: {error}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the round as plain values: the question, the releases, who is left out."""
+        return {
+            "question": self.question.to_dict(),
+            "releases": [release.to_dict() for release in self.releases],
+            "left_out": dict(self.left_out),
+        }
+
+
+def collect(
+    replies: Iterable[tuple[str, Any]],
+    expected: Sequence[str],
+    question: Question,
+    absent: Mapping[str, str] | None = None,
+) -> Collected:
+    """Sort the replies of a round.
+
+    Parameters
+    ----------
+    replies
+        Pairs of the sender, as the network authenticated it, and its reply: JSON text, plain
+        values, or a `NoReply`.
+    expected
+        The sites that were asked.
+    question
+        What they were asked.
+    absent
+        Sites known not to answer, and why; another site without a reply is late.
+    """
+    left_out = dict(absent or {})
+    by_site: dict[str, list[Any]] = {site: [] for site in expected}
+    for sender, reply in replies:
+        if sender in by_site:
+            by_site[sender].append(reply)
+        else:
+            left_out[_clean(sender)] = "was not asked"
+    releases = []
+    for site, found in by_site.items():
+        try:
+            if found:
+                releases.append(_read_all(site, found, question))
+                left_out.pop(site, None)
+            else:
+                late = f"late: no answer within {question.deadline:g} s"
+                left_out.setdefault(site, late)
+        except ReleaseError as error:
+            left_out[site] = _clean(str(error))
+    return Collected(question, tuple(releases), left_out)
+
+
+def _read_all(site: str, replies: Sequence[Any], question: Question) -> SiteRelease:
+    """Read one or more replies of a site; the same release sent again is the same answer."""
+    first, *others = (_read(site, reply, question) for reply in replies)
+    if any(other.to_dict() != first.to_dict() for other in others):
+        raise ReleaseError("answered twice, with different releases")
+    return first
+
+
+def _read(site: str, reply: Any, question: Question) -> SiteRelease:
+    if isinstance(reply, NoReply):
+        raise ReleaseError(reply.reason)
+    body = _plain(reply)
+    status = body.get("status")
+    if status == "refused":
+        raise ReleaseError(f"refused: {_clean(body.get('reason'))}")
+    if status != "ok":
+        raise ReleaseError("malformed: the reply is neither an answer nor a refusal")
+    if body.get("request") != question.request:
+        raise ReleaseError("answers another request")
+    try:
+        release = SiteRelease.from_dict(body.get("release", {}))
+    except ReleaseError as error:
+        raise ReleaseError(f"malformed: {error}") from None
+    _check(site, release, question)
+    return release
+
+
+def _plain(reply: Any) -> Mapping[str, Any]:
+    if isinstance(reply, str):
+        if len(reply) > MAX_REPLY:
+            raise ReleaseError("malformed: the reply is too long")
+        try:
+            reply = document.parse(reply)
+        except ReleaseError as error:
+            raise ReleaseError(f"malformed: {error}") from None
+    if not isinstance(reply, Mapping):
+        raise ReleaseError("malformed: the reply is not an object")
+    return reply
+
+
+def _check(site: str, release: SiteRelease, question: Question) -> None:
+    """Refuse a release that answers something else than what was asked, or promises less."""
+    if release.site != site:
+        raise ReleaseError(f"wrong site name: calls itself {_clean(release.site)}")
+    if release.request != question.request:
+        raise ReleaseError("answers another request")
+    for name in ("estimand", "method"):
+        if getattr(release, name) != getattr(question, name):
+            raise ReleaseError(f"answers for another {name}")
+    if not _same_formula(release.formula, question.formula):
+        raise ReleaseError("answers for another formula")
+    guarantee = release.guarantee
+    if guarantee.epsilon > question.epsilon or guarantee.delta > question.delta:
+        raise ReleaseError("spent more than was asked for")
+    if guarantee.void:
+        raise ReleaseError("the release is not private")
+
+
+def _same_formula(given: str, asked: str) -> bool:
+    try:
+        return parse(given) == parse(asked)
+    except DPEffectsError:
+        return False
+
+
+def _clean(text: Any) -> str:
+    """Make foreign text safe to print: one short line without control characters."""
+    if not isinstance(text, str):
+        return "no reason given"
+    kept = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(kept.split())[:_LONGEST] or "no reason given"

@@ -1,0 +1,277 @@
+"""A federation on this machine: one SuperLink, three SuperNodes, one question.
+
+``python -m dpeffects.federation.demo`` splits a bundled trial over three sites with policies of
+their own, starts everything with TLS and registered keys, asks, and prints the combined summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeffects.datasets import load_data
+from dpeffects.errors import MissingExtraError
+from dpeffects.federation import engine, operate
+from dpeffects.federation.policy import SitePolicy
+
+DATA = "ist"
+FORMULA = "stroke_14_days ~ treatment"
+METHOD = "diff_in_means"
+QUESTION = {"request": "demo-1", "formula": FORMULA, "method": METHOD, "epsilon": 1.0}
+PARTS = {"north": range(0, 5), "south": range(5, 8), "west": range(8, 10)}
+"""Each site gets the rows whose index ends in one of these digits."""
+POLICIES: dict[str, dict[str, Any]] = {
+    "north": {"max_epsilon": 2.0, "total_epsilon": 10.0},
+    "south": {"max_epsilon": 1.0, "total_epsilon": 4.0},
+    "west": {"max_epsilon": 0.5, "total_epsilon": 2.0, "above_maximum": "lower"},
+}
+_START = 60.0
+_ROOM = 30.0
+"""Seconds for a program to start, and beyond the deadlines for a round to end."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo."""
+    given = _parser().parse_args(arguments)
+    engine.stop_on_signal()
+    with ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            engine.program("flower-superlink")
+            return _run(given, folder.resolve())
+        except (RuntimeError, MissingExtraError) as error:
+            print(f"The demo failed: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dpeffects.federation.demo", description=main.__doc__)
+    sites = list(PARTS)
+    parser.add_argument("--kill", choices=sites, help="kill a site's node in mid-round")
+    parser.add_argument("--slow", choices=sites, help="stop a site's node in mid-round for good")
+    parser.add_argument("--refuse", choices=sites, help="a site whose policy refuses")
+    parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--deadline", type=float, default=30.0, help="seconds for the answers")
+    parser.add_argument("--folder", type=Path, help="keep all files here")
+    return parser
+
+
+def _run(given: argparse.Namespace, folder: Path) -> int:
+    with federation(folder, refuse=given.refuse) as running:
+        for number in range(1, 2 + given.again):
+            _say("asking" if number == 1 else "asking again with the same request id")
+            output = folder / "centre" / f"round-{number}"
+            with running.faults(given.kill, given.slow):
+                running.ask(output, epsilon=given.epsilon, deadline=given.deadline)
+            print("\n" + (output / "summary.txt").read_text(), flush=True)
+    _print_ledgers(folder)
+    return 0
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A federation that runs: where its files are, the port of its gate, its nodes by site."""
+
+    folder: Path
+    port: int
+    nodes: Mapping[str, subprocess.Popen[bytes]]
+
+    def ask(self, output: Path, *, app: Path = operate.APP, **asked: Any) -> None:
+        """Submit a question and wait until the round has ended."""
+        deadline = asked.setdefault("deadline", 30.0)
+        start = asked.setdefault("start-deadline", _START)
+        question = {**QUESTION, **asked, "sites": ",".join(self.nodes), "output": str(output)}
+        path = self.folder / "centre" / "question.toml"
+        path.write_text(_toml(question), encoding="utf-8")
+        log = operate.ask(self.folder / "centre" / "state", path, start + deadline + _ROOM, app)
+        if not (output / "round.json").exists():
+            raise RuntimeError(f"the round did not end well:\n{log}")
+
+    @contextmanager
+    def faults(self, kill: str | None = None, slow: str | None = None) -> Iterator[None]:
+        """Kill or stop a site's node as soon as it has received a question in the block."""
+        over = threading.Event()
+        threads = []
+        for site, what in ((kill, signal.SIGKILL), (slow, signal.SIGSTOP)):
+            if site is not None:
+                log, group = self.folder / site / "node.log", self.nodes[site].pid
+                work = (over, log, log.stat().st_size, group, what)
+                threads.append(threading.Thread(target=_strike, args=work, daemon=True))
+                threads[-1].start()
+        try:
+            yield
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+def _strike(over: threading.Event, log: Path, seen: int, group: int, what: signal.Signals) -> None:
+    while not over.wait(0.02):
+        if b"Receiving: query" in log.read_bytes()[seen:]:
+            with suppress(ProcessLookupError):
+                os.killpg(group, what)
+            return
+
+
+@contextmanager
+def federation(folder: Path, refuse: str | None = None) -> Iterator[Federation]:
+    """Run a federation of three sites while the block lasts; all its files are in the folder."""
+    outer, inner = _free_ports(2)
+    _say("making certificates, keys, data and policies")
+    write_sites(folder, refuse)
+    write_keys(folder)
+    _say("starting the centre's link")
+    centre = folder / "centre"
+    command = [sys.executable, "-m", "dpeffects.federation.link", "--host", "127.0.0.1"]
+    command += ["--port", str(outer), "--superlink-port", str(inner)]
+    command += ["--certificate", str(centre / "server.crt"), "--key", str(centre / "server.key")]
+    command += ["--state", str(centre / "state")]
+    with ExitStack() as stack:
+        link = stack.enter_context(_started(command, centre / "link.log"))
+        _wait_for(link, (inner, outer))
+        _say("registering the sites' keys")
+        for site in PARTS:
+            operate.register(centre / "state", folder / site / f"{site}.pub", site)
+        _say("starting three nodes")
+        nodes = {site: stack.enter_context(start_node(folder, site, outer)) for site in PARTS}
+        yield Federation(folder, outer, nodes)
+
+
+def write_sites(folder: Path, refuse: str | None = None) -> None:
+    """Write each site's data and policy."""
+    data = load_data(DATA)
+    for site, digits in PARTS.items():
+        home = folder / site
+        home.mkdir(parents=True, exist_ok=True)
+        rows = data.frame[[i % 10 in digits for i in range(len(data.frame))]]
+        rows.to_csv(home / "data.csv", index=False)
+        method = "private_psm" if site == refuse else METHOD
+        outcome, treatment = FORMULA.split(" ~ ")
+        entries = {
+            "site": site,
+            "data": "data.csv",
+            "ledger": "ledger.sqlite",
+            **POLICIES[site],
+            "methods": [method],
+            "minimum_n": 1000,
+            "columns": {"outcome": [outcome], "treatment": [treatment]},
+            "bounds": {outcome: {"range": list(data.bounds[outcome])}},
+        }
+        (home / "policy.toml").write_text(_toml(entries), encoding="utf-8")
+
+
+def write_keys(folder: Path) -> None:
+    """Write the certificates of the centre and the keys of the sites."""
+    from dpeffects.federation.keys import make_certificates, make_site_key
+
+    make_certificates(folder / "centre")
+    for site in PARTS:
+        make_site_key(folder / site, site)
+
+
+@contextmanager
+def start_node(folder: Path, site: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a site's node while the block lasts."""
+    home = folder / site
+    command = [sys.executable, "-m", "dpeffects.federation.node"]
+    command += ["--policy", str(home / "policy.toml"), "--superlink", f"127.0.0.1:{port}"]
+    command += ["--root-certificates", str(folder / "centre" / "ca.crt")]
+    command += ["--key", str(home / f"{site}.key")]
+    with _started(command, home / "node.log") as process:
+        yield process
+
+
+@contextmanager
+def _started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program and its children in a group of their own; end them all afterwards."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": str(log.parent)},
+        )
+    try:
+        yield process
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for what in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, what)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(2)
+
+
+def _wait_for(process: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
+    end = time.monotonic() + _START
+    while not all(_listens(port) for port in ports):
+        if process.poll() is not None or time.monotonic() > end:
+            raise RuntimeError("the link did not start; see its log (--folder keeps it)")
+        time.sleep(0.2)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        made = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in made:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in made]
+
+
+def _toml(entries: Mapping[str, Any]) -> str:
+    """Write plain values, one level of tables and inline tables below, as TOML."""
+    plain = {k: v for k, v in entries.items() if not isinstance(v, Mapping)}
+    lines = [f"{name} = {_value(value)}" for name, value in plain.items()]
+    for name, table in entries.items():
+        if isinstance(table, Mapping):
+            lines += [f"[{name}]", *(f"{k} = {_value(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
+    return json.dumps(value)
+
+
+def _print_ledgers(folder: Path) -> None:
+    print("Ledgers of the sites (epsilon spent, and left):")
+    for site in PARTS:
+        store = SitePolicy.read(folder / site / "policy.toml").store()
+        print(f"  {site:<6} {float(store.spent[0]):g}, {store.left[0]:g}")
+
+
+def _say(text: str) -> None:
+    print(f"- {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The Flower ServerApp of the centre: wait for the sites, ask, wait for answers, combine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+from dpeffects.errors import QuestionError
+from dpeffects.federation.centre import Collected, NoReply, collect
+from dpeffects.federation.question import Question
+
+_PAUSE = 0.5
+
+
+def main(grid: Grid, context: Context) -> None:
+    """Run one round; it ends by its deadlines, whatever the sites do."""
+    config = context.run_config
+    question = read_question(config, context.run_id)
+    expected = read_sites(config)
+    nodes = wait_for(grid, expected, float(config["start-deadline"]))
+    replies = list(ask(grid, question, nodes))
+    absent = {site: "down: not connected" for site in expected if site not in nodes}
+    collected = collect(replies, expected, question, absent)
+    report(collected, str(config["output"]))
+
+
+def read_question(config: Mapping[str, Any], run_id: int) -> Question:
+    """Read the question from a run's configuration."""
+    try:
+        options = json.loads(str(config["options"]))
+    except ValueError:
+        raise QuestionError("question: options must be JSON, for example '{}'") from None
+    names = ("formula", "method", "estimand", "epsilon", "delta", "rule", "deadline")
+    given = {name: config[name] for name in names}
+    request = str(config["request"]) or f"run-{run_id}"
+    return Question.from_dict({**given, "request": request, "options": options})
+
+
+def read_sites(config: Mapping[str, Any]) -> list[str]:
+    """Read the names of the sites that should answer."""
+    names = [name.strip() for name in str(config["sites"]).split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise QuestionError("sites must name each site once, with commas between them")
+    return names
+
+
+def wait_for(grid: Grid, expected: Sequence[str], seconds: float) -> dict[str, int]:
+    """Wait until all sites are online or time is up; return the nodes of those that are.
+
+    A node's name belongs to its registered key, so a site cannot pass for another.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        online = [(node.name, node.node_id) for node in grid.get_nodes()]
+        names = [name for name, _ in online]
+        found = {name: i for name, i in online if name in expected and names.count(name) == 1}
+        if len(found) == len(expected) or time.monotonic() >= end:
+            return found
+        time.sleep(_PAUSE)
+
+
+def ask(grid: Grid, question: Question, nodes: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+    """Send the question and yield (site, reply) until all have answered or time is up."""
+    if not nodes:
+        return
+    record = ConfigRecord({"json": question.to_json()})
+    messages = [
+        Message(RecordDict({"question": record}), node, "query", ttl=question.deadline)
+        for node in nodes.values()
+    ]
+    end = time.monotonic() + question.deadline
+    sent = zip(list(grid.push_messages(messages)), nodes, strict=True)
+    waiting = {message_id: site for message_id, site in sent if message_id}
+    while waiting and time.monotonic() < end:
+        for message in grid.pull_messages(list(waiting)):
+            site = waiting.pop(message.metadata.reply_to_message_id, None)
+            if site is not None:
+                yield site, _body(message)
+        time.sleep(_PAUSE)
+
+
+def _body(message: Message) -> Any:
+    if message.has_error():
+        return NoReply("down: the site's node did not deliver an answer")
+    try:
+        return message.content["reply"]["json"]
+    except (KeyError, TypeError):
+        return None
+
+
+def report(collected: Collected, output: str) -> None:
+    """Print what came out, and write it to a folder when one is named."""
+    text = collected.report()
+    print(text)
+    if output:
+        folder = Path(output)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "summary.txt").write_text(text + "\n", encoding="utf-8")
+        part = folder / "round.json.part"
+        part.write_text(json.dumps(collected.to_dict(), indent=2), encoding="utf-8")
+        part.replace(folder / "round.json")
+
+
+app = ServerApp()
+app.main()(main)

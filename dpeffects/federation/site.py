@@ -1,0 +1,91 @@
+"""A site's answer to a question. No network here: values in, a reply out."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from dpeffects.errors import DPEffectsError, EstimationError, PolicyError, RefusalError
+from dpeffects.federation.policy import Grant, SitePolicy
+from dpeffects.federation.question import Question
+from dpeffects.privacy.bounds import Declared
+from dpeffects.sites import site_release
+
+_log = logging.getLogger(__name__)
+
+NOT_READY = "this site is not ready to answer; its operators have the details"
+NOT_ANSWERED = "this site could not answer; the budget is spent, its operators have the details"
+NO_ESTIMATE = "the released values do not allow an estimate; the budget is spent"
+
+
+def answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
+    """Answer a question under the site's policy.
+
+    The order is what keeps the promise: an answer already given is sent again; what is public is
+    checked; the request is paid for; then noise is drawn, once; the reply is kept, then returned.
+
+    Returns
+    -------
+    dict
+        ``{"status": "ok", "release": {...}}`` or ``{"status": "refused", "reason": ...}``, with
+        the site's name and the request's id. A reason holds nothing of the data.
+    """
+    try:
+        reply = _answer(question, policy)
+    except RefusalError as refusal:
+        reply = _refused(question, policy, str(refusal))
+    except PolicyError as error:
+        _log.error("the policy or the data of this site cannot be used: %s", error)
+        reply = _refused(question, policy, NOT_READY)
+    _log.info("request %s: %s", question.request, reply.get("reason", "answered"))
+    return reply
+
+
+def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
+    store = policy.store()
+    known = store.find(question.request, question.digest)
+    if known is not None:
+        return known
+    grant = policy.grant(question)
+    data = policy.load()
+    _rehearse(question, policy, grant, data)
+    store.reserve(question.request, question.digest, grant.price)
+    reply = _draw(question, policy, grant, data)
+    store.finish(question.request, reply)
+    return reply
+
+
+def _rehearse(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> None:
+    """Ask the question of made-up rows, so that a mistake in it costs nothing and may be told."""
+    try:
+        site_release(question.formula, policy.rehearsal(data), site=policy.site, **grant.arguments)
+    except EstimationError:
+        return  # the luck of the noise on rows that mean nothing
+    except (DPEffectsError, TypeError) as error:
+        raise RefusalError(str(error)) from None
+
+
+def _draw(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> dict[str, Any]:
+    """Compute the release. It is paid for, so any failure becomes a reply that is kept."""
+    try:
+        release = site_release(
+            question.formula,
+            data,
+            site=policy.site,
+            request=question.request,
+            **grant.arguments,
+        )
+    except EstimationError:
+        return _refused(question, policy, NO_ESTIMATE)
+    except Exception:
+        _log.exception("request %s failed after it was paid for", question.request)
+        return _refused(question, policy, NOT_ANSWERED)
+    return {**_head("ok", question, policy), "release": release.to_dict()}
+
+
+def _refused(question: Question, policy: SitePolicy, reason: str) -> dict[str, Any]:
+    return {**_head("refused", question, policy), "reason": reason}
+
+
+def _head(status: str, question: Question, policy: SitePolicy) -> dict[str, Any]:
+    return {"status": status, "site": policy.site, "request": question.request}

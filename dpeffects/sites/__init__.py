@@ -1,0 +1,7 @@
+"""Many sites, one effect: what a site sends, and how a centre combines it."""
+
+from dpeffects.sites.combine import Combined, combine
+from dpeffects.sites.multisite import dp_multisite
+from dpeffects.sites.release import SiteRelease, site_release
+
+__all__ = ["Combined", "SiteRelease", "combine", "dp_multisite", "site_release"]

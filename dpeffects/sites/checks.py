@@ -1,0 +1,79 @@
+"""Checks of what is combined: each release once, all of the same effect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.sites.document import printable
+from dpeffects.sites.release import SiteRelease, check_site, read_release
+
+_SAME = ("estimand", "outcome", "treatment", "formula", "level")
+
+
+def read_all(releases: Any) -> tuple[SiteRelease, ...]:
+    """Read every release; no site stands twice."""
+    if isinstance(releases, str | bytes | os.PathLike | Mapping | SiteRelease):
+        raise ReleaseError("combine takes a list of releases, not one")
+    try:
+        entries = list(releases)
+    except TypeError:
+        raise ReleaseError(f"combine takes a list, not {type(releases).__name__}") from None
+    if not entries:
+        raise ReleaseError("there is no release to combine")
+    found = tuple(read_release(entry) for entry in entries)
+    seen: set[str] = set()
+    for release in found:
+        if release.site in seen:
+            raise ReleaseError(f"the site {release.site!r} stands twice among the releases")
+        seen.add(release.site)
+    return found
+
+
+def check_left_out(left_out: Any, releases: tuple[SiteRelease, ...]) -> dict[str, str]:
+    """Return the sites without a release and why, in words that can be printed."""
+    if left_out is None:
+        return {}
+    if not isinstance(left_out, Mapping):
+        raise OptionError("left_out must map sites to reasons")
+    here = {release.site for release in releases}
+    for site, reason in left_out.items():
+        check_site(site)
+        if not isinstance(reason, str) or not reason.strip():
+            raise OptionError(f"left_out[{site!r}] must be a reason in words")
+        if site in here:
+            raise OptionError(f"the site {site!r} is left out but has a release")
+    return {site: printable(reason) for site, reason in left_out.items()}
+
+
+def check_same(releases: tuple[SiteRelease, ...]) -> None:
+    """Refuse sites that did not estimate the same thing, naming two of them."""
+    first = releases[0]
+    for name in _SAME:
+        wanted = getattr(first, name)
+        for release in releases:
+            value = getattr(release, name)
+            if value != wanted and _squeezed(value) != _squeezed(wanted):
+                raise ReleaseError(
+                    f"the sites {first.site!r} and {release.site!r} differ in the {name}: "
+                    f"{wanted!r} and {value!r}"
+                )
+    for release in releases:
+        if release.guarantee.unit != first.guarantee.unit:
+            raise ReleaseError(
+                f"the sites {first.site!r} and {release.site!r} differ in what they protect: one "
+                f"{first.guarantee.unit} and one {release.guarantee.unit}"
+            )
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def check_level(level: Any) -> float:
+    """Return a confidence level between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.0 < level < 1.0:
+        raise OptionError(f"the confidence level is a probability such as 0.95, got {level!r}")
+    return float(level)

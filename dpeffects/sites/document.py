@@ -1,0 +1,164 @@
+"""The JSON document of a site release: canonical text, checksum, and checks of every field.
+
+Numbers and texts are checked and kept as they are, never converted, so that a document that was
+read gives the same canonical text, and the same checksum and signature, when it is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from dpeffects.errors import ReleaseError
+
+FORMAT = "dpeffects site release"
+VERSION = 1
+
+MOST = 1e75
+"""No number in a release is larger in size, so that squares and their sums stay finite."""
+_LONGEST = 10_000
+
+T = TypeVar("T")
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """Return the one text of a document: keys sorted, no spaces, ASCII.
+
+    Examples
+    --------
+    >>> canonical({"b": [1.0, "é"], "a": None})
+    b'{"a":null,"b":[1.0,"\\\\u00e9"]}'
+    """
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")
+
+
+def checksum(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a document without its checksum and signature."""
+    body = {k: v for k, v in document.items() if k not in ("checksum", "signature")}
+    return "sha256:" + hashlib.sha256(canonical(body)).hexdigest()
+
+
+def parse(text: str | bytes) -> Any:
+    """Read JSON strictly: no key twice, no NaN or infinity."""
+    try:
+        return json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+    except ReleaseError:
+        raise
+    except RecursionError:
+        raise ReleaseError("this is not a site release: it is nested too deeply") from None
+    except (ValueError, TypeError) as error:
+        raise ReleaseError(f"this is not JSON: {str(error).splitlines()[0]}") from None
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ReleaseError(f"the field {twice!r} stands twice")
+    return made
+
+
+def _no_constant(name: str) -> Any:
+    raise ReleaseError(f"{name} is not a finite number")
+
+
+# Checks: each takes a value and the name of its field, and returns the value or raises.
+
+
+def fields(value: Any, name: str, wanted: tuple[str, ...]) -> dict[str, Any]:
+    """An object with exactly these fields."""
+    if not isinstance(value, Mapping):
+        raise ReleaseError(f"{name} must be an object, not {kind(value)}")
+    missing = [field for field in wanted if field not in value]
+    if missing:
+        raise ReleaseError(f"{name} lacks the field{_s(missing)} {', '.join(missing)}")
+    extra = [str(field)[:40] for field in value if field not in wanted]
+    if extra:
+        raise ReleaseError(f"{name} has the unknown field{_s(extra)} {', '.join(extra)}")
+    return {field: value[field] for field in wanted}
+
+
+def text(value: Any, name: str, *, empty: bool = False) -> str:
+    """A printable text of one line; control characters could forge what a reader sees."""
+    if not isinstance(value, str):
+        raise ReleaseError(f"{name} must be text, not {kind(value)}")
+    if len(value) > _LONGEST:
+        raise ReleaseError(f"{name} is longer than {_LONGEST} characters")
+    if not value.isprintable():
+        raise ReleaseError(f"{name} holds characters that cannot be printed")
+    if not value and not empty:
+        raise ReleaseError(f"{name} is empty")
+    return value
+
+
+def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ReleaseError(f"{name} must be {' or '.join(allowed)}, got {shown(value)}")
+    return value
+
+
+def number(value: Any, name: str, *, least: float = -math.inf, most: float = MOST) -> float:
+    """A finite number in a range."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ReleaseError(f"{name} must be a number, not {kind(value)}")
+    if not abs(value) <= MOST:
+        raise ReleaseError(f"{name} must be finite and at most {MOST:g} in size")
+    if value < least:
+        what = "not be negative" if least == 0.0 else f"be at least {least:g}"
+        raise ReleaseError(f"{name} must {what}, got {value!r}")
+    if value > most:
+        raise ReleaseError(f"{name} must be at most {most:g}, got {value!r}")
+    return value
+
+
+def whole(value: Any, name: str, *, least: int = 0) -> int:
+    """A whole number that floats hold exactly."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ReleaseError(f"{name} must be a whole number, not {kind(value)}")
+    if not least <= value <= 2**53:
+        raise ReleaseError(f"{name} must lie between {least} and 2^53")
+    return value
+
+
+def many(value: Any, name: str, check: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """A list whose entries all pass a check."""
+    if not isinstance(value, list | tuple):
+        raise ReleaseError(f"{name} must be a list, not {kind(value)}")
+    if len(value) > _LONGEST:
+        raise ReleaseError(f"{name} has more than {_LONGEST} entries")
+    return tuple(check(entry, name) for entry in value)
+
+
+def kind(value: Any) -> str:
+    """Name a type in the words of JSON."""
+    if value is None:
+        return "null"
+    names = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
+    names |= {list: "a list", tuple: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: short and printable."""
+    return repr(value)[:60] if isinstance(value, str | int | float | None) else kind(value)
+
+
+def printable(value: str) -> str:
+    """One line of text that any terminal can show.
+
+    Examples
+    --------
+    >>> printable("no\\nanswer\\x1b[31m")
+    'no answer?[31m'
+    """
+    return "".join(c if c.isprintable() else "?" for c in " ".join(value.split()))
+
+
+def _s(names: list[str]) -> str:
+    return "s" if len(names) > 1 else ""

@@ -1,0 +1,158 @@
+"""The law of a combination's error, from the laws of the sites' errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.estimate import Estimate, Unavailable
+from dpeffects.inference import Law, path, plausible_variances, tail_weights
+
+Floats = npt.NDArray[np.float64]
+
+_EXACT = 40
+"""Sites whose error enters with its own law; what the others add is normal all but exactly."""
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors of several sites: a normal sampling error of uncertain variance, and the noise.
+
+    One entry a site. ``released``, ``scale`` and ``largest`` are the released sampling variance,
+    the scale of the noise inside it and its bound; ``mean`` and ``spread`` the mean and variance of
+    the sampling variances that this leaves plausible, ``slope`` the derivative of the mean by what
+    was released.
+    """
+
+    released: Floats
+    scale: Floats
+    largest: Floats
+    gaussian: Floats
+    laplace: tuple[tuple[float, ...], ...]
+    mean: Floats
+    spread: Floats
+    slope: Floats
+
+    @classmethod
+    def of(cls, estimates: Sequence[Estimate]) -> Errors:
+        """Read what the sites released; every one has a sampling variance."""
+        known = [e.sampling for e in estimates if not isinstance(e.sampling, Unavailable)]
+        given = [(s.value, s.noise_scale, s.largest) for s in known]
+        released, scale, largest = np.array(given, dtype=float).reshape(-1, 3).T
+        moments = [
+            _moments(released[i : i + _ROWS], scale[i : i + _ROWS], largest[i : i + _ROWS])
+            for i in range(0, scale.size, _ROWS)
+        ]
+        mean, spread, slope = np.concatenate([np.empty((3, 0)), *moments], axis=1)
+        return cls(
+            released=released,
+            scale=scale,
+            largest=largest,
+            gaussian=np.array([e.gaussian for e in estimates], dtype=float),
+            laplace=tuple(e.laplace for e in estimates),
+            mean=mean,
+            spread=spread,
+            slope=slope,
+        )
+
+    @property
+    def variance(self) -> Floats:
+        """Total private variance of each site."""
+        return self.mean + self.gaussian + 2.0 * _powers(self.laplace, 2)
+
+    @property
+    def excess(self) -> Floats:
+        """Excess kurtosis of each site's error, the uncertainty of its variance included."""
+        return (12.0 * _powers(self.laplace, 4) + 3.0 * self.spread) / self.variance**2
+
+    def plausible(self) -> tuple[Floats, Floats]:
+        """Return plausible sampling variances and their weights, one row a site."""
+        return plausible_variances(self.released, self.scale, self.largest)
+
+    def part(self, index: npt.NDArray[np.int64]) -> Errors:
+        """Return some of the sites."""
+        names = ("released", "scale", "largest", "gaussian", "mean", "spread", "slope")
+        arrays = {name: getattr(self, name)[index] for name in names}
+        return replace(self, laplace=tuple(self.laplace[j] for j in index), **arrays)
+
+
+def _moments(released: Floats, scale: Floats, largest: Floats) -> Floats:
+    """Mean and variance of the plausible variance v, and the mean's derivative.
+
+    By the released value r, a mean over the density prior(v) exp(-|r - v| / s) has the derivative
+    cov(v, sign(v - r)) / s; where r is not among the possible variances the sign is constant.
+    """
+    v, p = plausible_variances(released, scale, largest)
+    mean = (v * p).sum(axis=1)
+    spread = ((v - mean[:, None]) ** 2 * p).sum(axis=1)
+    side = np.where(v > released[:, None], p, -p)
+    inside = (released > 0.0) & (released < largest) & (scale > 0.0)
+    slope = np.ones_like(mean)
+    np.divide((v * side).sum(axis=1) - mean * side.sum(axis=1), scale, out=slope, where=inside)
+    slope[(released <= 0.0) | (released >= largest)] = 0.0
+    return np.stack([mean, spread, slope])
+
+
+def _powers(laplace: Sequence[Sequence[float]], power: int) -> Floats:
+    return np.array([sum(b**power for b in scales) for scales in laplace], dtype=float)
+
+
+class SumLaw(Law):
+    """The law of sum(w_j e_j) for independent errors e_j of the sites.
+
+    Its characteristic function is the product of the sites' ones, each an average over the
+    site's plausible sampling variances times the factors of its noise. ``factor`` multiplies the
+    sampling variances. The attribute ``unit`` is the standard deviation.
+    """
+
+    def __init__(self, errors: Errors, weights: Floats, factor: Floats | None = None) -> None:
+        factor = np.ones_like(weights) if factor is None else factor
+        share = weights**2 * (errors.variance + (factor - 1.0) * errors.mean)
+        order = np.argsort(-share, kind="stable")
+        index = order[:_EXACT][share[order[:_EXACT]] > 0.0]
+        self.nodes = self.kernel = np.empty(0, dtype=complex)
+        self.unit = math.sqrt(float(share.sum()))
+        if self.unit == 0.0:
+            return
+        own, w = errors.part(index), weights[index] / self.unit
+        v, p = own.plausible()
+        v = v * (factor[index] * w**2)[:, None]
+        rest = float(share[order[_EXACT:]].sum()) / self.unit**2
+        normal = rest + float(w**2 @ own.gaussian)
+        scales = np.array([b * wj for bs, wj in zip(own.laplace, w, strict=True) for b in bs])
+        widest = float(np.where(p > 1e-13, v, 0.0).max(axis=1).sum()) + normal
+        nodes = path(math.sqrt(widest + 2.0 * float(scales @ scales)), scales.max(initial=0.0))
+        log_phi = -0.5 * normal * nodes**2
+        for scale in scales:
+            log_phi -= np.log1p((scale * nodes) ** 2)
+        phi = np.exp(log_phi)
+        for vj, pj in zip(v, p, strict=True):
+            phi *= pj @ np.exp(np.multiply.outer(-0.5 * vj, nodes**2))
+        kernel = tail_weights() * phi
+        keep = np.abs(kernel) > 1e-18
+        self.nodes, self.kernel = nodes[keep], kernel[keep]
+
+
+@dataclass(frozen=True)
+class StudentLaw:
+    """Student's t with ``df`` degrees of freedom times ``unit``."""
+
+    unit: float
+    df: int
+
+    def tail(self, x: float) -> float:
+        """Return the probability of an error above ``x``, for x >= 0."""
+        from scipy.special import stdtr
+
+        return float(stdtr(self.df, -x / self.unit))
+
+    def upper_point(self, tail: float) -> float:
+        """Return the x >= 0 exceeded with probability ``tail``."""
+        from scipy.special import stdtrit
+
+        return self.unit * float(stdtrit(self.df, 1.0 - tail))

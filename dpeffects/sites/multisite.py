@@ -1,0 +1,140 @@
+"""dp_multisite: several sites on one machine, as if each had sent its release."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpeffects.errors import DataError, DPEffectsError, EstimationError, OptionError
+from dpeffects.privacy.bounds import Declared
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.sites.combine import Combined, combine
+from dpeffects.sites.release import SiteRelease, site_release
+
+_EACH = ("epsilon", "delta", "ledger")
+
+
+def dp_multisite(
+    formula: str,
+    data: Any,
+    *,
+    site: str,
+    epsilon: float | Mapping[Any, float],
+    sites: Sequence[Any] | None = None,
+    rule: str = "mvagg",
+    estimand: str = "ATE",
+    conf_level: float = 0.95,
+    seed: int | None = None,
+    **arguments: Any,
+) -> Combined:
+    """Split data by site, release each site's effect, and combine the releases.
+
+    Each site is a data set of its own: its records are protected by its own budget. Which site a
+    record belongs to, and so the size of each site, is taken as public.
+
+    Parameters
+    ----------
+    formula, data, **arguments
+        As in :func:`dp_ate`; ``delta`` and ``ledger`` may be mappings from site to value too.
+    site
+        Column that holds the site.
+    epsilon
+        One number for every site, or a mapping from site to number.
+    sites
+        The sites; by default the keys of ``epsilon``. They are declared, never read from the data.
+    rule, conf_level
+        As in :func:`combine`.
+    estimand
+        "ATE", "ATT" or "ATC".
+    seed
+        Makes the noise of every site reproducible, and the result not private.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("multisite", n=4000, seed=1).frame
+    >>> data["hospital"] = ["North", "South"] * 2000
+    >>> fit = dp_multisite(
+    ...     "outcome ~ treatment", data, site="hospital", epsilon={"North": 1, "South": 2},
+    ...     method="diff_in_means", bounds={"outcome": (0, 1)}, seed=1,
+    ... )
+    >>> fit.sites["site"].tolist(), fit.status
+    (['North', 'South'], 'void: seeded')
+    """
+    names = _declared(epsilon, sites)
+    parts = _split(data, site, names)
+    releases: list[SiteRelease] = []
+    left_out: dict[str, str] = {}
+    for name, part in zip(names, parts, strict=True):
+        if len(part) == 0:
+            left_out[str(name)] = "it has no records"
+            continue
+        given = _for_site(name, {"epsilon": epsilon, **arguments})
+        if seed is not None:
+            given["seed"] = _site_seed(seed, name)
+        try:
+            releases.append(site_release(formula, part, site=str(name), estimand=estimand, **given))
+        except EstimationError as error:  # of released values only, so it may be shown
+            left_out[str(name)] = f"{error} (its budget is spent)"
+        except DPEffectsError as error:
+            raise type(error)(f"site {name!r}: {error}") from None
+    return combine(releases, rule, conf_level=conf_level, left_out=left_out)
+
+
+def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:
+    if sites is None and not isinstance(epsilon, Mapping):
+        raise OptionError(
+            'name the sites: sites=["North", "South"], or a budget for each: '
+            'epsilon={"North": 1, "South": 2}'
+        )
+    if isinstance(sites, str):
+        raise OptionError("sites is a list of names, not one text")
+    names = list(epsilon if sites is None else sites)
+    if not names or len({str(name) for name in names}) < len(names):
+        raise OptionError("sites must name each site once, and at least one")
+    return names
+
+
+def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
+    """The records of each site, in their order; a site that nobody declared is an error."""
+    import narwhals.stable.v2 as nw
+    import pandas as pd
+
+    bounds = data.bounds if isinstance(data, Declared) else None
+    try:
+        frame = nw.from_native(data.frame if bounds is not None else data, eager_only=True)
+    except TypeError:
+        raise DataError(
+            f"data must be a pandas, polars or pyarrow frame, not {type(data).__name__}"
+        ) from None
+    if site not in frame.columns:
+        raise DataError(f"the data has no column {site!r} that could hold the site")
+    codes = pd.Index(names).get_indexer(pd.Index(frame[site].to_list()))
+    if (codes < 0).any():
+        raise DataError(f"column {site!r} holds a site that is not among those declared")
+    parts = [frame.filter((codes == j).tolist()).to_native() for j in range(len(names))]
+    return parts if bounds is None else [Declared(part, bounds) for part in parts]
+
+
+def _for_site(name: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of one site's call: mappings of budgets and ledgers give their entry."""
+    given = dict(arguments)
+    for key in _EACH:
+        if isinstance(given.get(key), Mapping):
+            if name not in given[key]:
+                raise OptionError(f"{key} has no entry for the site {name!r}")
+            given[key] = given[key][name]
+        elif isinstance(given.get(key), Ledger):
+            raise OptionError(
+                "the sites' records are disjoint, so one ledger would count too much: give a "
+                f'mapping, ledger={{"{name}": Ledger(...), ...}}'
+            )
+    return given
+
+
+def _site_seed(seed: Any, name: Any) -> int:
+    """A seed of its own for each site: equal noise everywhere would not average out."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise OptionError(f"seed must be a non-negative integer, got {seed!r}")
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big")

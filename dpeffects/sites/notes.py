@@ -1,0 +1,78 @@
+"""Sentences for the reader of a combination."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpeffects.estimate import Unavailable
+from dpeffects.sites.law import StudentLaw
+from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.rules import Floats, Heterogeneity
+
+_LAW = (
+    "Interval and p-value come from the sites' normal sampling errors plus their privacy noise, "
+    "averaged over the uncertainty of the released variances"
+)
+_STUDENT = (
+    "Interval and p-value are Hartung and Knapp's, from Student's t with one degree of freedom "
+    "less than there are sites; they allow for effects that differ between sites."
+)
+_SEVERAL = (
+    "Each site's guarantee covers the people in its own data; combining adds nothing to it. For "
+    "somebody whose data is in several sites, the budgets of these sites add up."
+)
+_DIFFER = 0.1
+"""Below this p-value of Q the reader is told that the effects differ."""
+
+
+def notes(
+    releases: Sequence[SiteRelease],
+    weights: Floats,
+    rule: str,
+    law: object,
+    test: Heterogeneity,
+) -> tuple[str, ...]:
+    """Return what a reader should know about this combination."""
+    found = [_interval(rule, law)]
+    if rule in ("mvagg", "largest") and (weights == 0.0).any():
+        found.append("The effect is that in the sites used, not that in those left out.")
+    if test.p_value < _DIFFER and rule != "random":
+        found.append(
+            f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "
+            'weighted mean of the effects in these sites; rule="random" is for sites like these.'
+        )
+    return (*found, *_differences(releases), _SEVERAL)
+
+
+def _interval(rule: str, law: object) -> str:
+    if isinstance(law, Unavailable):
+        return f"Standard error, interval and p-value are {law}."
+    if isinstance(law, StudentLaw):
+        return _STUDENT
+    chosen = ", and allow for weights that were chosen by them" if rule in ("mvagg", "ivw") else ""
+    return f"{_LAW}{chosen}."
+
+
+def _differences(releases: Sequence[SiteRelease]) -> list[str]:
+    """What the sites did not do alike, although their effects can be combined."""
+    found = []
+    if len(methods := dict.fromkeys(r.method for r in releases)) > 1:
+        found.append(f"The sites used different methods: {_list(methods)}.")
+    ranges = dict.fromkeys(text for r in releases for name, text, _ in r.bounds[:1] if text)
+    if len(ranges) > 1:
+        found.append(
+            f"The sites bounded the outcome differently: {_list(ranges)}. Outcomes beyond a "
+            "range are clipped to it, so the effects are on different outcomes if many are."
+        )
+    if len(requests := dict.fromkeys(r.request for r in releases)) > 1:
+        found.append(f"The releases answer different requests: {_list(requests)}.")
+    publics = dict.fromkeys(", ".join(r.guarantee.public) for r in releases)
+    if len(publics) > 1:
+        found.append(f"What is public differs between sites: {_list(publics, '; ')}.")
+    return found
+
+
+def _list(values: dict[str, None], between: str = ", ") -> str:
+    words = [value or "(none)" for value in values]
+    more = f"{between}and {len(words) - 5} more" if len(words) > 5 else ""
+    return between.join(words[:5]) + more

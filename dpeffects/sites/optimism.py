@@ -1,0 +1,108 @@
+"""What choosing weights by noisy variances hides of the variance, and how much to add for it.
+
+The released variance r of a site is its sampling variance v plus Laplace noise of scale s. A rule
+that gives more weight w(r) to a site the smaller r is, gives it when the noise happened to be
+negative: sum(w^2 r) is too small on average. The estimates' own errors are (nearly) independent
+of the noise in the variances, so for given weights the combination's error has the variance
+sum(w^2 v), and only the optimism about v needs correcting. For Laplace noise, by parts,
+
+    E[w(r)^2 (v - r)] = -E[s (|r - v| + s) dw(r)^2 / dr],
+
+which is a derivative where w is smooth (`of_ivw`) and a sum over jumps where sites enter and leave
+(`of_mvagg`). Both functions return a factor for each site's sampling variance.
+
+Coverage of nominal 95 % intervals in per cent, without and with the factor, where all of the error
+is sampling error (noise in the estimates makes this matter less), ten sites of equal size with
+variances 1, 2, 4, ... ("uneven") or three sites with equal variances and 500, 2000 and 8000 records
+("small ones good") or thirty equal sites:
+
+=========================== ========== ========== ==========
+s / v                             0.15       0.25       0.35
+=========================== ========== ========== ==========
+mvagg, uneven               93.3, 94.1 91.6, 93.5 91.2, 94.1
+mvagg, small ones good      93.8, 94.8 92.5, 94.5 92.2, 95.2
+ivw, thirty equal           94.2, 95.1 91.0, 95.2 90.5, 96.5
+=========================== ========== ========== ==========
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpeffects.sites.law import Errors
+from dpeffects.sites.rules import Floats, mvagg
+
+_FAR = 60.0  # noise scales from which a jump does not matter
+
+
+def of_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
+    """Return the factors for weights by inverse variance.
+
+    With V the total variance, d(w^2)/dr = -2 w^2 (1 - w) V'(r) / V, and |r - v| is s on average.
+    """
+    added = 4.0 * errors.scale**2 * (1.0 - weights) * errors.slope / errors.variance
+    return 1.0 + _relative(added, errors.mean)
+
+
+def of_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
+    """Return the factors for the subset of least variance.
+
+    As the variance of a site in the subset rises, its weight falls in jumps. Two are looked at: a
+    site from outside joins, or this one leaves. Given that r is below a jump at x, the optimism is
+    s k((x - v) / s) with k(u) = (u + 1) e^-u / (2 - e^-u) for u >= 0 and 1 - u below; it is
+    averaged over the plausible v and over the jumps by their heights.
+    """
+    joins, height = _joining(n, errors.variance, weights)
+    leaves = _leaving(n, errors.variance, weights)
+    near = np.minimum(joins, leaves) - errors.variance < _FAR * errors.scale
+    index = np.flatnonzero((weights > 0.0) & near)
+    added = np.zeros_like(weights)
+    if index.size:
+        own = errors.part(index)
+        v, p = own.plausible()
+        s, above = own.scale[:, None], own.mean[:, None] - v - own.variance[:, None]
+        by_jump = [_hidden((x[index][:, None] + above) / s) for x in (joins, leaves)]
+        hidden = height * by_jump[0] + (1.0 - height) * by_jump[1]
+        added[index] = own.scale * (p * hidden).sum(axis=1)
+    return 1.0 + _relative(added, errors.mean)
+
+
+def _hidden(u: Floats) -> Floats:
+    """E[v - r | r < x] in units of s, at u = (x - v) / s."""
+    inside = np.clip(u, 0.0, 700.0)
+    decay = np.exp(-inside)
+    return np.where(u >= 0.0, (inside + 1.0) * decay / (2.0 - decay), 1.0 - np.minimum(u, 0.0))
+
+
+def _joining(n: Floats, variance: Floats, weights: Floats) -> tuple[Floats, float]:
+    """Variance of each site at which the next one joins, and what part of w^2 is lost then.
+
+    A site k outside joins when the variance f of the combination exceeds n_k v_k / (2 S + n_k),
+    where S are the records inside; f rises with v_j by n_j^2 / S^2.
+    """
+    outside = weights == 0.0
+    if not outside.any():
+        return np.full_like(n, np.inf), 0.0
+    records = float(n[~outside].sum())
+    needed = n[outside] * variance[outside] / (2.0 * records + n[outside])
+    first = int(np.argmin(needed))
+    gap = float(needed[first]) - float(weights**2 @ variance)
+    height = 1.0 - (records / (records + float(n[outside][first]))) ** 2
+    return variance + gap * (records / n) ** 2, height
+
+
+def _leaving(n: Floats, variance: Floats, weights: Floats) -> Floats:
+    """Variance of each site inside at which the others do better without it."""
+    inside = weights > 0.0
+    if inside.sum() == 1:
+        rest = mvagg(n[~inside], variance[~inside]) if n.size > 1 else np.empty(0)
+        without = float(rest**2 @ variance[~inside]) if n.size > 1 else np.inf
+        return np.full_like(n, without)
+    records = float(n[inside].sum())
+    others = np.where(inside, records - n, 1.0)
+    part = np.where(inside, float(weights**2 @ variance) * records**2 - n**2 * variance, 0.0)
+    return np.maximum(part, 0.0) / others**2 * (2.0 * records - n) / n
+
+
+def _relative(added: Floats, mean: Floats) -> Floats:
+    return np.divide(added, mean, out=np.zeros_like(added), where=mean > 0.0)

@@ -1,0 +1,441 @@
+"""SiteRelease: what a site sends instead of its data, as a small JSON document.
+
+It holds released numbers only: the estimate, the parts of its variance, the guarantee and the
+charges behind them. docs/site_release.md describes every field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpeffects import api, inference
+from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.results import Result
+from dpeffects.results.export import plain
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Bound
+from dpeffects.sites import document
+
+ESTIMATORS = {"ATE": api.dp_ate, "ATT": api.dp_att, "ATC": api.dp_atc}
+
+_FIELDS = (
+    "format",
+    "version",
+    "site",
+    "request",
+    "estimand",
+    "formula",
+    "outcome",
+    "treatment",
+    "method",
+    "level",
+    "n",
+    "estimate",
+    "variance",
+    "guarantee",
+    "spends",
+    "bounds",
+    "caution",
+    "notes",
+    "checksum",
+)
+_GUARANTEE = ("epsilon", "delta", "unit", "neighbours", "public", "kind", "void")
+_SPEND = ("label", "share", "epsilon", "delta", "mechanism", "sensitivity", "scale", "claim")
+_SIGNATURE = ("algorithm", "key", "value")
+_MOST_BYTES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Who signed a release: the algorithm, the fingerprint of the key, the signature in base64."""
+
+    algorithm: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, repr=False)
+class SiteRelease:
+    """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
+
+    Parameters
+    ----------
+    site
+        Name of the site.
+    released
+        Estimate, sampling variance and noise, as the method released them.
+    estimand, formula, outcome, treatment
+        What was estimated; the same in all sites that are combined.
+    method, level, n
+        How, what is private, and the number of records (public).
+    guarantee, spends
+        What is promised to the people in the site's data, and the charges that paid for it.
+    bounds
+        Triples of name, range in words and source.
+    request
+        Identifier of the request that the site answers; may be empty.
+    signature
+        See `dpeffects.sites.signing`.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, seed=1)
+    >>> release = SiteRelease.from_result(fit, "North")
+    >>> SiteRelease.from_json(release.to_json()) == release
+    True
+    """
+
+    site: str
+    released: Estimate
+    estimand: str
+    formula: str
+    outcome: str
+    treatment: str
+    method: str
+    level: str
+    n: int
+    guarantee: Guarantee
+    spends: tuple[Spend, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    request: str = ""
+    signature: Signature | None = None
+
+    @classmethod
+    def from_result(cls, result: Result, site: str, *, request: str = "") -> SiteRelease:
+        """Keep of a result what a centre needs."""
+        if not isinstance(result, Result):
+            raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
+        names = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
+        made = cls(
+            site=site,
+            released=_plain_estimate(result),
+            guarantee=result.guarantee,
+            spends=result.spends,
+            bounds=tuple(
+                (_one_line(name), _one_line(text), source) for name, text, source in result.bounds
+            ),
+            request=request,
+            **{name: _one_line(plain(getattr(result, name))) for name in names},
+        )
+        return cls.from_dict(made.to_dict())  # a release that cannot be read is not sent
+
+    @property
+    def estimate(self) -> float:
+        """The released effect."""
+        return self.released.value
+
+    @property
+    def variance(self) -> float | Unavailable:
+        """Total private variance: plausible sampling variance plus noise variance."""
+        return inference.total_variance(self.released)
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Square root of the total private variance."""
+        return inference.std_error(self.released)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain values."""
+        made: dict[str, Any] = {
+            "format": document.FORMAT,
+            "version": document.VERSION,
+            "site": self.site,
+            "request": self.request,
+            "estimand": self.estimand,
+            "formula": self.formula,
+            "outcome": self.outcome,
+            "treatment": self.treatment,
+            "method": self.method,
+            "level": self.level,
+            "n": self.n,
+            "estimate": self.estimate,
+            "variance": _variance_document(self.released),
+            "guarantee": {name: plain(getattr(self.guarantee, name)) for name in _GUARANTEE},
+            "spends": [plain(spend.to_dict()) for spend in self.spends],
+            "bounds": [
+                {"name": name, "range": text, "source": source}
+                for name, text, source in self.bounds
+            ],
+            "caution": self.released.caution,
+            "notes": list(self.released.notes),
+        }
+        try:
+            made["checksum"] = document.checksum(made)
+        except (TypeError, ValueError) as error:
+            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
+        if self.signature is not None:
+            made["signature"] = plain(self.signature)
+        return made
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return the document as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document to a file."""
+        try:
+            Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ReleaseError(f"{path} cannot be written: {error.strerror}") from None
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> SiteRelease:
+        """Check a document and read it; anything wrong with it is a ReleaseError."""
+        return _read(given)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> SiteRelease:
+        """Read JSON text."""
+        return _read(document.parse(text))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SiteRelease:
+        """Read a file; errors name it."""
+        try:
+            return cls.from_json(_text_of(path))
+        except ReleaseError as error:
+            raise ReleaseError(f"{path}: {error}") from None
+
+    def __repr__(self) -> str:
+        error = self.std_error
+        shown = "not available" if isinstance(error, Unavailable) else number(error)
+        return (
+            f"<dpeffects site release {self.site!r}: {self.estimand} {number(self.estimate)} "
+            f"(se {shown}), n = {self.n}, {self.method}, "
+            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.status}>"
+        )
+
+
+def site_release(
+    formula: str,
+    data: Any,
+    *,
+    site: str,
+    estimand: str = "ATE",
+    request: str = "",
+    **arguments: Any,
+) -> SiteRelease:
+    """Estimate an effect at one site and keep what can be sent to a centre.
+
+    Parameters
+    ----------
+    formula, data, **arguments
+        As in :func:`dp_ate`.
+    site
+        Name of the site, unique among those that are combined.
+    estimand
+        "ATE", "ATT" or "ATC".
+    request
+        Identifier of the request that this answers.
+
+    Returns
+    -------
+    SiteRelease
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> sent = site_release(
+    ...     "earnings_1978 ~ treatment", nsw, site="North", method="diff_in_means", epsilon=1
+    ... )
+    >>> sent.site, sent.n, sent.guarantee.status
+    ('North', 445, 'exact')
+    """
+    check_site(site)
+    document.text(request, "request", empty=True)
+    if estimand not in ESTIMATORS:
+        raise OptionError(f"estimand must be {', '.join(ESTIMATORS)}, got {estimand!r}")
+    result = ESTIMATORS[estimand](formula, data, **arguments)
+    return SiteRelease.from_result(result, site, request=request)
+
+
+def read_release(source: Any) -> SiteRelease:
+    """Read a release from whatever holds it: a SiteRelease, a dict, or a path."""
+    if isinstance(source, SiteRelease):
+        return source
+    if isinstance(source, Mapping):
+        return SiteRelease.from_dict(source)
+    if isinstance(source, str | os.PathLike):
+        return SiteRelease.load(source)
+    raise ReleaseError(f"a release is a SiteRelease, a dict or a path, not {type(source).__name__}")
+
+
+def check_site(site: Any) -> str:
+    """Return a name that can stand in a table and be the name of a key file."""
+    document.text(site, "site")
+    if site != site.strip() or len(site) > 100:
+        raise ReleaseError("site must have at most 100 characters and no spaces around them")
+    return str(site)
+
+
+def _one_line(value: Any) -> Any:
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+def _plain_estimate(result: Result) -> Estimate:
+    """Return the estimate in plain floats; a variance that is not finite is not available."""
+    released, sampling = result.released, result.released.sampling
+    if not isinstance(sampling, Unavailable):
+        value, scale = float(sampling.value), float(sampling.noise_scale)
+        if math.isfinite(value) and math.isfinite(scale) and not math.isnan(sampling.largest):
+            # a bound below zero leaves nothing but zero
+            sampling = SamplingVariance(value, scale, max(float(sampling.largest), 0.0))
+        else:
+            sampling = Unavailable("the released variance is not a finite number")
+    return replace(
+        released,
+        value=float(released.value),
+        sampling=sampling,
+        laplace=tuple(float(scale) for scale in released.laplace),
+        gaussian=float(released.gaussian),
+        notes=tuple(_one_line(note) for note in result.notes if note),
+        details={},
+        caution=_one_line(released.caution),
+    )
+
+
+def _variance_document(released: Estimate) -> dict[str, Any]:
+    sampling = released.sampling
+    noise = {"laplace": list(released.laplace), "gaussian": released.gaussian}
+    if isinstance(sampling, Unavailable):
+        return {"noise": noise, "sampling": {"unavailable": _one_line(sampling.reason)}}
+    return {
+        "noise": noise,
+        "sampling": {
+            "released": sampling.value,
+            "noise_scale": sampling.noise_scale,
+            "largest": None if sampling.largest == math.inf else sampling.largest,
+        },
+    }
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    try:
+        file = Path(path)
+        if file.stat().st_size > _MOST_BYTES:
+            raise ReleaseError(f"the file is larger than {_MOST_BYTES} bytes: not a site release")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ReleaseError(f"it cannot be read: {error.strerror}") from None
+    except ValueError:  # not UTF-8, or a path that no file can have
+        raise ReleaseError("it cannot be read as text") from None
+
+
+def _read(given: Any) -> SiteRelease:
+    if not isinstance(given, Mapping):
+        raise ReleaseError(f"a site release is an object, not {document.kind(given)}")
+    if given.get("format") != document.FORMAT:
+        raise ReleaseError(f"this is not a site release: format is not {document.FORMAT!r}")
+    version = given.get("version")
+    if isinstance(version, bool) or version != document.VERSION:
+        raise ReleaseError(
+            f"version {document.shown(version)} of the format is not known; "
+            f"this dpeffects reads version {document.VERSION}"
+        )
+    names = (*_FIELDS, "signature") if "signature" in given else _FIELDS
+    fields = document.fields(given, "the release", names)
+    made = SiteRelease(
+        site=check_site(fields["site"]),
+        released=_read_estimate(fields),
+        estimand=document.one_of(fields["estimand"], "estimand", tuple(ESTIMATORS)),
+        formula=document.text(fields["formula"], "formula"),
+        outcome=document.text(fields["outcome"], "outcome"),
+        treatment=document.text(fields["treatment"], "treatment"),
+        method=document.text(fields["method"], "method"),
+        level=document.one_of(fields["level"], "level", ("sample", "label")),
+        n=document.whole(fields["n"], "n", least=1),
+        guarantee=_read_guarantee(fields["guarantee"]),
+        spends=document.many(fields["spends"], "spends", _read_spend),
+        bounds=document.many(fields["bounds"], "bounds", _read_bound),
+        request=document.text(fields["request"], "request", empty=True),
+        signature=_read_signature(fields["signature"]) if "signature" in fields else None,
+    )
+    if made.to_dict()["checksum"] != fields["checksum"]:
+        raise ReleaseError("the checksum does not fit: the document was changed after it was made")
+    return made
+
+
+def _read_estimate(fields: Mapping[str, Any]) -> Estimate:
+    parts = document.fields(fields["variance"], "variance", ("noise", "sampling"))
+    noise = document.fields(parts["noise"], "variance.noise", ("laplace", "gaussian"))
+    return Estimate(
+        value=document.number(fields["estimate"], "estimate"),
+        sampling=_read_sampling(parts["sampling"]),
+        laplace=document.many(noise["laplace"], "variance.noise.laplace", _not_negative),
+        gaussian=_not_negative(noise["gaussian"], "variance.noise.gaussian"),
+        notes=document.many(fields["notes"], "notes", document.text),
+        caution=document.text(fields["caution"], "caution", empty=True),
+    )
+
+
+def _read_sampling(given: Any) -> SamplingVariance | Unavailable:
+    name = "variance.sampling"
+    if isinstance(given, Mapping) and "unavailable" in given:
+        reason = document.fields(given, name, ("unavailable",))["unavailable"]
+        return Unavailable(document.text(reason, f"{name}.unavailable"))
+    found = document.fields(given, name, ("released", "noise_scale", "largest"))
+    scale = _not_negative(found["noise_scale"], f"{name}.noise_scale")
+    # only noise can take a released variance below zero
+    least = 0.0 if scale == 0.0 else -math.inf
+    largest = found["largest"]
+    return SamplingVariance(
+        document.number(found["released"], f"{name}.released", least=least),
+        scale,
+        math.inf if largest is None else _not_negative(largest, f"{name}.largest"),
+    )
+
+
+def _not_negative(value: Any, name: str) -> float:
+    return document.number(value, name, least=0.0)
+
+
+def _read_guarantee(given: Any) -> Guarantee:
+    found = document.fields(given, "guarantee", _GUARANTEE)
+    epsilon = document.number(found["epsilon"], "guarantee.epsilon", least=0.0)
+    if epsilon == 0:
+        raise ReleaseError("guarantee.epsilon must be positive")
+    return Guarantee(
+        epsilon=epsilon,
+        delta=document.number(found["delta"], "guarantee.delta", least=0.0, most=1.0),
+        unit=document.one_of(found["unit"], "guarantee.unit", ("record", "outcome")),
+        neighbours=document.text(found["neighbours"], "guarantee.neighbours"),
+        public=document.many(found["public"], "guarantee.public", document.text),
+        kind=document.one_of(found["kind"], "guarantee.kind", ("exact", "asymptotic")),
+        void=document.many(found["void"], "guarantee.void", document.text),
+    )
+
+
+def _read_spend(given: Any, name: str) -> Spend:
+    found = document.fields(given, name, _SPEND)
+    return Spend(
+        label=document.text(found["label"], f"{name}.label"),
+        share=document.text(found["share"], f"{name}.share"),
+        epsilon=_not_negative(found["epsilon"], f"{name}.epsilon"),
+        delta=_not_negative(found["delta"], f"{name}.delta"),
+        mechanism=document.text(found["mechanism"], f"{name}.mechanism"),
+        sensitivity=document.many(found["sensitivity"], f"{name}.sensitivity", _not_negative),
+        scale=document.many(found["scale"], f"{name}.scale", _not_negative),
+        claim=document.whole(found["claim"], f"{name}.claim"),
+    )
+
+
+def _read_bound(given: Any, name: str) -> Bound:
+    found = document.fields(given, name, ("name", "range", "source"))
+    texts = (document.text(found[key], f"{name}.{key}") for key in ("name", "range", "source"))
+    return (*texts,)  # type: ignore[return-value]
+
+
+def _read_signature(given: Any) -> Signature:
+    found = document.fields(given, "signature", _SIGNATURE)
+    return Signature(*(document.text(found[key], f"signature.{key}") for key in _SIGNATURE))
