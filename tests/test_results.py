@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpeffects.errors import OptionError
@@ -168,6 +168,7 @@ def test_every_spend_stands_in_the_summary():
     formula=st.text(st.characters(codec="ascii"), max_size=300),
 )
 @settings(max_examples=40, deadline=None)
+@example(labels=["@\x1b[", "000000000"], value=0.0, formula="")
 def test_no_input_breaks_a_line(labels, value, formula):
     spends = tuple(Spend(s, s[::-1], 0.1, value, s * 2, (value,) * 3, (value,), 1) for s in labels)
     fit = make(Estimate(value, SamplingVariance(value, 1.0, 9.0)), spends=spends, formula=formula)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -13,6 +14,7 @@ from dpeffects.results.summary import Notes, Pairs, Table
 if TYPE_CHECKING:
     from dpeffects.results.summary import Block, Summary
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _GAP, _WIDEST_GAP, _WORDS = 2, 6, 12  # columns between cells, and at least for words
 
 
@@ -100,5 +102,5 @@ def _column_widths(table: Table, width: int) -> list[int]:
 
 def _wrap(text: str, width: int) -> list[str]:
     """Lines of at most ``width``; a no-break space never ends one."""
-    lines = textwrap.wrap(text, max(width, 1), break_on_hyphens=False)
+    lines = textwrap.wrap(_CONTROL.sub(" ", text), max(width, 1), break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines] or [""]

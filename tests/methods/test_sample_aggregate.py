@@ -11,7 +11,7 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
-from dpeffects import api
+from dpeffects import call
 from dpeffects.errors import OptionError
 from dpeffects.methods.sample_aggregate import default_blocks
 from tests.contract.test_methods import BOUNDS as WIDE_BOUNDS
@@ -260,7 +260,7 @@ def test_replay_on_neighbours(name, estimand, monkeypatch):
     rng, largest = np.random.default_rng(5), 0.0
     for trial in range(4):
         noise = FrozenNoise(trial)
-        monkeypatch.setattr(api, "noise_source", lambda _, noise=noise: noise)
+        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
         results = []
         for data in neighbours("sample", {}, rng):
             args = {"epsilon": 2.0, "bounds": WIDE_BOUNDS, "method": "sample_aggregate"}
