@@ -48,6 +48,7 @@ class Setting:
     delta: float
     bounds: Bounds
     estimand: str
+    outcome_mean: float
     outcome_sd: float
     treated: float
     selection: float
@@ -108,7 +109,8 @@ class Plan:
                 (
                     "Assumed",
                     f"{100 * s.treated:.3g} % treated, log odds of treatment vary with covariates "
-                    f"by {number(s.selection)}; outcome sd {number(s.outcome_sd)}; covariates "
+                    f"by {number(s.selection)}; outcome mean {number(s.outcome_mean)}, "
+                    f"sd {number(s.outcome_sd)}; covariates "
                     "spread evenly over their declared ranges and levels; no effect",
                 ),
             )
@@ -185,6 +187,7 @@ def plan(
     bounds: Mapping[str, Any] | None = None,
     method: str | None = None,
     estimand: str = "ATE",
+    outcome_mean: float | None = None,
     outcome_sd: float | None = None,
     treated: float = 0.5,
     selection: float = 0.7,
@@ -205,8 +208,9 @@ def plan(
         One method, or None for all that can estimate the estimand.
     estimand
         "ATE", "ATT" or "ATC".
-    outcome_sd
-        A guess of the outcome's standard deviation within arms; by default a sixth of its range.
+    outcome_mean, outcome_sd
+        A guess of the outcome's mean and standard deviation within arms; by default the middle and
+        a sixth of its range. A mean far from the middle makes noise in the size of an arm count.
     treated
         Share of treated records.
     selection
@@ -243,6 +247,9 @@ def plan(
     guess = (high - low) / 6.0 if outcome_sd is None else float(outcome_sd)
     if not 0.0 < guess <= (high - low) / 2.0:
         raise OptionError(f"outcome_sd must be positive and at most half the range, got {guess!r}")
+    mean = (low + high) / 2.0 if outcome_mean is None else float(outcome_mean)
+    if not low <= mean <= high:
+        raise OptionError(f"outcome_mean must be within [{low:g}, {high:g}], got {mean!r}")
     if method is None and options:
         raise OptionError("options belong to a method: name one with method=...")
     setting = Setting(
@@ -252,6 +259,7 @@ def plan(
         float(delta),
         declared,
         estimand,
+        mean,
         guess,
         float(treated),
         float(selection),
@@ -310,6 +318,7 @@ def _run(setting: Setting, method: str, epsilon: float | None, n: int | None, se
             n or setting.n,
             treated=setting.treated,
             selection=setting.selection,
+            outcome_mean=setting.outcome_mean,
             outcome_sd=setting.outcome_sd,
             seed=seed,
         )

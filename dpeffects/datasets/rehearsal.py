@@ -18,14 +18,15 @@ def rehearsal(
     *,
     treated: float,
     selection: float,
+    outcome_mean: float,
     outcome_sd: float,
     seed: int,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Columns with covariates spread evenly over their ranges and levels, and no effect.
 
     The log odds of treatment are a sum of the standardised covariates with standard deviation
-    ``selection``. The outcome is normal about the middle of its range with the given standard
-    deviation, clipped; a transformed outcome has its columns spread evenly.
+    ``selection``. The outcome is normal with the given mean and standard deviation, clipped; a
+    transformed outcome has its columns spread evenly.
     """
     rng = np.random.default_rng(seed)
     columns: dict[str, np.ndarray[Any, Any]] = {}
@@ -39,7 +40,7 @@ def rehearsal(
         low, high = bounds.interval(name)
         columns[name] = rng.uniform(low, high, n)
         if formula.outcome == Column(name):
-            drawn = rng.normal((low + high) / 2.0, outcome_sd, n)
+            drawn = rng.normal(outcome_mean, outcome_sd, n)
             columns[name] = np.clip(drawn, low, high)
     arm = rng.random(n) < _propensity(columns, formula, treated, selection)
     arm[:2] = True, False  # both arms are there
