@@ -155,7 +155,7 @@ def main() -> None:
         + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
         + ". Rows marked (claimed) have no proven guarantee: their noise is an asymptotic claim "
         "that one record can break many times over (PROOFS.md, claim 37), and their nuisances are "
-        "not private; away from epsilon 1 and infinity they are averages of 4 repeats, as is sample "
+        "not private; away from epsilon 1 and infinity they are averages of 4 repeats, like sample "
         "and aggregate (forests of 10 trees; effects within 8, or 16 for data set 2). Bands "
         "cover noise, sampling and shrinkage, on average over points."
     )
