@@ -39,10 +39,6 @@ CASES = {
     "DR-learner, 300 points": ("dr_learner", _POINTS),
     "R-learner, 300 points, independent noise": ("r_learner", {**_POINTS, "noise": "kernel"}),
     "DR-learner, 300 points, independent noise": ("dr_learner", {**_POINTS, "noise": "kernel"}),
-    "sample and aggregate, forest, 300 points": (
-        "sample_aggregate",
-        {**_POINTS, "learner": "forest"},
-    ),
     "paper's finite release, forest, R (claimed)": (
         "r_learner",
         {**_POINTS, "second_stage": "random_forest", "accept_asymptotic": True},
@@ -54,6 +50,10 @@ CASES = {
     "paper's finite release, forest, DR (claimed)": (
         "dr_learner",
         {**_POINTS, "second_stage": "random_forest", "accept_asymptotic": True},
+    ),
+    "sample and aggregate, forest, 300 points": (
+        "sample_aggregate",
+        {**_POINTS, "learner": "forest"},
     ),
 }
 COLUMNS = ["data", "case", "epsilon", "repeats", "pehe", "sd", "covered"]

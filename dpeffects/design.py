@@ -362,11 +362,7 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
     Returns the encoded matrix, and how many values of each column lay outside its bounds and were
     clipped to them.
     """
-    if isinstance(data, Mapping):
-        import pandas as pd
-
-        data = pd.DataFrame({name: np.atleast_1d(values) for name, values in data.items()})
-    frame, _, _ = _unpack(data, None)
+    frame, _, _ = _unpack(_as_frame(data), None)
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
     _refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
@@ -388,6 +384,19 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
     intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
     matrix = _encoding(formula, bounds).matrix(numeric, codes, intervals)
     return matrix, clipped
+
+
+def _as_frame(data: Any) -> Any:
+    """A mapping of columns as a frame; anything else as it is."""
+    if not isinstance(data, Mapping):
+        return data
+    import pandas as pd
+
+    try:
+        columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
+        return pd.DataFrame({name: list(values) for name, values in columns.items()})
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the columns do not make a frame: {error}") from None
 
 
 def raw_rows(table: Table, formula: Formula) -> tuple[FloatArray, FloatArray]:

@@ -20,6 +20,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
 from dpeffects.methods import sample_aggregate
+from dpeffects.privacy.bounds import clip
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Ledger
 
@@ -30,6 +31,7 @@ TITLES = {
     "dr_learner": "DR-learner with private nuisances",
     "sample_aggregate": "sample and aggregate",
 }
+_MOST_POINTS = 10_000
 RELEASES = ("function", "points", "groups")
 _CLAIMED = (
     "The paper's finite release: an asymptotic claim, not a proven guarantee at this n. The scale "
@@ -168,8 +170,11 @@ def _queries(call: Call, at: Any) -> tuple[FloatArray, dict[str, int]]:
             f"effects at points need declared bounds for {', '.join(call.table.missing)}"
         )
     queries, clipped = design.queries(at, call.formula, call.table.bounds)
-    if not len(queries):
-        raise OptionError("at has no rows")
+    if not 1 <= len(queries) <= _MOST_POINTS:
+        raise OptionError(
+            f"at has {len(queries)} rows; from 1 to {_MOST_POINTS} effects are released together. "
+            'For more, release="function"'
+        )
     return queries, clipped
 
 
@@ -202,7 +207,11 @@ def _groups(
     found = design.strata(table, grouping)
     if found.count > 1000:
         raise OptionError(f"by makes {found.count} groups; at most 1000 are released")
-    index = found.index(table.numeric, table.codes)
+    inside = {
+        name: clip(x, table.bounds.interval(name)) if name in table.bounds else x
+        for name, x in table.numeric.items()
+    }
+    index = found.index(inside, table.codes)
     curator = call.curator(groups.shares()).in_groups(index, found.count)
     return CateEffects(
         kind="groups",
@@ -217,7 +226,7 @@ def _groups(
 
 
 def _options(method: str, options: Mapping[str, Any]) -> CateOptions | AggregateOptions:
-    if method not in TITLES:
+    if not isinstance(method, str) or method not in TITLES:
         raise OptionError(f"unknown method {method!r} for dp_cate; there are {', '.join(TITLES)}")
     make = AggregateOptions if method == "sample_aggregate" else CateOptions
     known = [f.name for f in fields(make) if f.init]
@@ -248,7 +257,7 @@ def _formula(formula: str) -> Formula:
 
 
 def _check_release(release: str, at: Any, by: str | None) -> None:
-    if release not in RELEASES:
+    if not isinstance(release, str) or release not in RELEASES:
         raise OptionError(f"release must be one of {', '.join(RELEASES)}, got {release!r}")
     for name, given, wanted in (("at", at, "points"), ("by", by, "groups")):
         if given is None and release == wanted:

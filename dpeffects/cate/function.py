@@ -11,17 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.cate import plan
-from dpeffects.cate.nuisance import SHARES, first_stage
+from dpeffects.cate.nuisance import SHARES, first_stage, threshold_for
 from dpeffects.cate.options import CateOptions
 from dpeffects.errors import DataError
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import least_strength
 from dpeffects.privacy.features import Features, Fourier, Linear, spread_points
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.kernel import BINS, Learner
+from dpeffects.privacy.kernel import BINS, Learner, Nuisance
 
 FloatArray = npt.NDArray[np.float64]
 
+_LEAST = 0.15
+"""Least threshold of Huber's loss for effects, as a share of the outcome's range."""
 _SPREAD = 0.2
 """Standard deviation of effects that the penalty is planned for, as a share of the range."""
 _ALLOWANCE = 1.25
@@ -40,8 +42,8 @@ class EffectFunction:
     objective where ``inside`` is true, else in the weights. ``information`` and ``variation`` are
     released sums of second derivatives and of squared gradients along the records' rows; they are
     None without a share for the variance. ``margins`` holds the shares of records in equal bins of
-    each covariate, and ``spread`` the standard deviation of effects that the penalty is meant for,
-    in units.
+    each covariate, ``spread`` the standard deviation of effects that the penalty is meant for, in
+    units, and ``usual`` the information that is expected where it is not released.
     """
 
     features: Features
@@ -55,13 +57,15 @@ class EffectFunction:
     variation: float | None
     margins: FloatArray
     spread: float
+    usual: float
     n: int
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Effects at encoded rows."""
         out = np.empty(len(covariates))
         for part in _blocks(len(covariates)):
-            out[part] = self.average + self.unit * (self.features(covariates[part]) @ self.weights)
+            rows = self.features(covariates[part])  # einsum: a row alone as in a batch
+            out[part] = self.average + self.unit * np.einsum("ij,j->i", rows, self.weights)
         return out
 
     def sd(self, covariates: FloatArray, covers: str) -> FloatArray:
@@ -84,7 +88,7 @@ class EffectFunction:
         size = self.features.size
         at = self.features(_spread_by(self.margins))
         gram = at.T @ at / len(at)
-        information = self.information if self.information is not None else self.n / 4.0
+        information = self.information if self.information is not None else self.usual
         inverse = np.linalg.inv(information * gram + self.strength * np.eye(size))
         noise = self.noise_sd * (inverse if self.inside else np.eye(size))
         roots: dict[str, FloatArray] = {"noise": np.asarray(noise)}
@@ -112,6 +116,7 @@ class EffectFunction:
             "variation": self.variation,
             "margins": self.margins.tolist(),
             "spread": self.spread,
+            "usual": self.usual,
             "n": self.n,
         }
 
@@ -119,32 +124,63 @@ class EffectFunction:
     def from_dict(cls, found: dict[str, Any]) -> EffectFunction:
         """Read what `to_dict` wrote; anything else is an error."""
         try:
-            features = dict(found["features"])
-            made: Features
-            if features["kind"] == "linear":
-                made = Linear(int(features["columns"]))
-            else:
-                made = Fourier(_array(features["frequencies"], 2), float(features["constant"]))
-            rest = {name: found[name] for name in ("information", "variation")}
             function = cls(
-                features=made,
+                features=_features(found["features"]),
                 weights=_array(found["weights"], 1),
-                average=float(found["average"]),
-                unit=float(found["unit"]),
-                strength=float(found["strength"]),
-                noise_sd=float(found["noise_sd"]),
-                inside=bool(found["inside"]),
-                information=None if rest["information"] is None else float(rest["information"]),
-                variation=None if rest["variation"] is None else float(rest["variation"]),
                 margins=_array(found["margins"], 2),
-                spread=float(found["spread"]),
-                n=int(found["n"]),
+                inside=found["inside"] is True,
+                n=int(finite(found["n"])),
+                information=_maybe(found["information"]),
+                variation=_maybe(found["variation"]),
+                **{name: finite(found[name]) for name in _NUMBERS},
             )
-        except (KeyError, TypeError, ValueError) as error:
+            function.check()
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"not a saved effect function: {error!r}") from None
-        if function.weights.size != made.size or not np.isfinite(function.weights).all():
-            raise DataError("not a saved effect function: weights do not fit the features")
         return function
+
+    def check(self) -> None:
+        """Raise ValueError where numbers do not fit together."""
+        columns = self.margins.shape[0]
+        own = self.features.frequencies.shape[1] if isinstance(self.features, Fourier) else columns
+        ok = (
+            self.weights.size == self.features.size
+            and own == columns
+            and (isinstance(self.features, Fourier) or self.features.size == columns + 1)
+            and self.margins.shape[1] == BINS
+            and bool((self.margins >= 0).all() and (self.margins.sum(axis=1) > 0.5).all())
+            and min(self.unit, self.strength, self.usual) > 0.0
+            and min(self.noise_sd, self.spread, self.variation or 0.0) >= 0.0
+            and (self.information or 0.0) >= 0.0
+        )
+        if not ok:
+            raise ValueError("numbers do not fit together")
+
+
+_NUMBERS = ("average", "unit", "strength", "noise_sd", "spread", "usual")
+
+
+def finite(value: Any) -> float:
+    """Return a finite number, or raise ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a finite number")
+    return float(value)
+
+
+def _maybe(value: Any) -> float | None:
+    return None if value is None else finite(value)
+
+
+def _features(found: dict[str, Any]) -> Features:
+    if found["kind"] == "linear":
+        columns = int(finite(found["columns"]))
+        if not 1 <= columns <= 10_000:
+            raise ValueError("columns")
+        return Linear(columns)
+    constant = finite(found["constant"])
+    if found["kind"] != "fourier" or not 0.0 <= constant < 1.0:
+        raise ValueError("features")
+    return Fourier(_array(found["frequencies"], 2), constant)
 
 
 def shares(variance: bool = True) -> dict[str, float]:
@@ -185,6 +221,7 @@ def release_function(
         variation=variation,
         margins=margins,
         spread=_spread(curator, learner),
+        usual=_information(curator, learner),
         n=curator.n,
     )
 
@@ -192,11 +229,25 @@ def release_function(
 def second_stage(curator: Curator, options: CateOptions, method: str) -> tuple[Learner, Features]:
     """Release the nuisances; what is left is one regression on the returned features."""
     nuisance = first_stage(curator, options, by_arm=method == "dr_learner")
-    lower, upper = curator.outcome_range
-    wide = 2.0 if method == "dr_learner" else 1.0
-    learner = Learner(method, nuisance, wide * options.threshold * (upper - lower))
+    learner = Learner(method, nuisance, _threshold(nuisance, options, method))
     made = options.features(curator.width)
     return learner, nuisance.features if isinstance(made, Fourier) else made
+
+
+def _threshold(nuisance: Nuisance, options: CateOptions, method: str) -> float:
+    """Threshold of Huber's loss in units of the outcome.
+
+    A DR-learner's pseudo-outcomes are wider: about twice, and for outcomes at the ends of their
+    range up to 1 / propensity times.
+    """
+    lower, upper = nuisance.outcome_range
+    share = options.threshold
+    if share is None:
+        share = max(threshold_for(nuisance.ends), _LEAST)
+    if method == "r_learner":
+        return share * (upper - lower)
+    widest = 1.0 / min(nuisance.propensity.low, 1.0 - nuisance.propensity.high)
+    return share * (upper - lower) * max(2.0, 2.0 + (widest - 2.0) * min(share, 1.0))
 
 
 def planned_strength(
@@ -207,18 +258,23 @@ def planned_strength(
     ``stretch`` multiplies the noise on the result, for points that are released together.
     """
     epsilon, delta = curator.epsilon("effect"), curator.delta("effect")
-    steepest, model = learner.steepest, learner.nuisance.propensity
+    steepest = learner.steepest
     reach = (steepest * math.sqrt(features.size), steepest)
     inside = way == "objective"
-    middle = 0.5 * (model.low + model.high)
     return plan.strength(
         features,
         curator.width,
-        information=curator.n * (middle * (1.0 - middle) if steepest < 1.0 else 1.0),
+        information=_information(curator, learner),
         noise=stretch * plan.gradient_noise(reach, epsilon, delta, features.size),
         spread=_spread(curator, learner),
         least=least_strength(epsilon, steepest**2 * (1.0 + 1e-6)) if inside else 0.0,
     )
+
+
+def _information(curator: Curator, learner: Learner) -> float:
+    model = learner.nuisance.propensity
+    middle = 0.5 * (model.low + model.high)
+    return curator.n * (middle * (1.0 - middle) if learner.name == "r_learner" else 1.0)
 
 
 def _spread(curator: Curator, learner: Learner) -> float:
@@ -249,6 +305,6 @@ def _blocks(n: int) -> list[slice]:
 
 def _array(values: Any, dimensions: int) -> FloatArray:
     found = np.array(values, dtype=np.float64)
-    if found.ndim != dimensions or not np.isfinite(found).all():
+    if found.ndim != dimensions or not found.size or not np.isfinite(found).all():
         raise ValueError("numbers are missing")
     return found

@@ -17,8 +17,7 @@ from dpeffects.cate.options import CateOptions
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.kernel import Learner
-from dpeffects.privacy.weighting import Propensity
+from dpeffects.privacy.kernel import Learner, Nuisance
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,7 +33,7 @@ def shares() -> dict[str, float]:
 def fit_groups(curator: Curator, options: CateOptions, method: str) -> tuple[Estimate, ...]:
     """Release nuisances, then sums by group; the rest is post-processing."""
     nuisance = first_stage(curator, options, by_arm=method == "dr_learner")
-    learner = Learner(method, nuisance, _unit(curator, method, nuisance.propensity))
+    learner = Learner(method, nuisance, _unit(nuisance, method))
     tops, weights = curator.group_sums(learner, "effect")
     size = np.maximum(weights.value, weights.scale)
     ratio = np.clip(tops.value / size, -1.0, 1.0)
@@ -44,13 +43,16 @@ def fit_groups(curator: Curator, options: CateOptions, method: str) -> tuple[Est
     )
 
 
-def _unit(curator: Curator, method: str, propensity: Propensity) -> float:
-    """What residuals are clipped at: half the range of the outcome, over the least propensity."""
-    lower, upper = curator.outcome_range
-    half = (upper - lower) / 2.0
+def _unit(nuisance: Nuisance, method: str) -> float:
+    """What residuals are clipped at: the outcome's range, or half of it where none is at its ends.
+
+    A DR-learner divides residuals by propensities.
+    """
+    lower, upper = nuisance.outcome_range
+    unit = (upper - lower) * max(0.5, min(1.25 * nuisance.ends, 1.0))
     if method == "r_learner":
-        return half
-    return half / min(propensity.low, 1.0 - propensity.high)
+        return unit
+    return unit / min(nuisance.propensity.low, 1.0 - nuisance.propensity.high)
 
 
 def _estimate(

@@ -27,8 +27,9 @@ class CateOptions(Options):
     on its result: for a function the paper's Gaussian process, whose size is the same everywhere,
     for points independent noise by their Gram matrix), or "auto": "objective" for a function, what
     promises less error for points. ``clip``: propensities are kept within [clip, 1 - clip].
-    ``threshold``: of Huber's loss, as a share of the outcome's range (times 2 for a DR-learner,
-    whose pseudo-outcomes are about twice as wide).
+    ``threshold``: of Huber's loss, as a share of the outcome's range, or None to choose it by how
+    much of the outcome lies at the ends of its range (released): 0.15 for a bell in the middle, 1
+    for a binary outcome, where anything less would turn means into medians.
     """
 
     kernel: str = "auto"
@@ -36,16 +37,17 @@ class CateOptions(Options):
     second_stage: Any = "kernel"
     noise: str = "auto"
     clip: float = 0.05
-    threshold: float = 0.15
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kernel not in KERNELS:
+        if not isinstance(self.kernel, str) or self.kernel not in KERNELS:
             raise OptionError(f"kernel must be one of {KERNELS}, got {self.kernel!r}")
-        if self.noise not in WAYS:
+        if not isinstance(self.noise, str) or self.noise not in WAYS:
             raise OptionError(f"noise must be one of {WAYS}, got {self.noise!r}")
         _between("bandwidth", self.bandwidth, 0.05, 10.0)
         _between("clip", self.clip, 0.001, 0.4)
-        _between("threshold", self.threshold, 0.005, 2.0)
+        if self.threshold is not None:
+            _between("threshold", self.threshold, 0.005, 2.0)
 
     def features(self, width: int) -> Features:
         """Return the features for this many encoded columns, the intercept among them."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dpeffects.privacy.erm import VOLUME
 from dpeffects.privacy.features import Features, spread_points
-from dpeffects.privacy.noise import gaussian_scale
+from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,4 +54,8 @@ def gradient_noise(reach: tuple[float, float], epsilon: float, delta: float, siz
     l1, l2 = reach
     spent = (1.0 - VOLUME) * epsilon
     noise = math.sqrt(2.0) * 2.0 * l1 / spent
-    return min(noise, gaussian_scale(2.0 * l2, spent, delta / 4.0, size)) if delta > 0 else noise
+    return (
+        min(noise, gaussian_scale(2.0 * l2, spent, delta / 4.0, size))
+        if delta > LEAST_DELTA
+        else noise
+    )

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects import design, inference
-from dpeffects.cate.function import EffectFunction
+from dpeffects.cate.function import EffectFunction, finite
 from dpeffects.errors import DataError, MissingExtraError, OptionError
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.formula import Formula, parse
-from dpeffects.privacy.bounds import Bounds
+from dpeffects.privacy.bounds import SOURCES, Bounds
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import number, numbers, text_of
@@ -38,6 +38,8 @@ COVERS = {
 }
 _KIND, _VERSION = "dpeffects effect function", 1
 _SHOWN = 6
+_TEXTS = ("estimand", "method", "method_title", "formula", "outcome", "treatment", "level")
+_MORE_TEXTS = ("noise_source", "citation")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -132,12 +134,11 @@ class CateFunction(CateResult):
         """
         from scipy.special import ndtri
 
-        if covers not in COVERS:
+        if not isinstance(covers, str) or covers not in COVERS:
             raise OptionError(f'covers must be "noise" or "effect", got {covers!r}')
         if covers == "effect" and self.function.variation is None:
             raise OptionError('variance=False was asked for: only covers="noise" is available')
-        if not 0.0 < conf_level < 1.0:
-            raise OptionError(f"conf_level must be between 0 and 1, got {conf_level!r}")
+        _check_level(conf_level)
         rows = self._encoded(newdata)
         effect, sd = self.function(rows), self.function.sd(rows, covers)
         half = float(ndtri(0.5 + conf_level / 2.0)) * sd
@@ -162,6 +163,10 @@ class CateFunction(CateResult):
         level.
         """
         covers = covers or ("effect" if self.function.variation is not None else "noise")
+        if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+            raise OptionError(f"points must be a whole number from 2 on, got {points!r}")
+        if at is not None and not isinstance(at, Mapping):
+            raise OptionError(f"at maps covariates to one value each, got {at!r}")
         grid = self._grid(column, points, dict(at or {}))
         bands = self.bands(grid, conf_level, covers)
         bands.insert(0, column, grid[column])
@@ -172,6 +177,9 @@ class CateFunction(CateResult):
         for name in (column, *at):
             if name not in names:
                 raise OptionError(f"{name!r} is not a covariate; there are {', '.join(names)}")
+        for name, value in at.items():
+            if np.ndim(value) != 0:
+                raise OptionError(f"at[{name!r}] must be one value, got {value!r}")
         middle: dict[str, Any] = {}
         for name in names:
             if self.space.is_levels(name):
@@ -270,7 +278,7 @@ class CateFunction(CateResult):
         """Plain values for JSON: released and public numbers only."""
         space = {
             name: {
-                "levels" if self.space.is_levels(name) else "range": list(self.space[name]),
+                "levels" if self.space.is_levels(name) else "range": plain(self.space[name]),
                 "source": self.space.source(name),
             }
             for name in self.space
@@ -299,7 +307,7 @@ def load_cate(path: str | PathLike[str]) -> CateFunction:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DataError(f"{str(path)!r} is not a JSON file") from None
     if not isinstance(found, dict) or found.get("kind") != _KIND:
         raise DataError(f"{str(path)!r} does not hold an effect function of dpeffects")
@@ -308,41 +316,85 @@ def load_cate(path: str | PathLike[str]) -> CateFunction:
             f"{str(path)!r} has version {found.get('version')!r}; this dpeffects reads {_VERSION}"
         )
     try:
-        made = _from_dict(found)
-        expected = made.function.margins.shape[0] + 1
-        if len(design.names(made._formula, made.space)) != expected:
-            raise ValueError("covariates do not fit the function")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _from_dict(found)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
-    return made
 
 
 def _from_dict(found: dict[str, Any]) -> CateFunction:
-    space = Bounds()
-    for name, entry in found["space"].items():
-        if "levels" in entry:
-            space = space.with_levels(name, entry["levels"], source=str(entry["source"]))
-        else:
-            low, high = entry["range"]
-            space = space.with_interval(name, low, high, source=str(entry["source"]))
-    promise = found["guarantee"]
     about: dict[str, Any] = {name: found[name] for name in Record.__dataclass_fields__}
-    about["guarantee"] = Guarantee(
-        epsilon=float(promise["epsilon"]),
-        delta=float(promise["delta"]),
-        unit=str(promise["unit"]),
-        public=tuple(promise["public"]),
-        neighbours=str(promise["neighbours"]),
-        kind=str(promise["kind"]),
-        void=tuple(promise["void"]),
+    for name in (*_TEXTS, *_MORE_TEXTS):
+        _require(isinstance(about[name], str), name)
+    for name in ("details", "options"):
+        _require(isinstance(about[name], dict), name)
+    _require(isinstance(about["n"], int) and not isinstance(about["n"], bool), "n")
+    if about["epsilon_asked"] is not None:
+        about["epsilon_asked"] = finite(about["epsilon_asked"])
+    about["guarantee"] = _guarantee(found["guarantee"])
+    about["spends"] = tuple(_spend(spend) for spend in found["spends"])
+    about["bounds"] = tuple(_texts(bound, 3) for bound in found["bounds"])
+    about["notes"] = _texts(found["notes"])
+    space = _space(found["space"])
+    made = CateFunction(function=EffectFunction.from_dict(found["function"]), space=space, **about)
+    columns = made._formula.covariate_columns
+    _require(all(name in space for name in columns), "space")
+    names = design.names(made._formula, space)
+    _require(len(names) == len(made.function.margins) + 1, "space")
+    return made
+
+
+def _space(found: dict[str, Any]) -> Bounds:
+    space = Bounds()
+    for name, entry in found.items():
+        source = entry["source"]
+        _require(source in SOURCES, "source")
+        if "levels" in entry:
+            levels = entry["levels"]
+            _require(isinstance(levels, list) and len(levels) >= 2, "levels")
+            _require(all(isinstance(x, str | int | float) for x in levels), "levels")
+            space = space.with_levels(name, levels, source=source)
+        else:
+            low, high = map(finite, entry["range"])
+            _require(low < high, "range")
+            space = space.with_interval(name, low, high, source=source)
+    return space
+
+
+def _guarantee(found: dict[str, Any]) -> Guarantee:
+    return Guarantee(
+        epsilon=finite(found["epsilon"]),
+        delta=finite(found["delta"]),
+        unit=_texts([found["unit"]])[0],
+        public=_texts(found["public"]),
+        neighbours=_texts([found["neighbours"]])[0],
+        kind=_texts([found["kind"]])[0],
+        void=_texts(found["void"]),
     )
-    about["spends"] = tuple(
-        Spend(**{**s, "sensitivity": tuple(s["sensitivity"]), "scale": tuple(s["scale"])})
-        for s in found["spends"]
+
+
+def _spend(found: dict[str, Any]) -> Spend:
+    label, share, mechanism = _texts([found["label"], found["share"], found["mechanism"]])
+    return Spend(
+        label=label,
+        share=share,
+        epsilon=finite(found["epsilon"]),
+        delta=finite(found["delta"]),
+        mechanism=mechanism,
+        sensitivity=tuple(map(finite, found["sensitivity"])),
+        scale=tuple(map(finite, found["scale"])),
+        claim=int(finite(found["claim"])),
     )
-    about["bounds"] = tuple(tuple(bound) for bound in found["bounds"])
-    about["notes"] = tuple(found["notes"])
-    return CateFunction(function=EffectFunction.from_dict(found["function"]), space=space, **about)
+
+
+def _texts(found: Any, size: int | None = None) -> tuple[str, ...]:
+    _require(isinstance(found, list) and all(isinstance(x, str) for x in found), "text")
+    _require(size is None or len(found) == size, "text")
+    return tuple(found)
+
+
+def _require(ok: bool, what: str) -> None:
+    if not ok:
+        raise ValueError(what)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -368,14 +420,21 @@ class CateEffects(CateResult):
         By group they are for the effect. At points they are for what the effect would be without
         privacy noise, because no sampling variance is released there.
         """
-        if not 0.0 < conf_level < 1.0:
-            raise OptionError(f"conf_level must be between 0 and 1, got {conf_level!r}")
+        _check_level(conf_level)
         level = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
         of = inference.interval if self.kind == "groups" else inference.noise_interval
-        found = [of(effect, level) for effect in self.effects]
-        return np.array(
-            [[math.nan, math.nan] if isinstance(x, Unavailable) else list(x) for x in found]
-        )
+        around: dict[Any, tuple[float, float]] = {}  # points share one law
+        out = np.empty((len(self.effects), 2))
+        for i, effect in enumerate(self.effects):
+            law = (effect.laplace, effect.gaussian, effect.sampling)
+            if law not in around:
+                found = of(replace(effect, value=0.0), level)
+                missing = (math.nan, math.nan)
+                around[law] = (
+                    missing if isinstance(found, Unavailable) else (found.lower, found.upper)
+                )
+            out[i] = np.add(around[law], effect.value)
+        return out
 
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """One row for each effect; what is not available is NaN."""
@@ -448,6 +507,12 @@ _INTERVALS = {
         "leave out sampling error and shrinkage."
     ),
 }
+
+
+def _check_level(level: Any) -> None:
+    number = isinstance(level, int | float) and not isinstance(level, bool)
+    if not number or not 0.0 < level < 1.0:
+        raise OptionError(f"conf_level must be between 0 and 1, got {level!r}")
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,7 @@ import math
 
 from dpeffects.methods.spec import Facts
 from dpeffects.privacy.erm import SPREAD, VOLUME, default_strength, unit_l1, unit_norm
-from dpeffects.privacy.noise import gaussian_scale
+from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 _BLOCKS = (3, 5, 8, 12, 20)
 MOST_LEFT = 0.7
@@ -56,7 +56,7 @@ def weight_noise(
     """
     spent = (1.0 - VOLUME) * epsilon
     noise = math.sqrt(2.0) * 2.0 * unit_l1(width) / spent
-    if delta > 0:
+    if delta > LEAST_DELTA:
         noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, width))
     information = 0.2 * n * spread / unit_norm(width) ** 2
     strength = default_strength(n, width, epsilon, delta)
@@ -67,7 +67,7 @@ def regression_error(facts: Facts) -> float:
     """Expected size of the noise in the moments against the moments themselves."""
     d, eps, delta = facts.width, 0.2 * facts.budget.epsilon, 0.2 * facts.budget.delta
     noise = math.sqrt(2.0) * (d + 1 + 2 * math.sqrt(d)) / eps
-    if delta > 0:
+    if delta > LEAST_DELTA:
         noise = min(noise, gaussian_scale(2.0 * math.sqrt(2.0), eps, delta, min(d * d, 100_000)))
     return 2.0 * noise * math.sqrt(2.0 * d) * 6.0 * d / facts.n
 

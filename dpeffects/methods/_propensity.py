@@ -41,7 +41,7 @@ from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import SPREAD, Weights, least_strength, unit_l1, unit_norm
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.noise import gaussian_scale
+from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.weighting import Propensity
 
 FloatArray = npt.NDArray[np.float64]
@@ -125,7 +125,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
     best = (math.inf, 0.0, 0.0)
     for part, (model, estimate) in prices.items():
         sd = 2.0 * math.sqrt(2.0) * (unit_l1(d) if inside else math.sqrt(d)) / model
-        if setting.delta > 0 and setting.noise != "laplace":
+        if setting.delta > LEAST_DELTA and setting.noise != "laplace":
             sd = min(sd, gaussian_scale(2.0, 0.9 * model, setting.delta / 3.0, d))
         strength = least_strength(model) * np.geomspace(1.0, 3e4, 120)
         kept = information / (information + strength)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dpeffects.errors import EstimationError, OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_down
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.noise import gaussian_scale
+from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.release import Releaser
 
 FloatArray = npt.NDArray[np.float64]
@@ -39,8 +39,6 @@ VOLUME = 0.1
 _SOLVER = 0.01
 """Part of a model's epsilon that covers an inexact solver and noise on a grid (claim 22)."""
 _WIDER = 1.0 + 1e-9
-_LEAST_DELTA = 1e-90
-"""With less, which only a huge epsilon leaves, Laplace noise is used."""
 SPREAD = 1.0 / 12.0
 """Variance of a covariate that spreads evenly over its declared range: a public stand-in."""
 
@@ -69,7 +67,7 @@ def fit_logistic(
     gradient, hessian = _derivatives(rows, treated, weights, penalty, offset, tilt)
     for _ in range(_STEPS):
         size = np.linalg.norm(gradient)
-        if size <= stop:
+        if size <= stop + 1e-15 * float(np.linalg.norm(tilt)):
             return weights
         step = np.linalg.solve(hessian, gradient)
         shrink = 1.0
@@ -253,7 +251,7 @@ def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
     """
     spent = (1.0 - VOLUME) * epsilon
     variance = 2.0 * (2.0 * unit_l1(d) / spent) ** 2
-    if delta > 0:
+    if delta > LEAST_DELTA:
         variance = min(variance, gaussian_scale(2.0, spent, delta / 3.0, d) ** 2)
     return max(least_strength(epsilon), variance * max(d - 1, 1) / (0.2 * n))
 
@@ -307,7 +305,7 @@ def minimise(
     delta = whole.delta * math.exp(-last / 2.0) / problem.corners * (1.0 - 1e-12)
     l1, l2 = (2.0 * reach * _WIDER for reach in problem.reach)
     variance, gaussian = 2.0 * (l1 / epsilon) ** 2, False
-    if delta > _LEAST_DELTA and noise != "laplace":
+    if delta > LEAST_DELTA and noise != "laplace":
         sigma = gaussian_scale(l2, epsilon, delta, d)
         gaussian = sigma**2 < variance or noise == "gaussian"
         variance = sigma**2 if gaussian else variance
@@ -327,7 +325,7 @@ def minimise(
         noise="gaussian" if gaussian else "laplace",
     )
     far = problem.slack(_largest(hidden, d)) + math.sqrt(d) * unit / (2.0 * problem.strength)
-    far *= 1.0 + 1e-6  # rounding in the penalty's part of the gradient, which slack leaves out
+    far *= 1.01  # rounding of the penalty's and the noise's part of the gradient (claim 22)
     step = 2.0 ** (math.floor(math.log2(far)) - 8)
     released = releaser.release(
         f"{label}: solver",

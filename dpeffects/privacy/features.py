@@ -66,7 +66,8 @@ class Fourier:
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Features of encoded rows, the intercept first."""
-        phase = (np.clip(covariates[:, 1:], 0.0, 1.0) - 0.5) @ self.frequencies.T
+        centred = np.clip(covariates[:, 1:], 0.0, 1.0) - 0.5
+        phase = np.einsum("ij,kj->ik", centred, self.frequencies)  # a row's value is its own
         pairs = len(self.frequencies)
         out = np.empty((len(covariates), self.size))
         out[:, 0] = math.sqrt(self.constant)

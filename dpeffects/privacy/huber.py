@@ -60,7 +60,8 @@ class Huber:
         """
         n, d = self.rows.shape
         largest = (n * self.steepest + noise) / self.strength
-        return n * (_ACCOUNTED + (d + 8) * 2.0**-52 * (2.0 + largest)) / self.strength
+        rounded = n * (_ACCOUNTED + (d + 8) * 2.0**-52 * (2.0 + largest))
+        return (rounded + 2e-15 * noise) / self.strength
 
     def gradient(self, weights: FloatArray) -> FloatArray:
         """Sum of the gradients of the losses: what one record moves by at most 2 steepest."""

@@ -32,7 +32,8 @@ class Nuisance:
 
     ``means`` are those of the (treated, control) arms. ``outcome`` is empty, or the weights of a
     function added to the mean outcome (``by_arm`` false), or of one for each arm, in units of
-    ``threshold``.
+    ``threshold``. ``ends`` is the mean square of outcomes scaled to [-1, 1]: 1 if all are at an end
+    of their range.
     """
 
     propensity: Propensity
@@ -42,6 +43,7 @@ class Nuisance:
     outcome: FloatArray
     by_arm: bool
     threshold: float
+    ends: float = 0.0
 
     @property
     def effect(self) -> float:
@@ -158,7 +160,8 @@ class KernelReleases(Holder):
         at = features(queries)
         gram = at @ at.T if len(at) <= features.size else at.T @ at
         widest = math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)) * (1.0 + 1e-6) + 1e-9
-        l1 = min(float(np.linalg.norm(at, axis=1).sum()), math.sqrt(len(at)) * widest) * _WIDER
+        l1 = min(float(np.linalg.norm(at, axis=1).sum()), math.sqrt(len(at)) * widest)
+        l1 *= 1.0 + 1e-6
         bound = self._moves(problem)
         unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
         noisy = self._releaser.release(

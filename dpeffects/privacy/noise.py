@@ -29,6 +29,8 @@ _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""
 _BLOCK = 50_000
 """Vectors longer than this are drawn in blocks by several threads."""
+LEAST_DELTA = 1e-90
+"""With less, which only a huge epsilon leaves, Laplace noise is used."""
 LEAST_SIGMA = 2.0**20
 """Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 12)."""
 _MOST_EPSILON = 700.0

@@ -16,6 +16,7 @@ from dpeffects.privacy.budget import Share
 from dpeffects.privacy.guarantee import Noisy, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import (
+    LEAST_DELTA,
     LEAST_SIGMA,
     NoiseSource,
     flip_chance,
@@ -82,7 +83,7 @@ class Releaser:
         """
         price = price or self._shares[share].split(parts)
         scale = laplace_scale(l1, price.epsilon)
-        if l2 is not None and price.delta > 0 and noise != "laplace":
+        if l2 is not None and price.delta > LEAST_DELTA and noise != "laplace":
             sigma = gaussian_scale(l2, price.epsilon, price.delta, values.size)
             if sigma**2 < 2.0 * scale**2 or noise == "gaussian":
                 return self._gaussian(label, values, l2, sigma, unit, price, share, claim)
