@@ -9,6 +9,7 @@ from typing import Any
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.sites.document import printable
 from dpeffects.sites.release import SiteRelease, check_site, read_release
+from dpeffects.sites.rules import RULES
 
 _SAME = ("estimand", "outcome", "treatment", "formula", "level")
 
@@ -70,6 +71,13 @@ def check_same(releases: tuple[SiteRelease, ...]) -> None:
 
 def _squeezed(text: str) -> str:
     return "".join(text.split())
+
+
+def check_rule(rule: Any) -> str:
+    """Return the name of a known rule."""
+    if not isinstance(rule, str) or rule not in RULES:
+        raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
+    return rule
 
 
 def check_level(level: Any) -> float:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError
+from dpeffects.errors import EstimationError
 from dpeffects.estimate import Unavailable
 from dpeffects.inference import Interval, Law
 from dpeffects.results import Summary
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
-from dpeffects.sites.checks import check_left_out, check_level, check_same, read_all
+from dpeffects.sites.checks import check_left_out, check_level, check_rule, check_same, read_all
 from dpeffects.sites.law import Errors, StudentLaw, SumLaw
 from dpeffects.sites.notes import notes
 from dpeffects.sites.optimism import of_ivw, of_mvagg
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _OPTIMISM = {"mvagg": of_mvagg, "ivw": of_ivw}
 _WORSE = "using it would raise the variance of the combination"
 _SMALLER = "it is not the site with most records"
+_LEAST = 1e-120
+"""Variances below this are zero; no private release has them."""
 _TOO_FEW = "fewer than two sites have a usable variance"
 
 
@@ -274,8 +276,7 @@ def combine(
     >>> combine(sent, "all").weights
     (0.5, 0.5)
     """
-    if not isinstance(rule, str) or rule not in RULES:
-        raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
+    check_rule(rule)
     check_level(conf_level)
     found = read_all(releases)
     absent = check_left_out(left_out, found)
@@ -339,7 +340,7 @@ def _usable(
             known.append(j)
     index = np.array(known, dtype=np.int64)
     errors = Errors.of([releases[j].released for j in known])
-    positive = errors.variance > 0.0
+    positive = errors.variance > _LEAST
     for j in index[~positive]:
         unusable[releases[j].site] = "it is zero, which no private release has"
     if not positive.all():

@@ -326,6 +326,8 @@ def _text_of(path: str | os.PathLike[str]) -> str:
         if file.stat().st_size > _MOST_BYTES:
             raise ReleaseError(f"the file is larger than {_MOST_BYTES} bytes: not a site release")
         return file.read_text(encoding="utf-8")
+    except ReleaseError:
+        raise
     except OSError as error:
         raise ReleaseError(f"it cannot be read: {error.strerror}") from None
     except ValueError:  # not UTF-8, or a path that no file can have
