@@ -306,17 +306,17 @@ def plausible_variances(released: Floats, scale: Floats, largest: Floats) -> tup
     s, top = scale[:, None], np.maximum(largest, 0.0)[:, None]
     peak = released[:, None].clip(0.0, top)
     low, high = np.maximum(peak - 32.0 * s, 0.0), np.minimum(peak + 32.0 * s, top)
-    spread = low < high
+    known = low >= high  # one variance only: all points lie on it
+    low, high, s = np.where(known, peak, low), np.where(known, peak, high), np.where(known, 1.0, s)
     roots, weights = [], []
     for left, right in ((np.sqrt(low), np.sqrt(peak)), (np.sqrt(peak), np.sqrt(high))):
-        roots.append(left + (right - left) * (_GAUSS_POINTS + 1.0) / 2.0)
-        weights.append((right - left) * _GAUSS_WEIGHTS)
-    root = np.where(spread, np.concatenate(roots, axis=1), np.sqrt(peak))
-    unit = np.where(spread, s, 1.0)
-    weight = np.where(spread, np.concatenate(weights, axis=1), 1.0)
-    weight *= np.where(spread, 1.0 + 0.5 * (root / np.sqrt(unit)) ** 3, 1.0)  # prior(v) dv
-    weight *= np.exp(-np.abs(root**2 - peak) / unit)
-    return root**2, weight / weight.sum(axis=1, keepdims=True)
+        roots.append(left + (right - left) * ((_GAUSS_POINTS + 1.0) / 2.0))
+        weights.append(np.where(known, 1.0, (right - left) * _GAUSS_WEIGHTS))
+    root, weight = np.concatenate(roots, axis=1), np.concatenate(weights, axis=1)
+    variances, near = root * root, root / np.sqrt(s)
+    prior = 1.0 + 0.5 * near * near * near  # prior(v) dv, up to a factor
+    weight *= prior * np.exp(-np.abs(variances - peak) / s)
+    return variances, weight / weight.sum(axis=1, keepdims=True)
 
 
 def _tail_of(level: float) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError
-from dpeffects.estimate import Unavailable
+from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.inference import Interval, Law
 from dpeffects.results import Summary
 from dpeffects.results.export import frame_of, or_nan, plain
@@ -331,21 +331,21 @@ def _usable(
     releases: tuple[SiteRelease, ...],
 ) -> tuple[npt.NDArray[np.int64], Errors, dict[str, str]]:
     """Sites with a variance above zero, their errors, and why the others have none."""
-    unusable, known = {}, []
-    for j, release in enumerate(releases):
-        sampling = release.released.sampling
-        if isinstance(sampling, Unavailable):
-            unusable[release.site] = sampling.reason
-        else:
-            known.append(j)
-    index = np.array(known, dtype=np.int64)
-    errors = Errors.of([releases[j].released for j in known])
+    estimates = [release.released for release in releases]
+    blind = [j for j, e in enumerate(estimates) if isinstance(e.sampling, Unavailable)]
+    index = np.delete(np.arange(len(estimates)), blind)
+    errors = Errors.of([estimates[j] for j in index] if blind else estimates)
+    unusable = {releases[j].site: _reason(estimates[j]) for j in blind}
     positive = errors.variance > _LEAST
     for j in index[~positive]:
         unusable[releases[j].site] = "it is zero, which no private release has"
     if not positive.all():
         errors = errors.part(np.flatnonzero(positive))
     return index[positive], errors, unusable
+
+
+def _reason(estimate: Estimate) -> str:
+    return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
 
 
 def _sum_law(rule: str, n: Floats, errors: Errors, weights: Floats) -> SumLaw:

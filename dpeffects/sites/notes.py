@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dpeffects.estimate import Unavailable
 from dpeffects.sites.law import StudentLaw
@@ -55,24 +55,28 @@ def _interval(rule: str, law: object) -> str:
 
 def _differences(releases: Sequence[SiteRelease]) -> list[str]:
     """What the sites did not do alike, although their effects can be combined."""
+    kinds = dict.fromkeys(
+        (r.method, r.bounds[0][1] if r.bounds else "", r.request, r.guarantee.public)
+        for r in releases
+    )
+    methods, ranges, requests, publics = (dict.fromkeys(each) for each in zip(*kinds, strict=True))
     found = []
-    if len(methods := dict.fromkeys(r.method for r in releases)) > 1:
+    if len(methods) > 1:
         found.append(f"The sites used different methods: {_list(methods)}.")
-    ranges = dict.fromkeys(text for r in releases for name, text, _ in r.bounds[:1] if text)
     if len(ranges) > 1:
         found.append(
             f"The sites bounded the outcome differently: {_list(ranges)}. Outcomes beyond a "
             "range are clipped to it, so the effects are on different outcomes if many are."
         )
-    if len(requests := dict.fromkeys(r.request for r in releases)) > 1:
+    if len(requests) > 1:
         found.append(f"The releases answer different requests: {_list(requests)}.")
-    publics = dict.fromkeys(", ".join(r.guarantee.public) for r in releases)
     if len(publics) > 1:
-        found.append(f"What is public differs between sites: {_list(publics, '; ')}.")
+        words = _list([", ".join(public) for public in publics], "; ")
+        found.append(f"What is public differs between sites: {words}.")
     return found
 
 
-def _list(values: dict[str, None], between: str = ", ") -> str:
+def _list(values: Iterable[str], between: str = ", ") -> str:
     words = [value or "(none)" for value in values]
     more = f"{between}and {len(words) - 5} more" if len(words) > 5 else ""
     return between.join(words[:5]) + more

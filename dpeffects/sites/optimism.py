@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpeffects.sites.law import Errors
+from dpeffects.sites.law import ROWS, Errors
 from dpeffects.sites.rules import Floats, mvagg
 
 _FAR = 60.0  # noise scales from which a jump does not matter
@@ -54,17 +54,23 @@ def of_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
     """
     joins, height = _joining(n, errors.variance, weights)
     leaves = _leaving(n, errors.variance, weights)
-    near = np.minimum(joins, leaves) - errors.variance < _FAR * errors.scale
-    index = np.flatnonzero((weights > 0.0) & near)
-    added = np.zeros_like(weights)
-    if index.size:
-        own = errors.part(index)
-        v, p = own.plausible()
-        s, above = own.scale[:, None], own.mean[:, None] - v - own.variance[:, None]
-        by_jump = [_hidden((x[index][:, None] + above) / s) for x in (joins, leaves)]
-        hidden = height * by_jump[0] + (1.0 - height) * by_jump[1]
-        added[index] = own.scale * (p * hidden).sum(axis=1)
+    added = height * _below(joins, errors, weights)
+    added += (1.0 - height) * _below(leaves, errors, weights)
     return 1.0 + _relative(added, errors.mean)
+
+
+def _below(jump: Floats, errors: Errors, weights: Floats) -> Floats:
+    """Optimism of the sites inside, given that each one's variance came out below its jump."""
+    found = np.zeros_like(weights)
+    near = jump - errors.variance < _FAR * errors.scale
+    index = np.flatnonzero((weights > 0.0) & near)
+    for i in range(0, index.size, ROWS):
+        own = errors.part(index[i : i + ROWS])
+        v, p = own.plausible()
+        x = jump[index[i : i + ROWS]] - own.noise
+        hidden = _hidden((x[:, None] - v) / own.scale[:, None])
+        found[index[i : i + ROWS]] = own.scale * (p * hidden).sum(axis=1)
+    return found
 
 
 def _hidden(u: Floats) -> Floats:

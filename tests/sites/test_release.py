@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpeffects as dpe
-from dpeffects.errors import DPEffectsError, OptionError, ReleaseError
+from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.sites import SiteRelease, site_release
@@ -254,13 +255,14 @@ def test_wrong_types_everywhere(path, value):
 
 def _never_crashes(document):
     """Either it is read, and gives the same text again, or it is our error."""
+    said = ""
     try:
         made = SiteRelease.from_dict(document)
     except ReleaseError as error:
-        assert str(error)
-        assert "\n" not in str(error)
-    else:
-        assert canonical(made.to_dict()) == canonical(document)
+        said = str(error)
+        made = None
+    assert len(said.splitlines()) == (made is None)
+    assert made is None or canonical(made.to_dict()) == canonical(document)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: ".".join(map(str, p)))
@@ -391,10 +393,8 @@ def test_mutated_text(data):
     at = data.draw(st.integers(0, len(text) - 1))
     piece = data.draw(st.text(max_size=4))
     cut = data.draw(st.integers(0, 5))
-    try:
+    with suppress(ReleaseError):
         SiteRelease.from_json(text[:at] + piece + text[at + cut :])
-    except DPEffectsError as error:
-        assert isinstance(error, ReleaseError)
 
 
 @given(
