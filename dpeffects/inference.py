@@ -308,15 +308,25 @@ def plausible_variances(released: Floats, scale: Floats, largest: Floats) -> tup
     low, high = np.maximum(peak - 32.0 * s, 0.0), np.minimum(peak + 32.0 * s, top)
     known = low >= high  # one variance only: all points lie on it
     low, high, s = np.where(known, peak, low), np.where(known, peak, high), np.where(known, 1.0, s)
-    roots, weights = [], []
-    for left, right in ((np.sqrt(low), np.sqrt(peak)), (np.sqrt(peak), np.sqrt(high))):
-        roots.append(left + (right - left) * ((_GAUSS_POINTS + 1.0) / 2.0))
-        weights.append(np.where(known, 1.0, (right - left) * _GAUSS_WEIGHTS))
-    root, weight = np.concatenate(roots, axis=1), np.concatenate(weights, axis=1)
-    variances, near = root * root, root / np.sqrt(s)
-    prior = 1.0 + 0.5 * near * near * near  # prior(v) dv, up to a factor
-    weight *= prior * np.exp(-np.abs(variances - peak) / s)
-    return variances, weight / weight.sum(axis=1, keepdims=True)
+    corner, half = np.sqrt(peak), _GAUSS_POINTS.size
+    root = np.empty((released.size, 2 * half))
+    weight = np.empty_like(root)
+    for part, left, right in (
+        (slice(None, half), np.sqrt(low), corner),
+        (slice(half, None), corner, np.sqrt(high)),
+    ):
+        root[:, part] = left + (right - left) * ((_GAUSS_POINTS + 1.0) / 2.0)
+        weight[:, part] = np.where(known, 1.0, right - left) * _GAUSS_WEIGHTS
+    variances = root * root
+    root /= np.sqrt(s)  # from here on in place: a hundred thousand releases are combined like this
+    prior = root * root
+    prior *= root
+    weight *= 1.0 + 0.5 * prior  # prior(v) dv, up to a factor
+    distance = np.abs(variances - peak)
+    distance /= -s
+    weight *= np.exp(distance, out=distance)
+    weight /= weight.sum(axis=1, keepdims=True)
+    return variances, weight
 
 
 def _tail_of(level: float) -> float:

@@ -32,7 +32,7 @@ import numpy as np
 from dpeffects.sites.law import ROWS, Errors
 from dpeffects.sites.rules import Floats, mvagg
 
-_FAR = 60.0  # noise scales from which a jump does not matter
+_FAR = 25.0  # noise scales from which a jump does not matter
 
 
 def of_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
