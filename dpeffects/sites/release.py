@@ -340,7 +340,7 @@ def _read(given: Any) -> SiteRelease:
     if given.get("format") != document.FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {document.FORMAT!r}")
     version = given.get("version")
-    if isinstance(version, bool) or version != document.VERSION:
+    if type(version) is not int or version != document.VERSION:
         raise ReleaseError(
             f"version {document.shown(version)} of the format is not known; "
             f"this dpeffects reads version {document.VERSION}"
@@ -363,9 +363,17 @@ def _read(given: Any) -> SiteRelease:
         request=document.text(fields["request"], "request", empty=True),
         signature=_read_signature(fields["signature"]) if "signature" in fields else None,
     )
-    if made.to_dict()["checksum"] != fields["checksum"]:
-        raise ReleaseError("the checksum does not fit: the document was changed after it was made")
+    _check_sum(fields)
     return made
+
+
+def _check_sum(fields: Mapping[str, Any]) -> None:
+    try:
+        found = document.checksum(fields)
+    except TypeError:
+        raise ReleaseError("the release holds objects that JSON does not know") from None
+    if found != fields["checksum"]:
+        raise ReleaseError("the checksum does not fit: the document was changed after it was made")
 
 
 def _read_estimate(fields: Mapping[str, Any]) -> Estimate:
