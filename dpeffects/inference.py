@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 _STEP, _ANGLE, _HEIGHT = 0.06, math.pi / 8, 2.5
 _PATH = np.arange(0.0, 15.0, _STEP) + 1j * _ANGLE
-_GAUSS_POINTS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(40)
+_GAUSS_POINTS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(32)
 _CELLS = 2**20  # complex numbers held at once when many points are asked for
 
 

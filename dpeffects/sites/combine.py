@@ -298,7 +298,7 @@ def _combined(
             f"no site has a usable variance, which rule={rule!r} needs ({releases[0].site!r}: "
             f"{unusable[releases[0].site]}); use rule='all' or 'largest'"
         )
-    estimates = np.array([release.estimate for release in releases], dtype=float)
+    estimates = np.array([release.released.value for release in releases], dtype=float)
     n = np.array([release.n for release in releases], dtype=float)
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
     between = test.tau2 if rule == "random" else 0.0
@@ -306,7 +306,8 @@ def _combined(
     use = known if needs else np.arange(len(releases))
     weights[use] = RULES[rule].weights(n[use], errors.variance + between if needs else n)
     law: Law | StudentLaw | Unavailable
-    blind = [r.site for r, w in zip(releases, weights, strict=True) if w and r.site in unusable]
+    used = zip(releases, weights.tolist(), strict=True) if unusable else ()
+    blind = [release.site for release, w in used if w and release.site in unusable]
     if blind:
         law = Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
     elif rule == "random" and known.size > 1:

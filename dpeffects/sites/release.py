@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -351,10 +352,10 @@ def _read(given: Any) -> SiteRelease:
         site=check_site(fields["site"]),
         released=_read_estimate(fields),
         estimand=document.one_of(fields["estimand"], "estimand", tuple(ESTIMATORS)),
-        formula=document.text(fields["formula"], "formula"),
-        outcome=document.text(fields["outcome"], "outcome"),
-        treatment=document.text(fields["treatment"], "treatment"),
-        method=document.text(fields["method"], "method"),
+        formula=sys.intern(document.text(fields["formula"], "formula")),
+        outcome=sys.intern(document.text(fields["outcome"], "outcome")),
+        treatment=sys.intern(document.text(fields["treatment"], "treatment")),
+        method=sys.intern(document.text(fields["method"], "method")),
         level=document.one_of(fields["level"], "level", ("sample", "label")),
         n=document.whole(fields["n"], "n", least=1),
         guarantee=_read_guarantee(fields["guarantee"]),
