@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -251,3 +252,8 @@ def test_a_closed_pipe_is_no_error(folder):
     command = f"{sys.executable} -m dpeffects.cli combine north.json | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=ENVIRONMENT)
     assert "Traceback" not in done.stderr
+
+
+def test_the_command_is_installed():
+    project = tomllib.loads((Path(cli.__file__).parents[1] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"dpeffects": "dpeffects.cli:main"}

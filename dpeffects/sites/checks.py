@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
@@ -29,7 +30,7 @@ def read_all(releases: Any) -> tuple[SiteRelease, ...]:
     found = tuple(map(read_release, entries))
     names = [release.site for release in found]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(names).most_common(1)[0]
         raise ReleaseError(f"the site {twice!r} stands twice among the releases")
     return found
 

@@ -47,7 +47,8 @@ class Combined:
     estimate
         The combined effect.
     std_error
-        Its standard error, or why there is none.
+        Its standard error, which allows for weights that were chosen by noisy variances, or why
+        there is none.
     releases, weights
         The releases, in the order given, and the weight of each; the weights sum to one.
     left_out
@@ -126,13 +127,16 @@ class Combined:
     @property
     def sites(self) -> pd.DataFrame:
         """One row a site: its estimate, weight and guarantee, or why it was left out."""
+        known, errors, _ = _usable(self.releases)
+        std_errors = np.full(len(self.releases), math.nan)
+        std_errors[known] = np.sqrt(errors.variance)
         rows = [
             {
                 "site": r.site,
                 "n": r.n,
                 "method": r.method,
                 "estimate": float(r.estimate),
-                "std_error": or_nan(r.std_error),
+                "std_error": error,
                 "weight": w,
                 "left_out": self.left_out.get(r.site, ""),
                 "epsilon": float(r.guarantee.epsilon),
@@ -140,7 +144,7 @@ class Combined:
                 "unit": r.guarantee.unit,
                 "guarantee": r.guarantee.status,
             }
-            for r, w in zip(self.releases, self.weights, strict=True)
+            for r, w, error in zip(self.releases, self.weights, std_errors.tolist(), strict=True)
         ]
         here = {release.site for release in self.releases}
         rows += [
@@ -197,6 +201,7 @@ class Combined:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
+        sites = self.sites.astype(object)
         names = ("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate")
         out: dict[str, Any] = {name: getattr(self, name) for name in names}
         out |= {
@@ -205,7 +210,7 @@ class Combined:
             "p_value": self.p_value,
             "heterogeneity": self.heterogeneity,
             "guarantee": self.status,
-            "sites": self.sites.astype(object).where(self.sites.notna(), None).to_dict("records"),
+            "sites": sites.where(sites.notna(), None).to_dict("records"),
             "left_out": self.left_out,
             "notes": self.notes,
         }

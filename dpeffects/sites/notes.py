@@ -62,21 +62,22 @@ def _differences(releases: Sequence[SiteRelease]) -> list[str]:
     methods, ranges, requests, publics = (dict.fromkeys(each) for each in zip(*kinds, strict=True))
     found = []
     if len(methods) > 1:
-        found.append(f"The sites used different methods: {_list(methods)}.")
+        found.append(f"The sites used different methods: {listed(methods)}.")
     if len(ranges) > 1:
         found.append(
-            f"The sites bounded the outcome differently: {_list(ranges)}. Outcomes beyond a "
+            f"The sites bounded the outcome differently: {listed(ranges)}. Outcomes beyond a "
             "range are clipped to it, so the effects are on different outcomes if many are."
         )
     if len(requests) > 1:
-        found.append(f"The releases answer different requests: {_list(requests)}.")
+        found.append(f"The releases answer different requests: {listed(requests)}.")
     if len(publics) > 1:
-        words = _list([", ".join(public) for public in publics], "; ")
+        words = listed([", ".join(public) for public in publics], "; ")
         found.append(f"What is public differs between sites: {words}.")
     return found
 
 
-def _list(values: Iterable[str], between: str = ", ") -> str:
+def listed(values: Iterable[str], between: str = ", ") -> str:
+    """Return a few words side by side; of many, the first five."""
     words = [value or "(none)" for value in values]
     more = f"{between}and {len(words) - 5} more" if len(words) > 5 else ""
     return between.join(words[:5]) + more

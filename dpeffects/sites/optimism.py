@@ -105,7 +105,7 @@ def _leaving(n: Floats, variance: Floats, weights: Floats) -> Floats:
         without = float(rest**2 @ variance[~inside]) if n.size > 1 else np.inf
         return np.full_like(n, without)
     records = float(n[inside].sum())
-    others = np.where(inside, records - n, 1.0)
+    others = np.maximum(records - n, 1.0)
     part = np.where(inside, float(weights**2 @ variance) * records**2 - n**2 * variance, 0.0)
     return np.maximum(part, 0.0) / others**2 * (2.0 * records - n) / n
 

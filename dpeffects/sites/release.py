@@ -188,6 +188,8 @@ class SiteRelease:
             Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
         except OSError as error:
             raise ReleaseError(f"{path} cannot be written: {error.strerror}") from None
+        except (TypeError, ValueError):
+            raise ReleaseError(f"{path!r} is not the path of a file") from None
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> SiteRelease:
@@ -331,7 +333,7 @@ def _text_of(path: str | os.PathLike[str]) -> str:
         raise
     except OSError as error:
         raise ReleaseError(f"it cannot be read: {error.strerror}") from None
-    except ValueError:  # not UTF-8, or a path that no file can have
+    except (TypeError, ValueError):  # not UTF-8, or a path that no file can have
         raise ReleaseError("it cannot be read as text") from None
 
 

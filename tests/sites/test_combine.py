@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import time
 
 import numpy as np
 import pandas as pd
@@ -333,3 +334,21 @@ def test_numbers_of_any_size_combine():
             fit = combine(sites, rule)
             assert all(map(math.isfinite, (*fit.conf_int(), fit.p_value, fit.std_error)))
             assert sum(fit.weights) == pytest.approx(1.0)
+
+
+def test_many_sites_are_fast():
+    """Twenty thousand sites; benchmarks/sites_speed.py has a hundred thousand, in about a second."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(100, 10_000, 20_000)
+    sites = releases(rng.normal(0.1, 0.1, 20_000), 1 / sizes, sizes.tolist())
+    combine(sites[:10]).conf_int()
+    start = time.process_time()
+    fit = combine(sites)
+    assert math.isfinite(fit.conf_int().lower)
+    assert time.process_time() - start < 2.0
+
+
+def test_huge_and_tiny_sites_together():
+    sites = [release("A", n=2**53), release("B", n=1)]
+    with np.errstate(all="raise", under="ignore"):
+        assert math.isfinite(combine(sites).conf_int().lower)

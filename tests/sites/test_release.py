@@ -319,11 +319,14 @@ def test_files(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ReleaseError, match=name):
             SiteRelease.load(tmp_path / name)
-    for path in (tmp_path / "missing.json", tmp_path, "a\0b"):
+    for path in (tmp_path / "missing.json", tmp_path, "a\0b", 3, None, ["a"]):
         with pytest.raises(ReleaseError, match="cannot be read"):
             SiteRelease.load(path)
     with pytest.raises(ReleaseError, match="cannot be written"):
         release().save(tmp_path / "no" / "folder.json")
+    for path in ("a\0b", 3, None):
+        with pytest.raises(ReleaseError, match="not the path of a file"):
+            release().save(path)
     (tmp_path / "big").write_bytes(b" " * 10_000_001)
     with pytest.raises(ReleaseError, match="larger"):
         SiteRelease.load(tmp_path / "big")
