@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
@@ -98,7 +99,7 @@ def cell(task) -> list[dict]:
                     epsilon=epsilon * alpha ** (j / (len(rows) - 1)),
                     delta=1e-5 if method == "smooth_matching" else 0.0,
                     bounds=bounds,
-                    seed=repeat * 100 + j,
+                    seed=zlib.crc32(f"{task}, {repeat}, {j}".encode()),
                 )
             )
         for rule in SHOWN:

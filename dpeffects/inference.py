@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 
 import numpy as np
@@ -23,7 +24,6 @@ Floats = npt.NDArray[np.float64]
 
 _STEP, _ANGLE, _HEIGHT = 0.06, math.pi / 8, 2.5
 _PATH = np.arange(0.0, 15.0, _STEP) + 1j * _ANGLE
-_GAUSS_POINTS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(32)
 _CELLS = 2**20  # complex numbers held at once when many points are asked for
 
 
@@ -291,16 +291,21 @@ def _law(estimate: Estimate) -> Law | Unavailable:
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:
     """Variances that fit one release, and their weights; those that do not matter are left out."""
-    released = (sampling.value, sampling.noise_scale, sampling.largest)
-    variances, weights = (row[0] for row in plausible_variances(*(np.array([x]) for x in released)))
+    released, scale, largest = np.array(
+        [[sampling.value], [sampling.noise_scale], [sampling.largest]], dtype=float
+    )
+    variances, weights = (row[0] for row in plausible_variances(released, scale, largest))
     keep = weights > 1e-13 * weights.max()
     return variances[keep], weights[keep] / weights[keep].sum()
 
 
-def plausible_variances(released: Floats, scale: Floats, largest: Floats) -> tuple[Floats, Floats]:
+def plausible_variances(
+    released: Floats, scale: Floats, largest: Floats, points: int = 32
+) -> tuple[Floats, Floats]:
     """Variances that fit a release and their weights: quadrature over the standard deviation.
 
-    One row for each release. The density is prior(v) exp(-|released - v| / scale) on [0, largest];
+    One row for each release, with ``points`` variances to each side of it; 20 of them give the mean
+    to nine digits. The density is prior(v) exp(-|released - v| / scale) on [0, largest];
     `interval` gives the prior.
     """
     s, top = scale[:, None], np.maximum(largest, 0.0)[:, None]
@@ -308,15 +313,16 @@ def plausible_variances(released: Floats, scale: Floats, largest: Floats) -> tup
     low, high = np.maximum(peak - 32.0 * s, 0.0), np.minimum(peak + 32.0 * s, top)
     known = low >= high  # one variance only: all points lie on it
     low, high, s = np.where(known, peak, low), np.where(known, peak, high), np.where(known, 1.0, s)
-    corner, half = np.sqrt(peak), _GAUSS_POINTS.size
+    at, worth = _gauss(points)
+    corner, half = np.sqrt(peak), points
     root = np.empty((released.size, 2 * half))
     weight = np.empty_like(root)
     for part, left, right in (
         (slice(None, half), np.sqrt(low), corner),
         (slice(half, None), corner, np.sqrt(high)),
     ):
-        root[:, part] = left + (right - left) * ((_GAUSS_POINTS + 1.0) / 2.0)
-        weight[:, part] = np.where(known, 1.0, right - left) * _GAUSS_WEIGHTS
+        root[:, part] = left + (right - left) * at
+        weight[:, part] = np.where(known, 1.0, right - left) * worth
     variances = root * root
     root /= np.sqrt(s)  # from here on in place: a hundred thousand releases are combined like this
     prior = root * root
@@ -327,6 +333,13 @@ def plausible_variances(released: Floats, scale: Floats, largest: Floats) -> tup
     weight *= np.exp(distance, out=distance)
     weight /= weight.sum(axis=1, keepdims=True)
     return variances, weight
+
+
+@lru_cache
+def _gauss(points: int) -> tuple[Floats, Floats]:
+    """Gauss-Legendre quadrature on [0, 1], up to a factor in the weights."""
+    at, worth = np.polynomial.legendre.leggauss(points)
+    return (at + 1.0) / 2.0, worth
 
 
 def _tail_of(level: float) -> float:

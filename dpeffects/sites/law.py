@@ -48,8 +48,10 @@ class Errors:
     def of(cls, estimates: Sequence[Estimate]) -> Errors:
         """Read what the sites released; every one has a sampling variance."""
         known = [e.sampling for e in estimates if not isinstance(e.sampling, Unavailable)]
-        given = [(s.value, s.noise_scale, s.largest) for s in known]
-        released, scale, largest = np.array(given, dtype=float).reshape(-1, 3).T
+        released, scale, largest = (
+            np.fromiter((getattr(s, name) for s in known), float, len(known))
+            for name in ("value", "noise_scale", "largest")
+        )
         moments = [
             _moments(released[i : i + ROWS], scale[i : i + ROWS], largest[i : i + ROWS])
             for i in range(0, scale.size, ROWS)
@@ -98,7 +100,7 @@ def _moments(released: Floats, scale: Floats, largest: Floats) -> Floats:
     By the released value r, a mean over the density prior(v) exp(-|r - v| / s) has the derivative
     cov(v, sign(v - r)) / s; where r is not among the possible variances the sign is constant.
     """
-    v, p = plausible_variances(released, scale, largest)
+    v, p = plausible_variances(released, scale, largest, points=20)
     mean = (v * p).sum(axis=1)
     spread = ((v - mean[:, None]) ** 2 * p).sum(axis=1)
     side = np.where(v > released[:, None], p, -p)

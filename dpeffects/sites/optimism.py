@@ -12,17 +12,19 @@ which is a derivative where w is smooth (`of_ivw`) and a sum over jumps where si
 (`of_mvagg`). Both functions return a factor for each site's sampling variance.
 
 Coverage of nominal 95 % intervals in per cent, without and with the factor, where all of the error
-is sampling error (noise in the estimates makes this matter less), ten sites of equal size with
-variances 1, 2, 4, ... ("uneven") or three sites with equal variances and 500, 2000 and 8000 records
-("small ones good") or thirty equal sites:
+is sampling error (noise in the estimates makes this matter less): ten sites of equal size with
+variances 1, 2, 4, ... ("uneven"), three with equal variances and 500, 2,000 and 8,000 records
+("small ones good"), or thirty equal sites (benchmarks/sites_coverage.py).
 
-=========================== ========== ========== ==========
-s / v                             0.15       0.25       0.35
-=========================== ========== ========== ==========
-mvagg, uneven               93.3, 94.1 91.6, 93.5 91.2, 94.1
-mvagg, small ones good      93.8, 94.8 92.5, 94.5 92.2, 95.2
-ivw, thirty equal           94.2, 95.1 91.0, 95.2 90.5, 96.5
-=========================== ========== ========== ==========
+====================== ========== ========== ========== ==========
+s / v                        0.15       0.25       0.35        0.5
+====================== ========== ========== ========== ==========
+mvagg, uneven          93.7, 94.3 92.1, 93.7 91.6, 94.3 92.8, 96.1
+mvagg, small ones good 93.7, 94.7 92.5, 94.3 92.2, 95.0 93.0, 96.5
+mvagg, thirty equal    95.4, 95.4 95.7, 96.0 96.0, 96.7 96.5, 97.6
+ivw, uneven            94.1, 94.9 92.5, 95.1 91.9, 95.6 93.0, 96.9
+ivw, thirty equal      93.4, 94.7 91.0, 95.2 90.3, 96.4 91.6, 98.0
+====================== ========== ========== ========== ==========
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Signature:
     value: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class SiteRelease:
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
