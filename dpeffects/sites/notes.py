@@ -21,6 +21,7 @@ _SEVERAL = (
     "Each site's guarantee covers the people in its own data; combining adds nothing to it. For "
     "somebody whose data is in several sites, the budgets of these sites add up."
 )
+_PARTS = {"ATT": "treated", "ATC": "control"}
 _DIFFER = 0.1
 """Below this p-value of Q the reader is told that the effects differ."""
 
@@ -36,6 +37,11 @@ def notes(
     found = [_interval(rule, law)]
     if rule in ("mvagg", "largest") and (weights == 0.0).any():
         found.append("The effect is that in the sites used, not that in those left out.")
+    if rule in ("mvagg", "all") and releases[0].estimand in _PARTS:
+        found.append(
+            f"Sites count by all their records, not by their {_PARTS[releases[0].estimand]} ones, "
+            "whose numbers are private."
+        )
     if test.p_value < _DIFFER and rule != "random":
         found.append(
             f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "

@@ -229,6 +229,12 @@ def test_effects_that_differ_are_noted():
     assert "effects seem to differ" in flat(fit.summary())
 
 
+def test_effects_on_a_part_are_weighted_by_all_records():
+    sites = releases([0.1, 0.2], estimand="ATT")
+    assert "not by their treated ones" in flat(combine(sites).summary())
+    assert "not by their treated ones" not in flat(combine(sites, "ivw").summary())
+
+
 @pytest.mark.parametrize("given", [[], None, 3, "north.json", THREE[0], THREE[0].to_dict(), [3]])
 def test_not_a_list_of_releases(given):
     with pytest.raises(ReleaseError):
