@@ -12,6 +12,7 @@ from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.reference import reference
 from dpeffects.results import Result, Summary
+from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
 from dpeffects.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -26,20 +27,24 @@ __all__ = [
     "Bounds",
     "CateEffects",
     "CateFunction",
+    "Combined",
     "DPEffectsError",
     "Declared",
     "Guarantee",
     "Ledger",
     "Plan",
     "Result",
+    "SiteRelease",
     "Spend",
     "Summary",
+    "combine",
     "data_info",
     "declare",
     "dp_atc",
     "dp_ate",
     "dp_att",
     "dp_cate",
+    "dp_multisite",
     "ipw_bias",
     "ipw_bias_bound",
     "ipw_bound",
@@ -52,5 +57,6 @@ __all__ = [
     "plan",
     "reference",
     "simulate",
+    "site_release",
     "wrong_sign_probability",
 ]

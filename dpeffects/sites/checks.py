@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.sites.document import printable
 from dpeffects.sites.release import SiteRelease, check_site, read_release
+from dpeffects.sites.rules import RULES
 
 _SAME = ("estimand", "outcome", "treatment", "formula", "level")
+_compared = attrgetter(*_SAME)
 
 
 def read_all(releases: Any) -> tuple[SiteRelease, ...]:
@@ -23,12 +27,11 @@ def read_all(releases: Any) -> tuple[SiteRelease, ...]:
         raise ReleaseError(f"combine takes a list, not {type(releases).__name__}") from None
     if not entries:
         raise ReleaseError("there is no release to combine")
-    found = tuple(read_release(entry) for entry in entries)
-    seen: set[str] = set()
-    for release in found:
-        if release.site in seen:
-            raise ReleaseError(f"the site {release.site!r} stands twice among the releases")
-        seen.add(release.site)
+    found = tuple(map(read_release, entries))
+    names = [release.site for release in found]
+    if len(set(names)) < len(names):
+        twice, _ = Counter(names).most_common(1)[0]
+        raise ReleaseError(f"the site {twice!r} stands twice among the releases")
     return found
 
 
@@ -51,16 +54,15 @@ def check_left_out(left_out: Any, releases: tuple[SiteRelease, ...]) -> dict[str
 def check_same(releases: tuple[SiteRelease, ...]) -> None:
     """Refuse sites that did not estimate the same thing, naming two of them."""
     first = releases[0]
-    for name in _SAME:
-        wanted = getattr(first, name)
-        for release in releases:
-            value = getattr(release, name)
-            if value != wanted and _squeezed(value) != _squeezed(wanted):
+    wanted = _compared(first)
+    for release in releases:
+        found = _compared(release)
+        for name, one, other in zip(_SAME, wanted, found, strict=True) if found != wanted else ():
+            if _squeezed(one) != _squeezed(other):
                 raise ReleaseError(
                     f"the sites {first.site!r} and {release.site!r} differ in the {name}: "
-                    f"{wanted!r} and {value!r}"
+                    f"{one!r} and {other!r}"
                 )
-    for release in releases:
         if release.guarantee.unit != first.guarantee.unit:
             raise ReleaseError(
                 f"the sites {first.site!r} and {release.site!r} differ in what they protect: one "
@@ -70,6 +72,13 @@ def check_same(releases: tuple[SiteRelease, ...]) -> None:
 
 def _squeezed(text: str) -> str:
     return "".join(text.split())
+
+
+def check_rule(rule: Any) -> str:
+    """Return the name of a known rule."""
+    if not isinstance(rule, str) or rule not in RULES:
+        raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
+    return rule
 
 
 def check_level(level: Any) -> float:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimate import Unavailable
+from dpeffects.errors import EstimationError
+from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.inference import Interval, Law
 from dpeffects.results import Summary
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
-from dpeffects.sites.checks import check_left_out, check_level, check_same, read_all
+from dpeffects.sites.checks import check_left_out, check_level, check_rule, check_same, read_all
 from dpeffects.sites.law import Errors, StudentLaw, SumLaw
 from dpeffects.sites.notes import notes
 from dpeffects.sites.optimism import of_ivw, of_mvagg
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _OPTIMISM = {"mvagg": of_mvagg, "ivw": of_ivw}
 _WORSE = "using it would raise the variance of the combination"
 _SMALLER = "it is not the site with most records"
+_LEAST = 1e-120
+"""Variances below this are zero; no private release has them."""
 _TOO_FEW = "fewer than two sites have a usable variance"
 
 
@@ -45,7 +47,8 @@ class Combined:
     estimate
         The combined effect.
     std_error
-        Its standard error, or why there is none.
+        Its standard error, which allows for weights that were chosen by noisy variances, or why
+        there is none.
     releases, weights
         The releases, in the order given, and the weight of each; the weights sum to one.
     left_out
@@ -124,13 +127,16 @@ class Combined:
     @property
     def sites(self) -> pd.DataFrame:
         """One row a site: its estimate, weight and guarantee, or why it was left out."""
+        known, errors, _ = _usable(self.releases)
+        std_errors = np.full(len(self.releases), math.nan)
+        std_errors[known] = np.sqrt(errors.variance)
         rows = [
             {
                 "site": r.site,
                 "n": r.n,
                 "method": r.method,
                 "estimate": float(r.estimate),
-                "std_error": or_nan(r.std_error),
+                "std_error": error,
                 "weight": w,
                 "left_out": self.left_out.get(r.site, ""),
                 "epsilon": float(r.guarantee.epsilon),
@@ -138,7 +144,7 @@ class Combined:
                 "unit": r.guarantee.unit,
                 "guarantee": r.guarantee.status,
             }
-            for r, w in zip(self.releases, self.weights, strict=True)
+            for r, w, error in zip(self.releases, self.weights, std_errors.tolist(), strict=True)
         ]
         here = {release.site for release in self.releases}
         rows += [
@@ -195,6 +201,7 @@ class Combined:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
+        sites = self.sites.astype(object)
         names = ("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate")
         out: dict[str, Any] = {name: getattr(self, name) for name in names}
         out |= {
@@ -203,7 +210,7 @@ class Combined:
             "p_value": self.p_value,
             "heterogeneity": self.heterogeneity,
             "guarantee": self.status,
-            "sites": self.sites.astype(object).where(self.sites.notna(), None).to_dict("records"),
+            "sites": sites.where(sites.notna(), None).to_dict("records"),
             "left_out": self.left_out,
             "notes": self.notes,
         }
@@ -274,8 +281,7 @@ def combine(
     >>> combine(sent, "all").weights
     (0.5, 0.5)
     """
-    if not isinstance(rule, str) or rule not in RULES:
-        raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
+    check_rule(rule)
     check_level(conf_level)
     found = read_all(releases)
     absent = check_left_out(left_out, found)
@@ -297,7 +303,7 @@ def _combined(
             f"no site has a usable variance, which rule={rule!r} needs ({releases[0].site!r}: "
             f"{unusable[releases[0].site]}); use rule='all' or 'largest'"
         )
-    estimates = np.array([release.estimate for release in releases], dtype=float)
+    estimates = np.array([release.released.value for release in releases], dtype=float)
     n = np.array([release.n for release in releases], dtype=float)
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
     between = test.tau2 if rule == "random" else 0.0
@@ -305,7 +311,8 @@ def _combined(
     use = known if needs else np.arange(len(releases))
     weights[use] = RULES[rule].weights(n[use], errors.variance + between if needs else n)
     law: Law | StudentLaw | Unavailable
-    blind = [r.site for r, w in zip(releases, weights, strict=True) if w and r.site in unusable]
+    used = zip(releases, weights.tolist(), strict=True) if unusable else ()
+    blind = [release.site for release, w in used if w and release.site in unusable]
     if blind:
         law = Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
     elif rule == "random" and known.size > 1:
@@ -330,21 +337,21 @@ def _usable(
     releases: tuple[SiteRelease, ...],
 ) -> tuple[npt.NDArray[np.int64], Errors, dict[str, str]]:
     """Sites with a variance above zero, their errors, and why the others have none."""
-    unusable, known = {}, []
-    for j, release in enumerate(releases):
-        sampling = release.released.sampling
-        if isinstance(sampling, Unavailable):
-            unusable[release.site] = sampling.reason
-        else:
-            known.append(j)
-    index = np.array(known, dtype=np.int64)
-    errors = Errors.of([releases[j].released for j in known])
-    positive = errors.variance > 0.0
+    estimates = [release.released for release in releases]
+    blind = [j for j, e in enumerate(estimates) if isinstance(e.sampling, Unavailable)]
+    index = np.delete(np.arange(len(estimates)), blind)
+    errors = Errors.of([estimates[j] for j in index] if blind else estimates)
+    unusable = {releases[j].site: _reason(estimates[j]) for j in blind}
+    positive = errors.variance > _LEAST
     for j in index[~positive]:
         unusable[releases[j].site] = "it is zero, which no private release has"
     if not positive.all():
         errors = errors.part(np.flatnonzero(positive))
     return index[positive], errors, unusable
+
+
+def _reason(estimate: Estimate) -> str:
+    return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
 
 
 def _sum_law(rule: str, n: Floats, errors: Errors, weights: Floats) -> SumLaw:

@@ -17,7 +17,7 @@ from dpeffects.errors import ReleaseError
 FORMAT = "dpeffects site release"
 VERSION = 1
 
-MOST = 1e75
+MOST = 1e60
 """No number in a release is larger in size, so that squares and their sums stay finite."""
 _LONGEST = 10_000
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,9 @@ Floats = npt.NDArray[np.float64]
 
 _EXACT = 40
 """Sites whose error enters with its own law; what the others add is normal all but exactly."""
-_ROWS = 4096
+_NOTHING = math.log(1e-20)
+ROWS = 512
+"""Sites worked on at a time, so that their quadrature stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Errors:
     One entry a site. ``released``, ``scale`` and ``largest`` are the released sampling variance,
     the scale of the noise inside it and its bound; ``mean`` and ``spread`` the mean and variance of
     the sampling variances that this leaves plausible, ``slope`` the derivative of the mean by what
-    was released.
+    was released. ``noise`` is the variance of all noise in the estimate and ``fourth`` the fourth
+    cumulant of its Laplace part.
     """
 
     released: Floats
@@ -34,6 +38,8 @@ class Errors:
     largest: Floats
     gaussian: Floats
     laplace: tuple[tuple[float, ...], ...]
+    noise: Floats
+    fourth: Floats
     mean: Floats
     spread: Floats
     slope: Floats
@@ -42,19 +48,26 @@ class Errors:
     def of(cls, estimates: Sequence[Estimate]) -> Errors:
         """Read what the sites released; every one has a sampling variance."""
         known = [e.sampling for e in estimates if not isinstance(e.sampling, Unavailable)]
-        given = [(s.value, s.noise_scale, s.largest) for s in known]
-        released, scale, largest = np.array(given, dtype=float).reshape(-1, 3).T
+        released, scale, largest = (
+            np.fromiter((getattr(s, name) for s in known), float, len(known))
+            for name in ("value", "noise_scale", "largest")
+        )
         moments = [
-            _moments(released[i : i + _ROWS], scale[i : i + _ROWS], largest[i : i + _ROWS])
-            for i in range(0, scale.size, _ROWS)
+            _moments(released[i : i + ROWS], scale[i : i + ROWS], largest[i : i + ROWS])
+            for i in range(0, scale.size, ROWS)
         ]
         mean, spread, slope = np.concatenate([np.empty((3, 0)), *moments], axis=1)
+        gaussian = np.array([e.gaussian for e in estimates], dtype=float)
+        laplace = tuple(e.laplace for e in estimates)
+        square, fourth = _power_sums(laplace)
         return cls(
             released=released,
             scale=scale,
             largest=largest,
-            gaussian=np.array([e.gaussian for e in estimates], dtype=float),
-            laplace=tuple(e.laplace for e in estimates),
+            gaussian=gaussian,
+            laplace=laplace,
+            noise=gaussian + 2.0 * square,
+            fourth=12.0 * fourth,
             mean=mean,
             spread=spread,
             slope=slope,
@@ -63,12 +76,12 @@ class Errors:
     @property
     def variance(self) -> Floats:
         """Total private variance of each site."""
-        return self.mean + self.gaussian + 2.0 * _powers(self.laplace, 2)
+        return self.mean + self.noise
 
     @property
     def excess(self) -> Floats:
         """Excess kurtosis of each site's error, the uncertainty of its variance included."""
-        return (12.0 * _powers(self.laplace, 4) + 3.0 * self.spread) / self.variance**2
+        return (self.fourth + 3.0 * self.spread) / self.variance**2
 
     def plausible(self) -> tuple[Floats, Floats]:
         """Return plausible sampling variances and their weights, one row a site."""
@@ -76,9 +89,9 @@ class Errors:
 
     def part(self, index: npt.NDArray[np.int64]) -> Errors:
         """Return some of the sites."""
-        names = ("released", "scale", "largest", "gaussian", "mean", "spread", "slope")
+        names = [f.name for f in fields(self) if f.name != "laplace"]
         arrays = {name: getattr(self, name)[index] for name in names}
-        return replace(self, laplace=tuple(self.laplace[j] for j in index), **arrays)
+        return Errors(laplace=tuple(self.laplace[j] for j in index), **arrays)
 
 
 def _moments(released: Floats, scale: Floats, largest: Floats) -> Floats:
@@ -87,7 +100,7 @@ def _moments(released: Floats, scale: Floats, largest: Floats) -> Floats:
     By the released value r, a mean over the density prior(v) exp(-|r - v| / s) has the derivative
     cov(v, sign(v - r)) / s; where r is not among the possible variances the sign is constant.
     """
-    v, p = plausible_variances(released, scale, largest)
+    v, p = plausible_variances(released, scale, largest, points=20)
     mean = (v * p).sum(axis=1)
     spread = ((v - mean[:, None]) ** 2 * p).sum(axis=1)
     side = np.where(v > released[:, None], p, -p)
@@ -98,8 +111,14 @@ def _moments(released: Floats, scale: Floats, largest: Floats) -> Floats:
     return np.stack([mean, spread, slope])
 
 
-def _powers(laplace: Sequence[Sequence[float]], power: int) -> Floats:
-    return np.array([sum(b**power for b in scales) for scales in laplace], dtype=float)
+def _power_sums(laplace: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
+    """Sums of the squares and of the fourth powers of each site's Laplace scales."""
+    site = np.repeat(np.arange(len(laplace)), [len(scales) for scales in laplace])
+    square = np.fromiter(chain.from_iterable(laplace), dtype=float, count=site.size) ** 2
+    sums = np.zeros((2, len(laplace)))
+    np.add.at(sums[0], site, square)
+    np.add.at(sums[1], site, square**2)
+    return sums[0], sums[1]
 
 
 class SumLaw(Law):
@@ -130,12 +149,12 @@ class SumLaw(Law):
         log_phi = -0.5 * normal * nodes**2
         for scale in scales:
             log_phi -= np.log1p((scale * nodes) ** 2)
-        phi = np.exp(log_phi)
+        least = float(v.min(axis=1).sum())
+        matters = (log_phi - 0.5 * least * nodes**2).real > _NOTHING
+        nodes, phi = nodes[matters], np.exp(log_phi[matters])
         for vj, pj in zip(v, p, strict=True):
             phi *= pj @ np.exp(np.multiply.outer(-0.5 * vj, nodes**2))
-        kernel = tail_weights() * phi
-        keep = np.abs(kernel) > 1e-18
-        self.nodes, self.kernel = nodes[keep], kernel[keep]
+        self.nodes, self.kernel = nodes, tail_weights()[matters] * phi
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 from dpeffects.errors import DataError, DPEffectsError, EstimationError, OptionError
 from dpeffects.privacy.bounds import Declared
 from dpeffects.privacy.ledger import Ledger
+from dpeffects.sites.checks import check_level, check_rule
 from dpeffects.sites.combine import Combined, combine
-from dpeffects.sites.release import SiteRelease, site_release
+from dpeffects.sites.release import SiteRelease, check_site, site_release
 
 _EACH = ("epsilon", "delta", "ledger")
 
@@ -62,23 +63,25 @@ def dp_multisite(
     >>> fit.sites["site"].tolist(), fit.status
     (['North', 'South'], 'void: seeded')
     """
+    check_rule(rule)
+    check_level(conf_level)
     names = _declared(epsilon, sites)
+    calls = [_for_site(name, {"epsilon": epsilon, **arguments}, seed) for name in names]
     parts = _split(data, site, names)
     releases: list[SiteRelease] = []
     left_out: dict[str, str] = {}
-    for name, part in zip(names, parts, strict=True):
+    for name, part, call in zip(names, parts, calls, strict=True):
         if len(part) == 0:
             left_out[str(name)] = "it has no records"
             continue
-        given = _for_site(name, {"epsilon": epsilon, **arguments})
-        if seed is not None:
-            given["seed"] = _site_seed(seed, name)
         try:
-            releases.append(site_release(formula, part, site=str(name), estimand=estimand, **given))
+            sent = site_release(formula, part, site=str(name), estimand=estimand, **call)
         except EstimationError as error:  # of released values only, so it may be shown
             left_out[str(name)] = f"{error} (its budget is spent)"
         except DPEffectsError as error:
             raise type(error)(f"site {name!r}: {error}") from None
+        else:
+            releases.append(sent)
     return combine(releases, rule, conf_level=conf_level, left_out=left_out)
 
 
@@ -93,6 +96,8 @@ def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:
     names = list(epsilon if sites is None else sites)
     if not names or len({str(name) for name in names}) < len(names):
         raise OptionError("sites must name each site once, and at least one")
+    for name in names:
+        check_site(str(name))
     return names
 
 
@@ -117,7 +122,7 @@ def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
     return parts if bounds is None else [Declared(part, bounds) for part in parts]
 
 
-def _for_site(name: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _for_site(name: Any, arguments: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
     """Arguments of one site's call: mappings of budgets and ledgers give their entry."""
     given = dict(arguments)
     for key in _EACH:
@@ -130,7 +135,7 @@ def _for_site(name: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
                 "the sites' records are disjoint, so one ledger would count too much: give a "
                 f'mapping, ledger={{"{name}": Ledger(...), ...}}'
             )
-    return given
+    return given if seed is None else {**given, "seed": _site_seed(seed, name)}
 
 
 def _site_seed(seed: Any, name: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dpeffects.estimate import Unavailable
 from dpeffects.sites.law import StudentLaw
@@ -21,6 +21,7 @@ _SEVERAL = (
     "Each site's guarantee covers the people in its own data; combining adds nothing to it. For "
     "somebody whose data is in several sites, the budgets of these sites add up."
 )
+_PARTS = {"ATT": "treated", "ATC": "control"}
 _DIFFER = 0.1
 """Below this p-value of Q the reader is told that the effects differ."""
 
@@ -36,6 +37,11 @@ def notes(
     found = [_interval(rule, law)]
     if rule in ("mvagg", "largest") and (weights == 0.0).any():
         found.append("The effect is that in the sites used, not that in those left out.")
+    if rule in ("mvagg", "all") and releases[0].estimand in _PARTS:
+        found.append(
+            f"Sites count by all their records, not by their {_PARTS[releases[0].estimand]} ones, "
+            "whose numbers are private."
+        )
     if test.p_value < _DIFFER and rule != "random":
         found.append(
             f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "
@@ -55,24 +61,29 @@ def _interval(rule: str, law: object) -> str:
 
 def _differences(releases: Sequence[SiteRelease]) -> list[str]:
     """What the sites did not do alike, although their effects can be combined."""
+    kinds = dict.fromkeys(
+        (r.method, r.bounds[0][1] if r.bounds else "", r.request, r.guarantee.public)
+        for r in releases
+    )
+    methods, ranges, requests, publics = (dict.fromkeys(each) for each in zip(*kinds, strict=True))
     found = []
-    if len(methods := dict.fromkeys(r.method for r in releases)) > 1:
-        found.append(f"The sites used different methods: {_list(methods)}.")
-    ranges = dict.fromkeys(text for r in releases for name, text, _ in r.bounds[:1] if text)
+    if len(methods) > 1:
+        found.append(f"The sites used different methods: {listed(methods)}.")
     if len(ranges) > 1:
         found.append(
-            f"The sites bounded the outcome differently: {_list(ranges)}. Outcomes beyond a "
+            f"The sites bounded the outcome differently: {listed(ranges)}. Outcomes beyond a "
             "range are clipped to it, so the effects are on different outcomes if many are."
         )
-    if len(requests := dict.fromkeys(r.request for r in releases)) > 1:
-        found.append(f"The releases answer different requests: {_list(requests)}.")
-    publics = dict.fromkeys(", ".join(r.guarantee.public) for r in releases)
+    if len(requests) > 1:
+        found.append(f"The releases answer different requests: {listed(requests)}.")
     if len(publics) > 1:
-        found.append(f"What is public differs between sites: {_list(publics, '; ')}.")
+        words = listed([", ".join(public) for public in publics], "; ")
+        found.append(f"What is public differs between sites: {words}.")
     return found
 
 
-def _list(values: dict[str, None], between: str = ", ") -> str:
+def listed(values: Iterable[str], between: str = ", ") -> str:
+    """Return a few words side by side; of many, the first five."""
     words = [value or "(none)" for value in values]
     more = f"{between}and {len(words) - 5} more" if len(words) > 5 else ""
     return between.join(words[:5]) + more

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +63,7 @@ class Signature:
     value: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class SiteRelease:
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
@@ -187,6 +188,8 @@ class SiteRelease:
             Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
         except OSError as error:
             raise ReleaseError(f"{path} cannot be written: {error.strerror}") from None
+        except (TypeError, ValueError):
+            raise ReleaseError(f"{path!r} is not the path of a file") from None
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> SiteRelease:
@@ -326,9 +329,11 @@ def _text_of(path: str | os.PathLike[str]) -> str:
         if file.stat().st_size > _MOST_BYTES:
             raise ReleaseError(f"the file is larger than {_MOST_BYTES} bytes: not a site release")
         return file.read_text(encoding="utf-8")
+    except ReleaseError:
+        raise
     except OSError as error:
         raise ReleaseError(f"it cannot be read: {error.strerror}") from None
-    except ValueError:  # not UTF-8, or a path that no file can have
+    except (TypeError, ValueError):  # not UTF-8, or a path that no file can have
         raise ReleaseError("it cannot be read as text") from None
 
 
@@ -338,7 +343,7 @@ def _read(given: Any) -> SiteRelease:
     if given.get("format") != document.FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {document.FORMAT!r}")
     version = given.get("version")
-    if isinstance(version, bool) or version != document.VERSION:
+    if type(version) is not int or version != document.VERSION:
         raise ReleaseError(
             f"version {document.shown(version)} of the format is not known; "
             f"this dpeffects reads version {document.VERSION}"
@@ -349,10 +354,10 @@ def _read(given: Any) -> SiteRelease:
         site=check_site(fields["site"]),
         released=_read_estimate(fields),
         estimand=document.one_of(fields["estimand"], "estimand", tuple(ESTIMATORS)),
-        formula=document.text(fields["formula"], "formula"),
-        outcome=document.text(fields["outcome"], "outcome"),
-        treatment=document.text(fields["treatment"], "treatment"),
-        method=document.text(fields["method"], "method"),
+        formula=sys.intern(document.text(fields["formula"], "formula")),
+        outcome=sys.intern(document.text(fields["outcome"], "outcome")),
+        treatment=sys.intern(document.text(fields["treatment"], "treatment")),
+        method=sys.intern(document.text(fields["method"], "method")),
         level=document.one_of(fields["level"], "level", ("sample", "label")),
         n=document.whole(fields["n"], "n", least=1),
         guarantee=_read_guarantee(fields["guarantee"]),
@@ -361,9 +366,17 @@ def _read(given: Any) -> SiteRelease:
         request=document.text(fields["request"], "request", empty=True),
         signature=_read_signature(fields["signature"]) if "signature" in fields else None,
     )
-    if made.to_dict()["checksum"] != fields["checksum"]:
-        raise ReleaseError("the checksum does not fit: the document was changed after it was made")
+    _check_sum(fields)
     return made
+
+
+def _check_sum(fields: Mapping[str, Any]) -> None:
+    try:
+        found = document.checksum(fields)
+    except TypeError:
+        raise ReleaseError("the release holds objects that JSON does not know") from None
+    if found != fields["checksum"]:
+        raise ReleaseError("the checksum does not fit: the document was changed after it was made")
 
 
 def _read_estimate(fields: Mapping[str, Any]) -> Estimate:

@@ -80,11 +80,11 @@ class Rule:
 RULES = {
     rule.name: rule
     for rule in (
-        Rule("mvagg", "by records, over the sites that together have the least variance", mvagg),
+        Rule("mvagg", "by records, over the subset of sites with the least variance", mvagg),
         Rule("ivw", "by inverse variance", ivw),
         Rule("all", "by records, every site", all_sites, needs_variance=False),
         Rule("largest", "only the site with most records", largest, needs_variance=False),
-        Rule("random", "random effects, by inverse of variance plus that between sites", ivw),
+        Rule("random", "random effects: by inverse variance, that between sites added", ivw),
     )
 }
 

@@ -51,9 +51,9 @@ def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
     return private, public
 
 
-def sign(release: SiteRelease, key: StrPath) -> SiteRelease:
-    """Return the release signed with the private key in a PEM file."""
-    private = _read_private(key)
+def sign(release: SiteRelease, key: StrPath | ed25519.Ed25519PrivateKey) -> SiteRelease:
+    """Return the release signed with a private key, or with the one in a PEM file."""
+    private = read_private(key) if isinstance(key, str | os.PathLike) else key
     return replace(
         release,
         signature=Signature(
@@ -120,7 +120,8 @@ def _is_private(file: Path) -> bool:
     return file.name.endswith(".private.pem")
 
 
-def _read_private(path: StrPath) -> ed25519.Ed25519PrivateKey:
+def read_private(path: StrPath) -> ed25519.Ed25519PrivateKey:
+    """Read a private key without a password from a PEM file."""
     _require_cryptography()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key

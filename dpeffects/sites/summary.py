@@ -15,6 +15,7 @@ from dpeffects.results.summary import (
     Table,
     effect_table,
 )
+from dpeffects.sites.notes import listed
 from dpeffects.sites.rules import RULES
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _alert(fit: Combined) -> str:
     for release in fit.used:
         if release.released.caution:
             cautions.setdefault(release.released.caution, []).append(release.site)
-    alerts += [f"*** {', '.join(sites)}: {words} ***" for words, sites in cautions.items()]
+    alerts += [f"*** {listed(sites)}: {words} ***" for words, sites in cautions.items()]
     return "\n".join(alerts)
 
 
@@ -98,7 +99,9 @@ def _sites(fit: Combined) -> Table:
         for (release, weight), estimate, error in zip(shown, estimates, known, strict=True)
     ]
     columns = ("site", "method", "n", "estimate", "std. error", "weight")
-    return Table("Sites", columns, (*rows, *_more(fit, 6)), "llrrrr")
+    more = _more(fit, len(columns))
+    title = "Sites with the largest weights" if more else "Sites"
+    return Table(title, columns, (*rows, *more), "llrrrr")
 
 
 def _guarantees(fit: Combined) -> Table:

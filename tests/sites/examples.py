@@ -1,0 +1,40 @@
+"""Releases to test with."""
+
+from dataclasses import replace
+
+from dpeffects.estimate import Estimate, SamplingVariance
+from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.sites import SiteRelease
+
+SPEND = Spend("sums by arm", "estimate", 0.8, 0.0, "Laplace", (1.0,), (1.25, 2.0), 7)
+
+
+def estimate(value=0.3, variance=0.01, scale=0.001, largest=1.0, laplace=(0.02,), gaussian=0.0):
+    return Estimate(value, SamplingVariance(variance, scale, largest), laplace, gaussian)
+
+
+def release(site="North", value=0.3, n=1000, **changes):
+    made = SiteRelease(
+        site=site,
+        released=estimate(value),
+        estimand="ATE",
+        formula="y ~ t | x",
+        outcome="y",
+        treatment="t",
+        method="diff_in_means",
+        level="sample",
+        n=n,
+        guarantee=Guarantee(1.0),
+        spends=(SPEND,),
+        bounds=(("y", "[0, 1]", "declared"),),
+    )
+    return replace(made, **changes)
+
+
+def releases(values, variances=None, sizes=None, **changes):
+    variances = [0.01] * len(values) if variances is None else variances
+    sizes = [1000] * len(values) if sizes is None else sizes
+    return [
+        release(f"S{j}", n=n, released=estimate(x, v), **changes)
+        for j, (x, v, n) in enumerate(zip(values, variances, sizes, strict=True))
+    ]
