@@ -39,6 +39,7 @@ METHODS = {
     "private_aipw": {},
     "smooth_matching": {"delta": 1e-5},
     "global_matching": {},
+    "sample_aggregate": {},
 }
 
 
