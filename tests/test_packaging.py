@@ -49,8 +49,9 @@ def blocks(path):
 
 
 @pytest.mark.parametrize("name", ["README.md", "data/README.md"])
-def test_code_in_the_readme_runs(name, capsys):
+def test_code_in_the_readme_runs(name, capsys, tmp_path, monkeypatch):
     """Blocks run in order and share their names, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
     space: dict[str, object] = {}
     for block in blocks(ROOT / name):
         exec(compile(block, name, "exec"), space)
