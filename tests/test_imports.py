@@ -20,6 +20,7 @@ LAYERS = [
     ["results"],
     ["call"],
     ["api", "cate", "reference"],
+    ["ledger_commands"],
     [""],
 ]
 

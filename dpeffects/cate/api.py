@@ -18,7 +18,8 @@ from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.errors import OptionError
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Account
+from dpeffects.privacy.ledgers import Address
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -50,7 +51,8 @@ def dp_cate(
     bounds: Mapping[str, Any] | str | None = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
-    ledger: Ledger | None = None,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
     seed: int | None = None,
     accept_asymptotic: bool = False,
     **options: Any,
@@ -59,7 +61,7 @@ def dp_cate(
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, variance, ledger, seed
+    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
         "r_learner" (careful where overlap is poor) or "dr_learner" (less error where it is good).
@@ -95,16 +97,20 @@ def dp_cate(
     _check_second_stage(made.second_stage, release, delta, accept_asymptotic)
     parsed = _formula(formula)
     _check_release(release, at, by)
-    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed)
-    call = Call(parsed, ask, "sample", made.public("sample"))
-    table = call.read(data)
+    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
     about: dict[str, Any] = {"estimand": "CATE", "method": method}
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
-    if release == "groups":
-        return _groups(call, data, made, method, str(by), about)
-    if release == "points":
-        return _points(call, table, made, method, at, about)
-    curator = call.curator(function.shares(variance))
+    with Call(parsed, ask, "sample", made.public("sample"), method) as call:
+        table = call.read(data)
+        if release == "groups":
+            return _groups(call, data, made, method, str(by), about)
+        if release == "points":
+            return _points(call, table, made, method, at, about)
+        return _function(call, made, method, about)
+
+
+def _function(call: Call, made: CateOptions, method: str, about: dict[str, Any]) -> CateFunction:
+    curator = call.curator(function.shares(call.ask.variance))
     found = function.fit_function(curator, made, method)
     return CateFunction(
         function=found,
