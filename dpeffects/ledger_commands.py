@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_commands(subparsers: Commands) -> None:
-    """Add ``ledger`` and its commands; each sets ``run`` to the function that takes the arguments."""
+    """Add ``ledger`` and its commands; each sets ``run`` to the function to call."""
     about = "A privacy budget that outlives the process, in a file or on a server."
     ledger = subparsers.add_parser("ledger", help=about, description=about)
     commands = ledger.add_subparsers(metavar="command", required=True)

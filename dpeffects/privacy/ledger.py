@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpeffects.errors import BudgetError
-from dpeffects.privacy.budget import Budget, as_written, round_down
+from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
 
 
@@ -170,5 +170,14 @@ def refusal(
 
 
 def shown(left: Fraction) -> float:
-    """Return what is left as a float, rounded down; less than 1e-12 is shown as none."""
-    return round_down(left) if left > Fraction(1, 10**12) else 0.0
+    """Return what is left as a number that a next call may ask for; below 1e-12, none.
+
+    Examples
+    --------
+    >>> shown(Fraction(1, 10))
+    0.1
+    """
+    if left <= Fraction(1, 10**12):
+        return 0.0
+    nearest = float(left)
+    return nearest if as_written(nearest) <= left else math.nextafter(nearest, 0.0)

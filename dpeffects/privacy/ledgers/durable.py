@@ -52,11 +52,9 @@ class DurableLedger(Account):
     reservation until `settle` gives it back.
     """
 
-    def __init__(self, store: Store, dataset: str) -> None:
-        self._store, self.dataset = store, dataset
+    def __init__(self, store: Store, dataset: str, agreement: Agreement) -> None:
+        self._store, self.dataset, self._agreement = store, dataset, agreement
         self._seen = (0, "")
-        with self._book(write=False) as book:
-            self._agreement = Agreement.read(book.opening(dataset).body)
 
     @property
     def address(self) -> str:
@@ -288,7 +286,7 @@ def create_ledger(
                 f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
             )
         book.add("dataset", dataset, agreement.body(), State())
-    return DurableLedger(store, dataset)
+    return DurableLedger(store, dataset, agreement)
 
 
 def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
@@ -314,14 +312,16 @@ def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
     'nsw'
     """
     store = _existing(address, dataset)
-    there = ledger_datasets(address)
-    if dataset is None and len(there) == 1:
-        dataset = there[0]
-    if dataset not in there:
-        names = ", ".join(there) or "none yet"
-        asked = "say which dataset" if dataset is None else f"no dataset {dataset!r}"
-        raise LedgerError(f"{store.name}: {asked}; it has {names}")
-    return DurableLedger(store, dataset)
+    with store.session(write=False) as session:
+        book = Book(session)
+        book.check_version()
+        there = book.datasets()
+        if dataset is None and len(there) == 1:
+            dataset = there[0]
+        if dataset not in there:
+            asked = "say which dataset" if dataset is None else f"there is no dataset {dataset!r}"
+            raise LedgerError(f"{store.name}: {asked}; it has {', '.join(there) or 'none yet'}")
+        return DurableLedger(store, dataset, Agreement.read(book.opening(dataset).body))
 
 
 def ledger_datasets(address: Address) -> tuple[str, ...]:

@@ -87,8 +87,10 @@ class Agreement:
             raise BudgetError("the reservation of this call was settled; nothing was drawn")
         cost = self.composition.of_charge(spend, hold.joint if hold else state.joint)
         price = Pair(Fraction(spend.epsilon), Fraction(spend.delta))
-        if not cost.within(hold.left if hold else self.left(state)):
+        if hold is None and not cost.within(self.left(state)):
             raise self._refusal(state, price)
+        if hold is not None and not cost.within(hold.left):
+            raise refusal(price, self.budget, self.composition.largest_call(hold.left))
         together = Fraction(0) if spend.alone else price.first
         after = replace(
             state,

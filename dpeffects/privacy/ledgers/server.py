@@ -30,6 +30,8 @@ _TABLES = (
     "written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS dpeffects_by_dataset ON dpeffects_entries (dataset, number)",
     "CREATE INDEX IF NOT EXISTS dpeffects_by_call ON dpeffects_entries (call_number, number)",
+    "CREATE INDEX IF NOT EXISTS dpeffects_datasets ON dpeffects_entries (number) "
+    "WHERE kind = 'dataset'",
     "CREATE OR REPLACE FUNCTION dpeffects_refuse() RETURNS trigger LANGUAGE plpgsql AS "
     "$$ BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$",
     *(f"CREATE OR REPLACE TRIGGER {name} {what}" for name, what in _GUARDS.items()),
