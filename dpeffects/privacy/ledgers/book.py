@@ -35,10 +35,11 @@ class Store(Protocol):
     def create(self) -> None:
         """Make the tables where there are none."""
 
-    def session(self, write: bool) -> AbstractContextManager[Session]:
+    def session(self, write: bool, more: bool = False) -> AbstractContextManager[Session]:
         """Begin a transaction; commit it durably at the end, or undo it after an error.
 
         Of those that write, one at a time begins, and it sees what the ones before committed.
+        ``more`` says that others will follow soon.
         """
 
     def faults(self, session: Session) -> list[str]:

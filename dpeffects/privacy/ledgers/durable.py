@@ -99,7 +99,7 @@ class DurableLedger(Account):
 
     def charge_call(self, call: int, spend: Spend, terms: Terms | None) -> None:
         """Charge the reservation of a call, or what is left where ``call`` is 0."""
-        with self._book(write=True) as book:
+        with self._book(write=True, more=call > 0) as book:
             before = book.state(self.dataset)
             hold = book.hold(call) if call else None
             state, hold = self._agreement.charge(before, hold, spend, terms)
@@ -115,7 +115,7 @@ class DurableLedger(Account):
             "terms": terms,
             "about": {**about, "process": f"{platform.node()}:{os.getpid()}"},
         }
-        with self._book(write=True) as book:
+        with self._book(write=True, more=True) as book:
             state, hold = self._agreement.reserve(book.state(self.dataset), budget, terms)
             entry = book.add("reserve", self.dataset, body, state, hold)
         self._seen = (entry.number, entry.digest)
@@ -203,9 +203,9 @@ class DurableLedger(Account):
         )
 
     @contextmanager
-    def _book(self, write: bool) -> Iterator[Book]:
+    def _book(self, write: bool, more: bool = False) -> Iterator[Book]:
         """Begin a transaction; refuse a ledger that has lost what this process saw in it."""
-        with self._store.session(write) as session:
+        with self._store.session(write, more) as session:
             book = Book(session)
             book.check_version()
             number, digest = self._seen

@@ -85,7 +85,7 @@ class ServerStore:
             session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
 
     @contextlib.contextmanager
-    def session(self, write: bool) -> Iterator[Session]:
+    def session(self, write: bool, more: bool = False) -> Iterator[Session]:
         """Begin a transaction; one that writes waits for its turn."""
         level = "READ COMMITTED" if write else "REPEATABLE READ"
         try:
