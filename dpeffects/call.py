@@ -51,14 +51,17 @@ class Ask:
 
 
 class Call:
-    """A call at work: formula, data, ledger and noise belong together."""
+    """A call at work: formula, data, ledger and noise belong together.
+
+    Use it in a ``with`` statement: leaving it gives back what a ledger holds for it.
+    """
 
     table: design.Table
     bounds: Bounds
     outcome_range: tuple[float, float]
 
     def __init__(
-        self, formula: Formula, ask: Ask, level: str, public: frozenset[str], method: str
+        self, formula: Formula, ask: Ask, level: str, public: frozenset[str], method: str = ""
     ) -> None:
         self.formula, self.ask, self.level, self.public = formula, ask, level, public
         self.noise = noise_source(ask.seed)
