@@ -10,6 +10,7 @@ from dpeffects.plan import Plan, plan
 from dpeffects.privacy.bounds import Bounds, Declared, declare
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.reference import reference
 from dpeffects.results import Result, Summary
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
@@ -30,6 +31,7 @@ __all__ = [
     "Combined",
     "DPEffectsError",
     "Declared",
+    "DurableLedger",
     "Guarantee",
     "Ledger",
     "Plan",
@@ -38,6 +40,7 @@ __all__ = [
     "Spend",
     "Summary",
     "combine",
+    "create_ledger",
     "data_info",
     "declare",
     "dp_atc",
@@ -53,6 +56,7 @@ __all__ = [
     "load_cate",
     "load_data",
     "methods",
+    "open_ledger",
     "pehe",
     "plan",
     "reference",

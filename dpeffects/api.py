@@ -15,7 +15,8 @@ from dpeffects.formula.expression import source
 from dpeffects.methods import get, registry
 from dpeffects.methods.spec import MethodSpec
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Account
+from dpeffects.privacy.ledgers import Address
 from dpeffects.results import Result
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def dp_ate(
     bounds: Mapping[str, Any] | str | None = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
-    ledger: Ledger | None = None,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
     seed: int | None = None,
     **options: Any,
 ) -> Result:
@@ -64,7 +66,10 @@ def dp_ate(
     variance
         False gives the share of the variance to the estimate; there is no interval then.
     ledger
-        A :class:`Ledger` that is charged too, and that may refuse.
+        A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
+        outlives the process (:func:`create_ledger`).
+    dataset
+        Which dataset's budget in that file or on that server; needed where it has several.
     seed
         Makes the noise reproducible, and the result not private. It says so.
     **options
@@ -94,6 +99,7 @@ def dp_ate(
         shares=shares,
         variance=variance,
         ledger=ledger,
+        dataset=dataset,
         seed=seed,
         **options,
     )
@@ -121,7 +127,8 @@ def _effect(
     bounds: Mapping[str, Any] | str | None = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
-    ledger: Ledger | None = None,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
     seed: int | None = None,
     **options: Any,
 ) -> Result:
@@ -131,16 +138,21 @@ def _effect(
     level = spec.check_level(level)
     made = spec.make_options(options)
     parsed = _checked_formula(formula, spec)
-    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed)
-    call = Call(parsed, ask, level, made.public(level))
+    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
+    with Call(parsed, ask, level, made.public(level), method) as call:
+        return _fit(call, data, spec, made, estimand)
+
+
+def _fit(call: Call, data: Any, spec: MethodSpec, made: Any, estimand: str) -> Result:
+    """Read the data, run the method, and say what was promised and paid."""
     table = call.read(data)
     if spec.needs_strata:
-        design.strata(table, parsed)  # refuses covariates that are not discrete
+        design.strata(table, call.formula)  # refuses covariates that are not discrete
     made.check(table.n, call.smallest_arm())
     made = made.resolve(call.facts())
-    curator = call.curator(spec.shares(level, made))
+    curator = call.curator(spec.shares(call.level, made))
     estimate = spec.fit(curator, made, estimand)
-    unread = spec.uses_covariates or "|" not in formula
+    unread = spec.uses_covariates or "|" not in call.formula.source
     return Result.from_estimate(
         estimate,
         estimand=estimand,

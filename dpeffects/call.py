@@ -2,17 +2,20 @@
 
 A `Call` is opened before data is read (an overspend is refused then), reads and validates the
 data, divides the budget, finds bounds that nobody declared, hands out the curator, and in the end
-says what was promised and paid.
+says what was promised and paid. When it is closed, a durable ledger gets back what was reserved
+for it and not charged.
 """
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from dpeffects import design
-from dpeffects.errors import BoundsError, OptionError
+from dpeffects.errors import BoundsError, LedgerError, OptionError
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import source
 from dpeffects.methods.spec import Facts
@@ -20,11 +23,14 @@ from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, Share, merge_shares
 from dpeffects.privacy.curator import Curator, Releaser, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
-from dpeffects.privacy.ledger import Ledger, Terms
-from dpeffects.privacy.noise import NoiseSource, noise_source
+from dpeffects.privacy.ledger import Account, Ledger, Terms
+from dpeffects.privacy.ledgers import Address, DurableLedger, open_ledger
+from dpeffects.privacy.noise import noise_source
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
+
+_FROM_DATA = ("bounds read from data",)
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,9 @@ class Ask:
     bounds: Mapping[str, Any] | str | None = None
     shares: Mapping[str, float] | None = None
     variance: bool = True
-    ledger: Ledger | None = None
+    ledger: Account | Address | None = None
     seed: int | None = None
+    dataset: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.variance, bool):
@@ -44,16 +51,39 @@ class Ask:
 
 
 class Call:
-    """A call at work: formula, data, ledger and noise belong together."""
+    """A call at work: formula, data, ledger and noise belong together.
+
+    Use it in a ``with`` statement: leaving it gives back what a ledger holds for it.
+    """
 
     table: design.Table
     bounds: Bounds
     outcome_range: tuple[float, float]
 
-    def __init__(self, formula: Formula, ask: Ask, level: str, public: frozenset[str]) -> None:
+    def __init__(
+        self, formula: Formula, ask: Ask, level: str, public: frozenset[str], method: str = ""
+    ) -> None:
         self.formula, self.ask, self.level, self.public = formula, ask, level, public
         self.noise = noise_source(ask.seed)
-        self.ledger = _open_ledger(ask.budget, ask.ledger, _terms(level, public, self.noise))
+        void = (*self.noise.void, *(_FROM_DATA if isinstance(ask.bounds, str) else ()))
+        terms = Terms("outcome" if level == "label" else "record", tuple(sorted(public)), void)
+        about = {"method": method, "formula": formula.source}
+        account = _account(ask.ledger, ask.dataset)
+        self._reserved = account.reserve(ask.budget, terms, about) if account else None
+        budget = ask.budget
+        self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reserved, terms=terms)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give back what was reserved and not charged; failing that, it stays reserved."""
+        if self._reserved is None:
+            return
+        try:
+            self._reserved.settle()
+        except LedgerError as failure:
+            warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
     def read(self, data: Any) -> design.Table:
         """Read and validate the columns of the formula."""
@@ -105,7 +135,7 @@ class Call:
 
     def _guarantee(self, kind: str) -> Guarantee:
         from_data = any(source == "data" for source in self.bounds.sources.values())
-        void = (*self.noise.void, *(("bounds read from data",) if from_data else ()))
+        void = (*self.noise.void, *(_FROM_DATA if from_data else ()))
         epsilon, delta = self.ledger.spent
         asked = self.ask.budget.epsilon  # shares are rounded down, by less than anybody should read
         return Guarantee(
@@ -137,19 +167,21 @@ class Call:
         )
 
 
-def _terms(level: str, public: frozenset[str], noise: NoiseSource) -> Terms:
-    """What a charge of this call protects, so that a ledger adds up like with like only."""
-    unit = "outcome" if level == "label" else "record"
-    return Terms(unit, tuple(sorted(public)), noise.void)
-
-
-def _open_ledger(budget: Budget, ledger: Ledger | None, terms: Terms) -> Ledger:
-    """Open a ledger for this call; refuse an overspend before any data is read."""
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise OptionError(f"ledger must be a dpeffects.Ledger, got {type(ledger).__name__}")
-    charged = Ledger(budget.epsilon, budget.delta, parent=ledger, terms=terms)
-    charged.require(budget.epsilon, budget.delta)
-    return charged
+def _account(ledger: Account | Address | None, dataset: str | None) -> Account | None:
+    """Return the account to charge: the one given, or a dataset's in a file or on a server."""
+    if isinstance(ledger, str | os.PathLike):
+        return open_ledger(ledger, dataset)
+    if ledger is not None and not isinstance(ledger, Account):
+        raise OptionError(
+            f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
+        )
+    held = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    if dataset is not None and dataset != held:
+        raise OptionError(
+            f"dataset={dataset!r} is for a ledger in a file or on a server"
+            + (f"; this one is for {held!r}" if held else "")
+        )
+    return ledger
 
 
 def _require_records(split: Mapping[str, Share], table: design.Table) -> None:

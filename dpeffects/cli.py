@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from dpeffects import ledger_commands
 from dpeffects.errors import BoundsError, DataError, DPEffectsError, OptionError, ReleaseError
 from dpeffects.sites import combine, site_release
 from dpeffects.sites.release import ESTIMATORS
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sub = commands.add_parser(command.name, help=command.about, description=command.about)
         command.arguments(sub)
         sub.set_defaults(run=command.run)
+    ledger_commands.add_commands(commands)
     try:
         given = parser.parse_args(argv)
     except SystemExit as stop:

@@ -37,6 +37,10 @@ class BudgetError(DPEffectsError, ValueError):
     """The privacy budget is invalid, or what is left does not cover a charge."""
 
 
+class LedgerError(DPEffectsError, RuntimeError):
+    """A ledger's file or server cannot be used as it is. What was refused was not drawn."""
+
+
 class PrivacyError(DPEffectsError, RuntimeError):
     """Something private was asked for as if it were public."""
 

@@ -67,7 +67,7 @@ def reference(
     1794.34
     """
     spec = get(method)
-    private = {"epsilon", "delta", "level", "shares", "variance", "ledger", "seed"}
+    private = {"epsilon", "delta", "level", "shares", "variance", "ledger", "dataset", "seed"}
     made = spec.make_options({k: v for k, v in options.items() if k not in private})
     spec.check_estimand(estimand)
     parsed = parse(formula)

@@ -21,7 +21,7 @@ LAYERS = [
     ["call"],
     ["api", "cate", "reference"],
     ["plan", "sites"],
-    ["federation"],
+    ["federation", "ledger_commands"],
     ["cli"],
     [""],
 ]

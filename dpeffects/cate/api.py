@@ -22,7 +22,8 @@ from dpeffects.formula import Formula, parse
 from dpeffects.methods import sample_aggregate
 from dpeffects.privacy.bounds import clip
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Account
+from dpeffects.privacy.ledgers import Address
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,7 +57,8 @@ def dp_cate(
     bounds: Mapping[str, Any] | str | None = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
-    ledger: Ledger | None = None,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
     seed: int | None = None,
     accept_asymptotic: bool = False,
     **options: Any,
@@ -65,7 +67,7 @@ def dp_cate(
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, variance, ledger, seed
+    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
         "r_learner" (careful where overlap is poor), "dr_learner" (less error where it is good), or
@@ -107,18 +109,22 @@ def dp_cate(
         _check_second_stage(made.second_stage, release, delta, accept_asymptotic)
     elif release != "points":
         raise OptionError('method="sample_aggregate" is for release="points"')
-    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed)
-    call = Call(parsed, ask, "sample", made.public("sample"))
-    call.read(data)
+    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
     about: dict[str, Any] = {"estimand": "CATE", "method": method}
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
-    if isinstance(made, AggregateOptions):
-        return _blocks(call, made, at, about)
-    if release == "groups":
-        return _groups(call, data, made, method, str(by), about)
-    if release == "points":
-        return _points(call, made, method, at, about)
-    curator = call.curator(function.shares(variance))
+    with Call(parsed, ask, "sample", made.public("sample"), method) as call:
+        call.read(data)
+        if isinstance(made, AggregateOptions):
+            return _blocks(call, made, at, about)
+        if release == "groups":
+            return _groups(call, data, made, method, str(by), about)
+        if release == "points":
+            return _points(call, made, method, at, about)
+        return _function(call, made, method, about)
+
+
+def _function(call: Call, made: CateOptions, method: str, about: dict[str, Any]) -> CateFunction:
+    curator = call.curator(function.shares(call.ask.variance))
     found = function.fit_function(curator, made, method)
     return CateFunction(
         function=found,

@@ -323,6 +323,7 @@ def minimise(
         claim=22,
         price=Share(epsilon, delta),
         noise="gaussian" if gaussian else "laplace",
+        alone=False,
     )
     far = problem.slack(_largest(hidden, d)) + math.sqrt(d) * unit / (2.0 * problem.strength)
     far *= 1.01  # rounding of the penalty's and the noise's part of the gradient (claim 22)
@@ -335,6 +336,7 @@ def minimise(
         share=share,
         claim=22,
         price=Share(last, 0.0),
+        alone=False,
     )
     return Weights(released.value, problem.strength, math.sqrt(hidden.variance), inside=True)
 

@@ -95,7 +95,9 @@ class Spend:
     """One charge: what was drawn, at what price, by which proved claim.
 
     ``sensitivity`` and ``scale`` have one entry for each noise scale used, in the units of the
-    released value; ``claim`` is the number of the claim in PROOFS.md.
+    released value; ``claim`` is the number of the claim in PROOFS.md. ``alone`` is True where the
+    charge is for one mechanism by itself, so that its noise can be composed with others'; a part
+    of a larger price (claims 22, 26) counts by its price only.
     """
 
     label: str
@@ -106,6 +108,7 @@ class Spend:
     sensitivity: tuple[float, ...]
     scale: tuple[float, ...]
     claim: int
+    alone: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -118,6 +121,7 @@ class Spend:
             "sensitivity": list(self.sensitivity),
             "scale": list(self.scale),
             "claim": self.claim,
+            "alone": self.alone,
         }
 
 

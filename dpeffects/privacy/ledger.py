@@ -1,13 +1,16 @@
-"""The ledger: charge first, then draw. The only mutable thing in the package."""
+"""The ledger: charge first, then draw. In memory here; in a file or on a server in `ledgers`."""
 
 from __future__ import annotations
 
+import math
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
 from dpeffects.errors import BudgetError
-from dpeffects.privacy.budget import Budget, as_written, round_down
+from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
 
 
@@ -19,11 +22,39 @@ class Terms(NamedTuple):
     void: tuple[str, ...] = ()
 
 
-class Ledger:
+class Account(ABC):
+    """What calls are charged to: a ledger, or the part of one that a call has reserved."""
+
+    @abstractmethod
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Raise BudgetError unless this much is left on these terms; charges nothing."""
+
+    @abstractmethod
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+        """Record a charge, or refuse it. Call before the noise is drawn, never after."""
+
+    def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
+        """Return an account that a call with this whole budget charges, or refuse it.
+
+        ``about`` says in words what the call is (method, formula).
+        """
+        self.check(as_written(budget.epsilon), as_written(budget.delta), terms)
+        return self
+
+    def settle(self) -> None:
+        """Give back what was reserved and not charged."""
+        return
+
+    def require(self, epsilon: float, delta: float = 0.0) -> None:
+        """Raise BudgetError unless this much is left; charges nothing."""
+        self.check(as_written(epsilon), as_written(delta), None)
+
+
+class Ledger(Account):
     """A privacy budget for one dataset, kept over several calls (in memory).
 
     Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
-    tiny charge through for free.
+    tiny charge through for free. `open_ledger` has the same in a file that outlives the process.
 
     Parameters
     ----------
@@ -47,7 +78,7 @@ class Ledger:
         epsilon: float,
         delta: float = 0.0,
         *,
-        parent: Ledger | None = None,
+        parent: Account | None = None,
         terms: Terms | None = None,
     ) -> None:
         self._allowed = Budget(epsilon, delta)
@@ -75,45 +106,25 @@ class Ledger:
         """What is left of epsilon and delta, rounded down; less than 1e-12 is shown as none."""
         epsilon, delta = self.spent
         return (
-            _shown(as_written(self._allowed.epsilon) - epsilon),
-            _shown(as_written(self._allowed.delta) - delta),
+            shown(as_written(self._allowed.epsilon) - epsilon),
+            shown(as_written(self._allowed.delta) - delta),
         )
 
-    def require(self, epsilon: float, delta: float = 0.0) -> None:
-        """Raise BudgetError unless this much is left; charges nothing."""
-        self._require(as_written(epsilon), as_written(delta))
-
-    def _require(self, epsilon: Fraction, delta: Fraction) -> None:
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Raise BudgetError unless this much is left on these terms; charges nothing."""
+        require_like(self._terms, terms)
         if self._parent is not None:
-            self._parent._match(self._terms)
-            self._parent._require(epsilon, delta)
+            self._parent.check(epsilon, delta, self._terms)
         spent_epsilon, spent_delta = self.spent
         enough = spent_epsilon + epsilon <= as_written(self._allowed.epsilon)
         if not enough or spent_delta + delta > as_written(self._allowed.delta):
-            left = self.remaining
-            raise BudgetError(
-                f"this needs epsilon = {float(epsilon):.6g}, delta = {float(delta):.3g}, but of "
-                f"({self._allowed.epsilon:.6g}, {self._allowed.delta:.3g}) only "
-                f"({left[0]:.6g}, {left[1]:.3g}) is left"
-            )
-
-    def _match(self, terms: Terms | None) -> None:
-        """Refuse charges that protect something else than those already here."""
-        if terms and self._terms and terms[:2] != self._terms[:2]:
-            raise BudgetError(
-                f"this ledger holds charges for one {self._terms.unit} "
-                f"(public: {', '.join(self._terms.public) or 'n only'}); a call for one "
-                f"{terms.unit} (public: {', '.join(terms.public) or 'n only'}) does not add to "
-                "them: give it a ledger of its own"
-            )
+            raise refusal((epsilon, delta), self._allowed, self.remaining)
 
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        if not (spend.epsilon > 0 or spend.delta > 0) or spend.epsilon < 0 or spend.delta < 0:
-            raise BudgetError(f"a charge must be positive, got {spend.epsilon}, {spend.delta}")
+        require_positive(spend)
         with self._lock:
-            self._match(terms)
-            self._require(Fraction(spend.epsilon), Fraction(spend.delta))
+            self.check(Fraction(spend.epsilon), Fraction(spend.delta), terms)
             if self._parent is not None:
                 self._parent.charge(spend, self._terms)
             self._terms = self._terms or terms
@@ -129,5 +140,44 @@ class Ledger:
         )
 
 
-def _shown(left: Fraction) -> float:
-    return round_down(left) if left > Fraction(1, 10**12) else 0.0
+def require_positive(spend: Spend) -> None:
+    """Refuse a charge that is not a price."""
+    epsilon, delta = spend.epsilon, spend.delta
+    if not (epsilon >= 0 and delta >= 0 and 0 < epsilon + delta < math.inf):
+        raise BudgetError(f"a charge must be positive, got {spend.epsilon}, {spend.delta}")
+
+
+def require_like(held: Terms | None, terms: Terms | None) -> None:
+    """Refuse charges that protect something else than those already here."""
+    if terms and held and terms[:2] != held[:2]:
+        raise BudgetError(
+            f"this ledger holds charges for one {held.unit} "
+            f"(public: {', '.join(held.public) or 'n only'}); a call for one "
+            f"{terms.unit} (public: {', '.join(terms.public) or 'n only'}) does not add to "
+            "them: give it a ledger of its own"
+        )
+
+
+def refusal(
+    needed: tuple[Fraction, Fraction], allowed: Budget, left: tuple[float, float]
+) -> BudgetError:
+    """The error that says what is needed and what is left."""
+    return BudgetError(
+        f"this needs epsilon = {float(needed[0]):.6g}, delta = {float(needed[1]):.3g}, but of "
+        f"({allowed.epsilon:.6g}, {allowed.delta:.3g}) only "
+        f"({left[0]:.6g}, {left[1]:.3g}) is left"
+    )
+
+
+def shown(left: Fraction) -> float:
+    """Return what is left as a number that a next call may ask for; below 1e-12, none.
+
+    Examples
+    --------
+    >>> shown(Fraction(1, 10))
+    0.1
+    """
+    if left <= Fraction(1, 10**12):
+        return 0.0
+    nearest = float(left)
+    return nearest if as_written(nearest) <= left else math.nextafter(nearest, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -47,10 +47,20 @@ class Rows:
 
 
 class Releaser:
-    """Charges the ledger, then draws: the one place where noise meets a value."""
+    """Charges the ledger, then draws: the one place where noise meets a value.
 
-    def __init__(self, shares: Mapping[str, Share], ledger: Ledger, noise: NoiseSource) -> None:
+    ``alone`` is False where the charges also cover draws that the ledger does not see (claim 26).
+    """
+
+    def __init__(
+        self,
+        shares: Mapping[str, Share],
+        ledger: Ledger,
+        noise: NoiseSource,
+        alone: bool = True,
+    ) -> None:
         self._shares, self._ledger, self._noise = dict(shares), ledger, noise
+        self._alone = alone
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""
@@ -73,23 +83,30 @@ class Releaser:
         parts: int = 1,
         price: Share | None = None,
         noise: str = "auto",
+        alone: bool = True,
     ) -> Noisy:
         """Release integers as multiples of ``unit``, with L1 sensitivity ``l1``.
 
         With an L2 sensitivity ``l2`` and a delta, Gaussian noise is used where its variance is
         smaller; that choice depends on public numbers only, and ``noise`` ("laplace",
         "gaussian") makes it beforehand. ``parts`` divides the share evenly among that many calls;
-        ``price`` is the part of the share that this call pays, where parts are uneven.
+        ``price`` is the part of the share that this call pays, where parts are uneven. ``alone``
+        is False where the draw is one step of a mechanism whose price is the sum of its steps.
         """
         price = price or self._shares[share].split(parts)
         scale = laplace_scale(l1, price.epsilon)
         if l2 is not None and price.delta > LEAST_DELTA and noise != "laplace":
             sigma = gaussian_scale(l2, price.epsilon, price.delta, values.size)
             if sigma**2 < 2.0 * scale**2 or noise == "gaussian":
-                return self._gaussian(label, values, l2, sigma, unit, price, share, claim)
+                spend = Spend(
+                    label, share, *price, "Gaussian", (l2 * unit,), (sigma * unit,), claim, alone
+                )
+                return self._gaussian(spend, values, sigma, unit)
         sensitivity, spread = (l1 * unit,), (scale * unit,)
-        spend = Spend(label, share, price.epsilon, 0.0, "Laplace", sensitivity, spread, claim)
-        self._ledger.charge(spend)
+        spend = Spend(
+            label, share, price.epsilon, 0.0, "Laplace", sensitivity, spread, claim, alone
+        )
+        self._charge(spend)
         drawn = self._noise.laplace(values.reshape(-1), scale, l1, price.epsilon)
         return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
 
@@ -106,39 +123,30 @@ class Releaser:
         """Release integers with Gaussian noise of a scale that no sensitivity of ours proves."""
         price = self._shares[share]
         spend = Spend(label, share, *price, "Gaussian, claimed", (), (sigma * unit,), claim)
-        self._ledger.charge(spend)
+        self._charge(spend)
         drawn = self._noise.gaussian(values.reshape(-1), sigma)
         return Noisy((drawn * unit).astype(np.float64), sigma * unit, spend, gaussian=True)
 
     def pay(self, label: str, price: Share, *, share: str, claim: int) -> None:
         """Charge what a mechanism costs beyond its noise; nothing is drawn."""
-        self._ledger.charge(Spend(label, share, *price, "no draw", (), (), claim))
+        self._charge(Spend(label, share, *price, "no draw", (), (), claim))
 
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
-        """Return a releaser with other shares and the same noise, by default on the same ledger."""
-        return Releaser(shares, ledger or self._ledger, self._noise)
+        """Return a releaser of a part of the rows, by default on the same ledger (claim 26)."""
+        return Releaser(shares, ledger or self._ledger, self._noise, alone=False)
+
+    def _charge(self, spend: Spend) -> None:
+        self._ledger.charge(spend if self._alone else replace(spend, alone=False))
 
     def paid(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta charged so far."""
         return self._ledger.spent
 
-    def _gaussian(
-        self,
-        label: str,
-        values: IntArray,
-        l2: float,
-        sigma: float,
-        unit: float,
-        price: Share,
-        share: str,
-        claim: int,
-    ) -> Noisy:
+    def _gaussian(self, spend: Spend, values: IntArray, sigma: float, unit: float) -> Noisy:
         finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
         if int(np.abs(values).max(initial=0)) * finer > 2**60:
             raise PrivacyError("a value is too large for its grid; nothing drawn")
-        sensitivity, spread = (l2 * unit,), (sigma * unit,)
-        spend = Spend(label, share, *price, "Gaussian", sensitivity, spread, claim)
-        self._ledger.charge(spend)
+        self._charge(spend)
         drawn = self._noise.gaussian(values.reshape(-1) * finer, sigma * finer)
         value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
         return Noisy(value, sigma * unit, spend, gaussian=True)
@@ -165,7 +173,7 @@ class Releaser:
         value, smooth, unit = private
         spread = shown / smoothing.rate
         spend = Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
-        self._ledger.charge(spend)
+        self._charge(spend)
         draw = self._noise.laplace(np.zeros(1, dtype=np.int64), float(LATTICE), 1, price.epsilon)
         released = lattice.release(value, smooth, smoothing.rate, int(draw[0]))
         return Noisy(np.array([float(released) * unit]), spread, spend)
@@ -182,8 +190,9 @@ class Releaser:
             (1.0,),
             (flip_chance(epsilon),),
             claim,
+            alone=True,
         )
-        self._ledger.charge(spend)
+        self._charge(spend)
         return self._noise.flip(bits, epsilon)
 
 
