@@ -6,7 +6,7 @@ Commands print; what can go wrong is raised as a DPEffectsError for the caller t
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
 from dpeffects.privacy.ledgers import (
@@ -18,7 +18,7 @@ from dpeffects.privacy.ledgers import (
 from dpeffects.privacy.ledgers.composition import COMPOSITIONS
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands = argparse._SubParsersAction[Any]
 
 
 def add_commands(subparsers: Commands) -> None:
