@@ -383,6 +383,7 @@ def _spend(found: dict[str, Any]) -> Spend:
         sensitivity=tuple(map(finite, found["sensitivity"])),
         scale=tuple(map(finite, found["scale"])),
         claim=int(finite(found["claim"])),
+        alone=found["alone"] is True,
     )
 
 

@@ -49,7 +49,17 @@ _FIELDS = (
     "checksum",
 )
 _GUARANTEE = ("epsilon", "delta", "unit", "neighbours", "public", "kind", "void")
-_SPEND = ("label", "share", "epsilon", "delta", "mechanism", "sensitivity", "scale", "claim")
+_SPEND = (
+    "label",
+    "share",
+    "epsilon",
+    "delta",
+    "mechanism",
+    "sensitivity",
+    "scale",
+    "claim",
+    "alone",
+)
 _SIGNATURE = ("algorithm", "key", "value")
 _MOST_BYTES = 10_000_000
 
@@ -440,7 +450,14 @@ def _read_spend(given: Any, name: str) -> Spend:
         sensitivity=document.many(found["sensitivity"], f"{name}.sensitivity", _not_negative),
         scale=document.many(found["scale"], f"{name}.scale", _not_negative),
         claim=document.whole(found["claim"], f"{name}.claim"),
+        alone=_flag(found["alone"], f"{name}.alone"),
     )
+
+
+def _flag(given: Any, name: str) -> bool:
+    if not isinstance(given, bool):
+        raise ReleaseError(f"{name} must be true or false")
+    return given
 
 
 def _read_bound(given: Any, name: str) -> Bound:
