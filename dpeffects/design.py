@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -347,11 +348,13 @@ def encode(table: Table, formula: Formula, bounds: Bounds) -> Rows:
         outcome=clip(evaluate(formula.outcome, clipped), outcome_range),
         outcome_range=outcome_range,
         treated=table.treated,
-        covariates=lambda: encoding.matrix(clipped, table.codes, intervals),
+        covariates=cache(lambda: encoding.matrix(clipped, table.codes, intervals)),
         width=len(encoding.names),
-        strata=lambda: (
-            (found := strata(table, formula)).index(clipped, table.codes),
-            found.count,
+        strata=cache(
+            lambda: (
+                (found := strata(table, formula)).index(clipped, table.codes),
+                found.count,
+            )
         ),
     )
 

@@ -20,7 +20,7 @@ LAYERS = [
     ["results"],
     ["call"],
     ["api", "cate", "reference"],
-    ["plan"],
+    ["plan", "audit"],
     [""],
 ]
 
@@ -67,7 +67,7 @@ def uses(tree, names):
             yield from (m for m in modules if m.split(".")[0] in names or m in names)
 
 
-MAY_DRAW = {("privacy", "noise"), ("audit",)}
+MAY_DRAW = {("privacy", "noise"), ("audit", "api"), ("audit", "runs")}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: "/".join(parts(p)))

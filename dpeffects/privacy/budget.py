@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -42,11 +43,14 @@ class Share(NamedTuple):
 
     def split(self, parts: int) -> Share:
         """Return one of ``parts`` equal parts, rounded down."""
+        if parts == 1:
+            return self
         return Share(
             round_down(Fraction(self.epsilon) / parts), round_down(Fraction(self.delta) / parts)
         )
 
 
+@lru_cache(maxsize=1024)
 def as_written(value: float) -> Fraction:
     """Return the number a user wrote: 0.1 means one tenth, not the nearest binary fraction.
 

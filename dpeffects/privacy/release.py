@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,13 @@ class Rows:
     covariates: Callable[[], FloatArray]
     width: int
     strata: Callable[[], tuple[IntArray, int]] | None = None
+
+
+class Objective(Protocol):
+    """Something to minimise with noise inside."""
+
+    def solve(self, noise: FloatArray | None = None) -> FloatArray:
+        """Minimise the objective plus noise'w."""
 
 
 class Releaser:
@@ -115,7 +123,11 @@ class Releaser:
 
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
         """Return a releaser with other shares and the same noise, by default on the same ledger."""
-        return Releaser(shares, ledger or self._ledger, self._noise)
+        return type(self)(shares, ledger or self._ledger, self._noise)
+
+    def solved(self, objective: Objective, hidden: Noisy) -> FloatArray:
+        """Minimise with hidden noise in the objective: what comes out is private still."""
+        return objective.solve(hidden.value)
 
     def paid(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta charged so far."""
