@@ -42,12 +42,12 @@ class Pair:
         )
 
 
-def library(public: Iterable[str]) -> list[Pair]:
+def neighbours(public: Iterable[str]) -> list[Pair]:
     """Return the pairs that differ only in what is private: neither of "treatment", "covariates".
 
     Examples
     --------
-    >>> [pair.name for pair in library({"treatment", "covariates"})][:2]
+    >>> [pair.name for pair in neighbours({"treatment", "covariates"})][:2]
     ['outcome', 'outcome, middle to end']
     """
     known = set(public)
@@ -56,9 +56,8 @@ def library(public: Iterable[str]) -> list[Pair]:
 
 def _all() -> list[Pair]:
     even, crowd, many = _frame(12, 6), _frame(26, 5), _frame(240, 120)
-    ties, offset = even.assign(x=0.5), even.assign(y=_LARGE + 8.0 * even["y"])
+    ties = even.assign(x=0.5)
     lone, mixed = _frame(26, 1), even.assign(g=["a"] * 11 + ["b"])
-    far = {**BOUNDS, "y": (_LARGE, _LARGE + 8.0)}
     made = [
         _pair("outcome", "an outcome goes from one end to the other", even, {"y": (0, 1)}),
         _pair("outcome, middle to end", "and from the middle to an end", even, {"y": (0.5, 1)}),
@@ -66,15 +65,17 @@ def _all() -> list[Pair]:
         _pair("one treated", "the outcome of the only treated of 26", lone, {"y": (0, 1)}),
         _pair("ties", "an outcome; all covariates are equal", ties, {"y": (0, 1)}),
         _pair("beyond the bounds", "outcomes of -1e9 and 1e9", even, {"y": (-1e9, 1e9)}),
-        _pair("large offset", "outcomes near 1e16 that differ by 8", offset, _far_ends(), far),
+        _large_offset(many),
         _pair("arm", "a record with an extreme outcome changes arm", even, _arm(y=(1, 1))),
         _pair("arm and outcome", "and its outcome too", even, _arm(y=(0, 1))),
         _pair("arm, few treated", "one of 5 treated leaves them", crowd, _arm(y=(1, 1))),
         _pair("covariate", "a covariate goes from one end to the other", even, {"x": (0, 1)}),
         _pair("outlier", "a covariate of -1e9 or 1e9", even, {"x": (-1e9, 1e9)}),
-        _pair("everything", "all columns of a record", even, _arm(y=(1, 1), x=(0, 1))),
-        _pair("everything, at one end", "the same at x = 1", even, _arm(y=(1, 1), x=(1, 1))),
-        _pair("everything, many records", "one of 240", many, _arm(y=(1, 1), x=(0, 1))),
+        _pair("arm and covariate", "both at an extreme outcome", even, _arm(y=(1, 1), x=(0, 1))),
+        _pair("arm, at one end", "a record at x = 1 changes arm", even, _arm(y=(1, 1), x=(1, 1))),
+        _pair("everything", "all columns of a record", even, _arm(y=(1, 0), x=(0, 1))),
+        _pair("second record", "the same of another record", even, _arm(y=(0, 0)), row=1),
+        _pair("many records", "arm and covariate of one of 240", many, _arm(y=(1, 1), x=(0, 1))),
         _pair("stratum of one", "a record joins a lone one", mixed, {"y": (1, 1), "g": ("a", "b")}),
         _between_strata(),
     ]
@@ -100,18 +101,25 @@ def _arm(**values: Any) -> dict[str, Any]:
     return {"t": (True, False), **values}
 
 
-def _far_ends() -> dict[str, Any]:
-    return {"y": (_LARGE, _LARGE + 8.0)}
-
-
-def _pair(
-    name: str, about: str, base: Any, record: Mapping[str, Any], bounds: Any = BOUNDS
-) -> Pair:
-    """The first record takes the first values in one frame, the second values in the other."""
+def _pair(name: str, about: str, base: Any, record: Mapping[str, Any], row: int = 0) -> Pair:
+    """One record takes the first values in one frame, the second values in the other."""
     one, other = base.copy(), base.copy()
     for column, (first, second) in record.items():
-        one.loc[0, column], other.loc[0, column] = first, second
-    return Pair(name, about, one, other, bounds)
+        one.loc[row, column], other.loc[row, column] = first, second
+    return Pair(name, about, one, other, BOUNDS)
+
+
+def _large_offset(base: Any) -> Pair:
+    """Outcomes near 1e16 within a range of 8: where float sums over an arm jump by far more."""
+    treated = base["t"].to_numpy()
+    for high in range(len(base)):
+        one = _LARGE + 8.0 * ((np.arange(len(base)) > 0) & (np.arange(len(base)) <= high))
+        other = np.where(np.arange(len(base)) == 0, _LARGE + 8.0, one)
+        if abs(other[treated].sum() - one[treated].sum()) > 64.0:
+            break
+    bounds = {**BOUNDS, "y": (_LARGE, _LARGE + 8.0)}
+    about = "outcomes near 1e16 within a range of 8"
+    return Pair("large offset", about, base.assign(y=one), base.assign(y=other), bounds)
 
 
 def _between_strata() -> Pair:
