@@ -1,13 +1,13 @@
 """How much of epsilon an attacker can be shown to learn, for every method.
 
-    python benchmarks/audit.py            # 20,000 runs a cell: about 40 minutes on one core; resumes
+    python benchmarks/audit.py            # 20,000 runs a cell: 50 minutes on one core; resumes
     python benchmarks/audit.py --fresh    # the same from the start
     python benchmarks/audit.py --table    # only the table, of the cells on file
     python benchmarks/audit.py --small    # 1,000 runs
 
 Each cell is one `audit`: the library of neighbours, the worst pair of it, and a lower bound on the
 true epsilon with 95 % confidence. Conditional effects take longer and get fewer runs. The paper's
-finite release of conditional effects is attacked by its answers alone, on neighbours of 900 records.
+finite release of conditional effects is attacked by its answers alone, on 900 records.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any], Bounds, bool]:
 def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
     for name in wanted:
         if name not in names:
-            close = difflib.get_close_matches(str(name), names, 1)
+            close = difflib.get_close_matches(str(name), [str(n) for n in names], 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
 

@@ -178,7 +178,9 @@ def _check(runs: int, confidence: float, watch: str, noise: str, workers: int) -
 def _cases(aim: Target, pairs: Any, library: bool, formula: str | None, bounds: Any) -> list[Pair]:
     """The user's own pairs and the library's, where they fit."""
     given = formula is not None or isinstance(aim, FunctionTarget)
-    own = own_pairs(pairs or (), formula, bounds if given else bounds or BOUNDS, aim.public)
+    own = own_pairs(
+        () if pairs is None else pairs, formula, bounds if given else bounds or BOUNDS, aim.public
+    )
     found = neighbours(aim.public) if library and aim.formula is not None else []
     if not own and not found:
         raise OptionError("there is nothing to compare: give pairs=[(data, neighbour), ...]")

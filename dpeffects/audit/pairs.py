@@ -141,10 +141,11 @@ def _between_strata() -> Pair:
 
 def own_pairs(given: Any, formula: str | None, bounds: Any, public: Iterable[str]) -> list[Pair]:
     """Check pairs of frames given by a user: neighbours that differ in private columns only."""
+    listed = isinstance(given, list | tuple)
+    if not listed or not all(isinstance(p, list | tuple) and len(p) == 2 for p in given):
+        raise OptionError("pairs must be a list of pairs of frames: [(data, neighbour), ...]")
     found = []
     for k, pair in enumerate(given):
-        if not (isinstance(pair, tuple | list) and len(pair) == 2):
-            raise OptionError("pairs must be a list of pairs of frames: [(data, neighbour), ...]")
         one, other = (_as_pandas(frame) for frame in pair)
         _require_neighbours(one, other, f"pairs[{k}]")
         made = Pair(f"own pair {k}", "given", one, other, bounds, formula)

@@ -307,7 +307,8 @@ def load_cate(path: str | PathLike[str]) -> CateFunction:
         expected = made.function.margins.shape[0] + 1
         if len(design.names(made._formula, made.space)) != expected:
             raise ValueError("covariates do not fit the function")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _ = str(made)  # what is missing or of another kind shows here
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
     return made
 

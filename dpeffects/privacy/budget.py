@@ -103,7 +103,7 @@ class Budget:
 
 
 def _check(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value:
         raise BudgetError(f"{name} must be a number, got {value!r}")
 
 
