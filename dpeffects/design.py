@@ -173,11 +173,22 @@ def _enum_levels(column: nw.Series[Any]) -> tuple[Any, ...]:
     return levels
 
 
+def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
+    """Levels of a public column, in order."""
+    try:
+        return tuple(sorted(set(column.to_list())))
+    except TypeError:
+        raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
+
+
 def _codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
     """Index of each value among the declared levels."""
     import pandas as pd
 
-    codes = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
+    try:
+        codes = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
+    except TypeError:  # lists and the like are no levels
+        codes = np.array([-1])
     if (codes < 0).any():
         raise DataError(
             f"column {column.name!r} has values outside its declared levels; add the missing "
@@ -254,7 +265,7 @@ class _Reader:
         elif column.dtype == nw.Boolean:
             levels, source = (False, True), "dtype"
         elif source is not None:
-            levels = tuple(sorted(set(column.to_list())))
+            levels = _levels_found(column)
         else:
             self._undeclared_levels.append(name)
             return

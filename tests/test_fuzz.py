@@ -210,10 +210,16 @@ odd_frames = st.one_of(
 
 
 @bounded
-@given(frames, st.sampled_from(METHODS), st.sampled_from([BOUNDS, None, "from_data"]))
-def test_frames(data, method, given_bounds):
+@given(
+    frames,
+    st.sampled_from(METHODS),
+    st.sampled_from([BOUNDS, {"y": (0, 1)}, None, "from_data"]),
+    st.sampled_from([None, "label"]),
+)
+def test_frames(data, method, given_bounds, level):
     formula = "y ~ t | g" if registry()[method].needs_strata else "y ~ t | x + g"
-    survives(dpe.dp_ate, formula, data, method, epsilon=1, delta=1e-5, bounds=given_bounds)
+    call = {"epsilon": 1, "delta": 1e-5, "bounds": given_bounds, "level": level}
+    survives(dpe.dp_ate, formula, data, method, **call)
 
 
 @bounded

@@ -80,6 +80,8 @@ class Budget:
         _check("delta", self.delta)
         if not 0 < self.epsilon <= 1e9:
             raise BudgetError(f"epsilon must be positive (and at most 1e9), got {self.epsilon!r}")
+        if self.epsilon < LEAST:
+            raise BudgetError(f"epsilon = {self.epsilon!r} is too small: noise would drown all")
         if not 0 <= self.delta < 1:
             raise BudgetError(f"delta must be in [0, 1), got {self.delta!r}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
