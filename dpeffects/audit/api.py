@@ -68,7 +68,8 @@ def audit(
     formula, bounds
         For your own pairs. ``bounds="from_data"`` applies to the library too, and is found out.
     watch
-        "releases" (the attacker sees all of them) or "returned" (only what a run returns).
+        "releases" (the attacker sees all of them; every draw of a function of yours counts as
+        one) or "returned" (only what a run returns).
     noise
         "seeded" (fast, from a generator of the audit's own) or "secure" (the package's own noise).
     workers
