@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dpeffects import design
 from dpeffects.call import Ask, Call
 from dpeffects.errors import OptionError
+from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.methods import get, registry
-from dpeffects.methods.spec import MethodSpec
+from dpeffects.methods.spec import MethodSpec, Options
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Account
 from dpeffects.privacy.ledgers import Address
@@ -133,26 +134,12 @@ def _effect(
     **options: Any,
 ) -> Result:
     """The whole flow, for any estimand."""
-    spec = get(method)
-    spec.check_estimand(estimand)
-    level = spec.check_level(level)
-    made = spec.make_options(options)
-    parsed = _checked_formula(formula, spec)
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
-    with Call(parsed, ask, level, made.public(level), method) as call:
-        return _fit(call, data, spec, made, estimand)
-
-
-def _fit(call: Call, data: Any, spec: MethodSpec, made: Any, estimand: str) -> Result:
-    """Read the data, run the method, and say what was promised and paid."""
-    table = call.read(data)
-    if spec.needs_strata:
-        design.strata(table, call.formula)  # refuses covariates that are not discrete
-    made.check(table.n, call.smallest_arm())
-    made = made.resolve(call.facts())
-    curator = call.curator(spec.shares(call.level, made))
-    estimate = spec.fit(curator, made, estimand)
-    unread = spec.uses_covariates or "|" not in call.formula.source
+    ready = prepare(estimand, formula, data, method, ask, level, options)
+    with ready.call as call:
+        estimate = ready.estimate()
+    spec = ready.spec
+    unread = spec.uses_covariates or "|" not in formula
     return Result.from_estimate(
         estimate,
         estimand=estimand,
@@ -160,9 +147,51 @@ def _fit(call: Call, data: Any, spec: MethodSpec, made: Any, estimand: str) -> R
         method_title=spec.title,
         notes=(*(() if unread else (_UNREAD.format(spec.name),)), *call.bounds_notes()),
         citation=spec.citation,
-        options=asdict(made),
+        options=asdict(ready.options),
         **call.record(spec.guarantee),
     )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A call whose data is read and whose options are settled; nothing is charged yet."""
+
+    spec: MethodSpec
+    options: Options
+    call: Call
+    estimand: str
+
+    def estimate(self) -> Estimate:
+        """Divide the budget, and let the method release and estimate."""
+        curator = self.call.curator(self.spec.shares(self.call.level, self.options))
+        return self.spec.fit(curator, self.options, self.estimand)
+
+
+def prepare(
+    estimand: str,
+    formula: str,
+    data: Any,
+    method: str,
+    ask: Ask,
+    level: str | None,
+    options: Mapping[str, Any],
+) -> Prepared:
+    """Check everything that can be checked before the first charge."""
+    spec = get(method)
+    spec.check_estimand(estimand)
+    level = spec.check_level(level)
+    made = spec.make_options(options)
+    parsed = _checked_formula(formula, spec)
+    call = Call(parsed, ask, level, made.public(level), method)
+    try:
+        table = call.read(data)
+        if spec.needs_strata:
+            design.strata(table, parsed)  # refuses covariates that are not discrete
+        made.check(table.n, call.smallest_arm())
+        return Prepared(spec, made.resolve(call.facts()), call, estimand)
+    except BaseException:
+        call.close()
+        raise
 
 
 def _checked_formula(formula: str, spec: MethodSpec) -> Formula:

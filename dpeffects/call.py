@@ -21,11 +21,11 @@ from dpeffects.formula.expression import source
 from dpeffects.methods.spec import Facts
 from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, Share, merge_shares
-from dpeffects.privacy.curator import Curator, Releaser, find_bounds
+from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.ledgers import Address, DurableLedger, open_ledger
-from dpeffects.privacy.noise import noise_source
+from dpeffects.privacy.noise import SeededNoise, noise_source
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
@@ -42,7 +42,7 @@ class Ask:
     shares: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
-    seed: int | None = None
+    seed: int | SeededNoise | None = None
     dataset: str | None = None
 
     def __post_init__(self) -> None:
@@ -59,6 +59,8 @@ class Call:
     table: design.Table
     bounds: Bounds
     outcome_range: tuple[float, float]
+    _rows: Rows | None = None
+    _split: Mapping[str, Share] | None = None
 
     def __init__(
         self, formula: Formula, ask: Ask, level: str, public: frozenset[str], method: str = ""
@@ -77,6 +79,9 @@ class Call:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Give back what was reserved and not charged; failing that, it stays reserved."""
         if self._reserved is None:
             return
@@ -109,14 +114,17 @@ class Call:
             wanted.pop("variance", None)
         if self.table.missing:
             wanted["bounds"] = _BOUNDS_SHARE
-        split = self.ask.budget.shares(merge_shares(wanted, self.ask.shares))
-        _require_records(split, self.table)
-        releaser = Releaser(split, self.ledger, self.noise)
+        if self._split is None:  # an audit comes here many times
+            self._split = self.ask.budget.shares(merge_shares(wanted, self.ask.shares))
+            _require_records(self._split, self.table)
+        make = getattr(self.noise, "releaser", Releaser)  # an audit's noise brings one that watches
+        releaser: Releaser = make(self._split, self.ledger, self.noise)
         missing = {name: self.table.numeric[name] for name in self.table.missing}
-        self.bounds = self.table.bounds.updated(find_bounds(missing, releaser))
-        rows = design.encode(self.table, self.formula, self.bounds)
-        self.outcome_range = rows.outcome_range
-        return Curator(rows, releaser, self.public)
+        if missing or self._rows is None:
+            self.bounds = self.table.bounds.updated(find_bounds(missing, releaser))
+            self._rows = design.encode(self.table, self.formula, self.bounds)
+            self.outcome_range = self._rows.outcome_range
+        return Curator(self._rows, releaser, self.public)
 
     def record(self, kind: str) -> dict[str, Any]:
         """Return the fields of a result that do not depend on its method."""

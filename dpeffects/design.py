@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -107,7 +108,7 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any], Bounds, bool]:
 def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
     for name in wanted:
         if name not in names:
-            close = difflib.get_close_matches(str(name), names, 1)
+            close = difflib.get_close_matches(str(name), [str(n) for n in names], 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
 
@@ -172,11 +173,22 @@ def _enum_levels(column: nw.Series[Any]) -> tuple[Any, ...]:
     return levels
 
 
+def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
+    """Levels of a public column, in order."""
+    try:
+        return tuple(sorted(set(column.to_list())))
+    except TypeError:
+        raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
+
+
 def _codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
     """Index of each value among the declared levels."""
     import pandas as pd
 
-    codes = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
+    try:
+        codes = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
+    except TypeError:  # lists and the like are no levels
+        codes = np.array([-1])
     if (codes < 0).any():
         raise DataError(
             f"column {column.name!r} has values outside its declared levels; add the missing "
@@ -253,7 +265,7 @@ class _Reader:
         elif column.dtype == nw.Boolean:
             levels, source = (False, True), "dtype"
         elif source is not None:
-            levels = tuple(sorted(set(column.to_list())))
+            levels = _levels_found(column)
         else:
             self._undeclared_levels.append(name)
             return
@@ -347,11 +359,13 @@ def encode(table: Table, formula: Formula, bounds: Bounds) -> Rows:
         outcome=clip(evaluate(formula.outcome, clipped), outcome_range),
         outcome_range=outcome_range,
         treated=table.treated,
-        covariates=lambda: encoding.matrix(clipped, table.codes, intervals),
+        covariates=cache(lambda: encoding.matrix(clipped, table.codes, intervals)),
         width=len(encoding.names),
-        strata=lambda: (
-            (found := strata(table, formula)).index(clipped, table.codes),
-            found.count,
+        strata=cache(
+            lambda: (
+                (found := strata(table, formula)).index(clipped, table.codes),
+                found.count,
+            )
         ),
     )
 

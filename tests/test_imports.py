@@ -20,7 +20,7 @@ LAYERS = [
     ["results"],
     ["call"],
     ["api", "cate", "reference"],
-    ["plan", "sites"],
+    ["plan", "sites", "audit"],
     ["federation", "ledger_commands"],
     ["cli"],
     [""],
@@ -69,7 +69,7 @@ def uses(tree, names):
             yield from (m for m in modules if m.split(".")[0] in names or m in names)
 
 
-MAY_DRAW = {("privacy", "noise"), ("audit",)}
+MAY_DRAW = {("privacy", "noise"), ("audit", "api"), ("audit", "runs")}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: "/".join(parts(p)))

@@ -65,5 +65,5 @@ class CateOptions(Options):
 
 def _between(name: str, value: Any, low: float, high: float) -> None:
     number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not low <= float(value) <= high:
+    if not number or not low <= value <= high:
         raise OptionError(f"{name} must be between {low:g} and {high:g}, got {value!r}")

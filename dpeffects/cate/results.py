@@ -316,8 +316,10 @@ def load_cate(path: str | PathLike[str]) -> CateFunction:
             f"{str(path)!r} has version {found.get('version')!r}; this dpeffects reads {_VERSION}"
         )
     try:
-        return _from_dict(found)
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        made = _from_dict(found)
+        _ = str(made)  # what is missing or of another kind shows here
+        return made
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
 
 

@@ -96,4 +96,12 @@ class MethodSpec:
                 hint = f" Did you mean {close[0]!r}?" if close else ""
                 has = ", ".join(known) if known else "no options"
                 raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
+            _refuse_huge(name, given[name])
         return self.options(**given)
+
+
+def _refuse_huge(name: str, value: Any) -> None:
+    """Whole numbers beyond all floats break comparisons long after they came in."""
+    entries = value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(entry, int) and abs(entry) > 2**62 for entry in entries):
+        raise OptionError(f"{name} is too large")

@@ -129,9 +129,9 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
             raise BoundsError(
                 f"bounds[{name!r}]: a range is two numbers (lower, upper); write levels as a list"
             )
-        lower, upper = float(values[0]), float(values[1])
+        lower, upper = (_as_float(value) for value in values)
         if not (math.isfinite(lower) and math.isfinite(upper)):
-            raise BoundsError(f"bounds[{name!r}]: both ends must be finite, got {tuple(values)}")
+            raise BoundsError(f"bounds[{name!r}]: both ends must be finite, got ({lower}, {upper})")
         if lower >= upper:
             raise BoundsError(
                 f"bounds[{name!r}]: lower must be below upper, got ({lower:g}, {upper:g})"
@@ -146,6 +146,13 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
     if not distinct:
         raise BoundsError(f"bounds[{name!r}]: a level is listed twice")
     return tuple(values), True
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return math.inf
 
 
 def _is_number(value: Any) -> bool:
@@ -217,6 +224,8 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     >>> d.bounds["y"], d.shape
     ((0.0, 1.0), (2, 1))
     """
+    if bounds is not None and not isinstance(bounds, Mapping):
+        raise BoundsError(f"declare: bounds map column names to ranges or levels, got {bounds!r}")
     given = {**(bounds or {}), **columns}
     made = bounds if isinstance(bounds, Bounds) and not columns else Bounds.declared(given)
     if isinstance(frame, Declared):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -42,11 +43,14 @@ class Share(NamedTuple):
 
     def split(self, parts: int) -> Share:
         """Return one of ``parts`` equal parts, rounded down."""
+        if parts == 1:
+            return self
         return Share(
             round_down(Fraction(self.epsilon) / parts), round_down(Fraction(self.delta) / parts)
         )
 
 
+@lru_cache(maxsize=1024)
 def as_written(value: float) -> Fraction:
     """Return the number a user wrote: 0.1 means one tenth, not the nearest binary fraction.
 
@@ -76,6 +80,8 @@ class Budget:
         _check("delta", self.delta)
         if not 0 < self.epsilon <= 1e9:
             raise BudgetError(f"epsilon must be positive (and at most 1e9), got {self.epsilon!r}")
+        if self.epsilon < LEAST:
+            raise BudgetError(f"epsilon = {self.epsilon!r} is too small: noise would drown all")
         if not 0 <= self.delta < 1:
             raise BudgetError(f"delta must be in [0, 1), got {self.delta!r}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
@@ -99,7 +105,7 @@ class Budget:
 
 
 def _check(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value:
         raise BudgetError(f"{name} must be a number, got {value!r}")
 
 

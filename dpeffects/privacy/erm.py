@@ -330,7 +330,7 @@ def minimise(
     step = 2.0 ** (math.floor(math.log2(far)) - 8)
     released = releaser.release(
         f"{label}: solver",
-        np.rint(problem.solve(hidden.value) / step).astype(np.int64),
+        np.rint(releaser.solved(problem, hidden) / step).astype(np.int64),
         2 * (math.ceil(math.sqrt(d) * far * _WIDER / step) + d),
         step,
         share=share,

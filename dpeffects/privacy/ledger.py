@@ -83,6 +83,7 @@ class Ledger(Account):
     ) -> None:
         self._allowed = Budget(epsilon, delta)
         self._spends: list[Spend] = []
+        self._spent = (Fraction(0), Fraction(0))
         self._parent = parent
         self._terms = terms
         self._void: set[str] = set()
@@ -96,10 +97,7 @@ class Ledger(Account):
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta."""
-        return (
-            sum((Fraction(s.epsilon) for s in self._spends), Fraction(0)),
-            sum((Fraction(s.delta) for s in self._spends), Fraction(0)),
-        )
+        return self._spent
 
     @property
     def remaining(self) -> tuple[float, float]:
@@ -129,6 +127,8 @@ class Ledger(Account):
                 self._parent.charge(spend, self._terms)
             self._terms = self._terms or terms
             self._void |= set(terms.void if terms else ())
+            epsilon, delta = self._spent
+            self._spent = (epsilon + Fraction(spend.epsilon), delta + Fraction(spend.delta))
             self._spends.append(spend)
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,11 +59,13 @@ class NoiseSource(Protocol):
         """Flip each bit independently with probability 1 / (1 + exp(epsilon))."""
 
 
+@lru_cache(maxsize=1024)
 def laplace_scale(sensitivity: int, epsilon: float) -> float:
     """Return a scale with sensitivity / scale <= epsilon, exactly (claim 2)."""
     return round_up(Fraction(sensitivity) / Fraction(epsilon) * (1 + _SLACK))
 
 
+@lru_cache(maxsize=1024)
 def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) -> float:
     """Return the standard deviation of the analytic Gaussian mechanism (claim 12).
 
@@ -161,8 +164,10 @@ class SeededNoise:
         return bits ^ (self._generator.random(bits.shape) < flip_chance(epsilon))
 
 
-def noise_source(seed: int | None) -> NoiseSource:
-    """Return secure noise, or seeded noise when a seed is given."""
+def noise_source(seed: int | SeededNoise | None) -> NoiseSource:
+    """Return secure noise, or seeded noise when a seed (or such noise itself) is given."""
+    if isinstance(seed, SeededNoise):
+        return seed
     return SecureNoise() if seed is None else SeededNoise(seed)
 
 

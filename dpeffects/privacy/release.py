@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,13 @@ class Rows:
     covariates: Callable[[], FloatArray]
     width: int
     strata: Callable[[], tuple[IntArray, int]] | None = None
+
+
+class Objective(Protocol):
+    """Something to minimise with noise inside."""
+
+    def solve(self, noise: FloatArray | None = None) -> FloatArray:
+        """Minimise the objective plus noise'w."""
 
 
 class Releaser:
@@ -133,10 +141,14 @@ class Releaser:
 
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
         """Return a releaser of a part of the rows, by default on the same ledger (claim 26)."""
-        return Releaser(shares, ledger or self._ledger, self._noise, alone=False)
+        return type(self)(shares, ledger or self._ledger, self._noise, alone=False)
 
     def _charge(self, spend: Spend) -> None:
         self._ledger.charge(spend if self._alone else replace(spend, alone=False))
+
+    def solved(self, objective: Objective, hidden: Noisy) -> FloatArray:
+        """Minimise with hidden noise in the objective: what comes out is private still."""
+        return objective.solve(hidden.value)
 
     def paid(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta charged so far."""

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,7 @@ def excess(epsilon: float, smoothing: Smoothing) -> float:
     return -math.expm1(-beta) / 2.0 * (near + far) * (1.0 + 1e-9)
 
 
+@lru_cache(maxsize=256)
 def widest(price: Share, rate: float) -> Smoothing | None:
     """Return the largest beta that a price allows beside a rate; None where there is none.
 

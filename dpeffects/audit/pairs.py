@@ -1,0 +1,187 @@
+"""Neighbouring datasets on which mechanisms that are not private give themselves away.
+
+Every pair differs in one record. They are small, so that one record matters, and extreme, so that
+sensitivities are attained: a method whose noise is exactly enough loses nearly all of epsilon on
+some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpeffects.errors import OptionError
+from dpeffects.formula import parse
+
+BOUNDS: dict[str, Any] = {"y": (0.0, 1.0), "x": (0.0, 1.0), "g": ["a", "b"]}
+"""Bounds of the library: outcome y, treatment t, covariates x (a number) and g (two levels)."""
+_ROLES = {"y": "outcome", "t": "treatment", "x": "covariates", "g": "covariates"}
+_LARGE = 1e16
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two frames that differ in one record, and how to read them."""
+
+    name: str
+    about: str
+    one: Any
+    other: Any
+    bounds: Mapping[str, Any] | str | None
+    formula: str | None = None
+
+    @cached_property
+    def changes(self) -> frozenset[str]:
+        """Columns in which the two differ."""
+        return frozenset(
+            str(name) for name in self.one.columns if not self.one[name].equals(self.other[name])
+        )
+
+
+def neighbours(public: Iterable[str]) -> list[Pair]:
+    """Return the pairs that differ only in what is private: neither of "treatment", "covariates".
+
+    Examples
+    --------
+    >>> [pair.name for pair in neighbours({"treatment", "covariates"})][:2]
+    ['outcome', 'outcome, middle to end']
+    """
+    known = set(public)
+    return [p for p in _all() if p.changes and not {_ROLES[c] for c in p.changes} & known]
+
+
+def _all() -> list[Pair]:
+    even, crowd, many = _frame(12, 6), _frame(26, 5), _frame(240, 120)
+    ties = even.assign(x=0.5)
+    lone, mixed = _frame(26, 1), even.assign(g=["a"] * 11 + ["b"])
+    made = [
+        _pair("outcome", "an outcome goes from one end to the other", even, {"y": (0, 1)}),
+        _pair("outcome, middle to end", "and from the middle to an end", even, {"y": (0.5, 1)}),
+        _pair("few treated", "the outcome of one of 5 treated among 26", crowd, {"y": (0, 1)}),
+        _pair("one treated", "the outcome of the only treated of 26", lone, {"y": (0, 1)}),
+        _pair("ties", "an outcome; all covariates are equal", ties, {"y": (0, 1)}),
+        _pair("beyond the bounds", "outcomes of -1e9 and 1e9", even, {"y": (-1e9, 1e9)}),
+        _large_offset(many),
+        _pair("arm", "a record with an extreme outcome changes arm", even, _arm(y=(1, 1))),
+        _pair("arm and outcome", "and its outcome too", even, _arm(y=(0, 1))),
+        _pair("arm, few treated", "one of 5 treated leaves them", crowd, _arm(y=(1, 1))),
+        _pair("covariate", "a covariate goes from one end to the other", even, {"x": (0, 1)}),
+        _pair("outlier", "a covariate of -1e9 or 1e9", even, {"x": (-1e9, 1e9)}),
+        _pair("arm and covariate", "both at an extreme outcome", even, _arm(y=(1, 1), x=(0, 1))),
+        _pair("arm, at one end", "a record at x = 1 changes arm", even, _arm(y=(1, 1), x=(1, 1))),
+        _pair("everything", "all columns of a record", even, _arm(y=(1, 0), x=(0, 1))),
+        _pair("second record", "the same of another record", even, _arm(y=(0, 0)), row=1),
+        _pair("many records", "arm and covariate of one of 240", many, _arm(y=(1, 1), x=(0, 1))),
+        _pair("stratum of one", "a record joins a lone one", mixed, {"y": (1, 1), "g": ("a", "b")}),
+        _between_strata(),
+    ]
+    return made
+
+
+def _frame(n: int, treated: int) -> Any:
+    """Records with alternating extreme outcomes; the first record is treated."""
+    import pandas as pd
+
+    index = np.arange(n)
+    return pd.DataFrame(
+        {
+            "y": index % 2.0,
+            "t": index < treated,
+            "x": (index * 7 % n) / max(n - 1, 1),
+            "g": np.where(index % 4 < 2, "a", "b"),
+        }
+    )
+
+
+def _arm(**values: Any) -> dict[str, Any]:
+    return {"t": (True, False), **values}
+
+
+def _pair(name: str, about: str, base: Any, record: Mapping[str, Any], row: int = 0) -> Pair:
+    """One record takes the first values in one frame, the second values in the other."""
+    one, other = base.copy(), base.copy()
+    for column, (first, second) in record.items():
+        one.loc[row, column], other.loc[row, column] = first, second
+    return Pair(name, about, one, other, BOUNDS)
+
+
+def _large_offset(base: Any) -> Pair:
+    """Outcomes near 1e16 within a range of 8: where float sums over an arm jump by far more."""
+    treated = base["t"].to_numpy()
+    for high in range(len(base)):
+        one = _LARGE + 8.0 * ((np.arange(len(base)) > 0) & (np.arange(len(base)) <= high))
+        other = np.where(np.arange(len(base)) == 0, _LARGE + 8.0, one)
+        if abs(other[treated].sum() - one[treated].sum()) > 64.0:
+            break
+    bounds = {**BOUNDS, "y": (_LARGE, _LARGE + 8.0)}
+    about = "outcomes near 1e16 within a range of 8"
+    return Pair("large offset", about, base.assign(y=one), base.assign(y=other), bounds)
+
+
+def _between_strata() -> Pair:
+    """The worst case of exact matching: a pair loses its treated record to a crowd of controls."""
+    import pandas as pd
+
+    n = 20
+    base = pd.DataFrame(
+        {
+            "y": [1.0, 0.0] + [1.0] * (n - 2),
+            "t": [True] + [False] * (n - 1),
+            "x": 0.5,
+            "g": ["a", "a"] + ["b"] * (n - 2),
+        }
+    )
+    about = "a matched record leaves for a crowd"
+    return _pair("between strata", about, base, {"y": (1, 0), "g": ("a", "b")})
+
+
+def own_pairs(given: Any, formula: str | None, bounds: Any, public: Iterable[str]) -> list[Pair]:
+    """Check pairs of frames given by a user: neighbours that differ in private columns only."""
+    listed = isinstance(given, list | tuple)
+    if not listed or not all(isinstance(p, list | tuple) and len(p) == 2 for p in given):
+        raise OptionError("pairs must be a list of pairs of frames: [(data, neighbour), ...]")
+    found = []
+    for k, pair in enumerate(given):
+        one, other = (_as_pandas(frame) for frame in pair)
+        _require_neighbours(one, other, f"pairs[{k}]")
+        made = Pair(f"own pair {k}", "given", one, other, bounds, formula)
+        _require_private(made, formula, frozenset(public), f"pairs[{k}]")
+        found.append(made)
+    return found
+
+
+def _require_private(pair: Pair, formula: str | None, public: frozenset[str], who: str) -> None:
+    if formula is None:
+        return
+    read = parse(formula)
+    known = {"treatment": {read.treatment_column}, "covariates": set(read.covariate_columns)}
+    for what in sorted(public & known.keys()):
+        if both := sorted(pair.changes & known[what]):
+            raise OptionError(f"{who}: the {what} ({', '.join(both)}) is public in this audit")
+
+
+def _as_pandas(frame: Any) -> Any:
+    import narwhals.stable.v2 as nw
+
+    from dpeffects.privacy.bounds import Declared
+
+    frame = frame.frame if isinstance(frame, Declared) else frame
+    try:
+        return nw.from_native(frame, eager_only=True).to_pandas().reset_index(drop=True)
+    except TypeError:
+        raise OptionError(f"pairs must hold frames, not {type(frame).__name__}") from None
+
+
+def _require_neighbours(one: Any, other: Any, who: str) -> None:
+    if list(one.columns) != list(other.columns) or len(one) != len(other):
+        raise OptionError(f"{who}: neighbours have the same columns and the same number of rows")
+    differs = np.zeros(len(one), dtype=np.bool_)
+    for name in one.columns:
+        a, b = one[name], other[name]
+        differs |= ~((a == b) | (a.isna() & b.isna())).to_numpy(dtype=np.bool_)
+    if differs.sum() != 1:
+        raise OptionError(f"{who}: neighbours differ in one record, not in {int(differs.sum())}")
