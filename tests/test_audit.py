@@ -276,7 +276,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
     monkeypatch.setattr(ArmReleases, "arm_sums", twice)
     with pytest.raises(BudgetError, match="left"):
         label_means()
-    monkeypatch.setattr(Ledger, "_require", lambda *_: None)
+    monkeypatch.setattr(Ledger, "check", lambda *_: None)
     assert label_means().lower > 1.2
 
 

@@ -59,8 +59,23 @@ def test_every_charge_names_a_claim(path):
             assert given, f"{path.name}:{node.lineno} charges without a claim"
             if isinstance(given[0], ast.Constant):
                 assert given[0].value in CLAIMS
-            else:  # a problem knows its own
-                assert ast.unparse(given[0]) == "problem.claim"
+            else:  # a problem knows its own, or callers in this file say it
+                assert ast.unparse(given[0]) in ("problem.claim", "claim")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.stem)
+def test_a_claim_that_is_passed_on_is_given_by_every_caller(path):
+    tree = ast.parse(path.read_text())
+    passing = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and "claim" in [a.arg for a in node.args.kwonlyargs]
+    }
+    for node, name, owner in calls(tree):
+        if name in passing and owner == "self":
+            given = [k.value for k in node.keywords if k.arg == "claim"]
+            assert given, f"{path.name}:{node.lineno} passes no claim on"
+            assert isinstance(given[0], ast.Name) or given[0].value in CLAIMS
 
 
 def test_what_a_problem_claims_is_there():

@@ -52,7 +52,8 @@ def audit(
     Parameters
     ----------
     method
-        One of :func:`methods`, "r_learner" or "dr_learner" (conditional effects), or a function
+        One of :func:`methods`, "r_learner" or "dr_learner" (conditional effects;
+        "sample_aggregate" with ``estimand="CATE"``), or a function
         ``run(data, seed)`` that passes ``seed`` on to calls of this package and returns what it
         shows; that takes ``pairs``.
     epsilon, delta, level, estimand, variance, shares, **options

@@ -180,11 +180,11 @@ def target(
         if options:
             raise OptionError(f"a function takes no options, got {', '.join(options)}")
         return FunctionTarget(method, budget)
-    if method in TITLES:
+    if method in TITLES and (method not in registry() or estimand == "CATE"):
         if level not in (None, "sample"):
             raise OptionError(f"{method}: level must be 'sample', got {level!r}")
         return CateTarget(method, budget, variance, shares, options)
-    known = [*registry(), *TITLES]
+    known = list(dict.fromkeys([*registry(), *TITLES]))
     if method not in known:
         close = difflib.get_close_matches(str(method), known, 1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

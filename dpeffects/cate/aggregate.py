@@ -1,7 +1,7 @@
 """Effects at points by any scikit-learn learners, with an exact guarantee: sample and aggregate.
 
 The whole two-stage learner is fitted in each of K blocks of records, by index; the effects at the
-points are clipped to a declared range and averaged over blocks, with noise (claim 40). The noise
+points are clipped to a declared range and averaged over blocks, with noise (claim 38). The noise
 grows with the root of the number of points (with a delta), so ask for few.
 """
 

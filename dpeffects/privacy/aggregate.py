@@ -61,7 +61,7 @@ class AggregateReleases(Holder):
         size: int,
         share: str,
     ) -> Noisy:
-        """Release the mean over blocks of ``size`` answers, clipped to an interval (claim 40).
+        """Release the mean over blocks of ``size`` answers, clipped to an interval (claim 38).
 
         A block in which the learner fails answers with the middle of the interval.
         """
@@ -70,10 +70,10 @@ class AggregateReleases(Holder):
         grid = Grid.for_sum(interval, blocks, self.epsilon(share), float(size))
         steps = self._steps(learner, blocks, size, grid)
         self._answered = steps, grid
-        return self._mean(label, steps, grid, 1.0, share, claim=40)
+        return self._mean(label, steps, grid, 1.0, share, claim=38)
 
     def block_squares(self, label: str, share: str) -> Noisy:
-        """Release the mean over blocks of the squares of the last answers (claim 41).
+        """Release the mean over blocks of the squares of the last answers (claim 39).
 
         Squares are taken about the middle of the interval.
         """
@@ -84,7 +84,7 @@ class AggregateReleases(Holder):
         grid = Grid.for_sum((0.0, 1.0), blocks, self.epsilon(share), float(size))
         squares = grid.encode((steps / 2.0**answers.bits) ** 2)
         half = (answers.upper - answers.lower) / 2.0
-        return self._mean(label, squares, grid, half**2, share, claim=41)
+        return self._mean(label, squares, grid, half**2, share, claim=39)
 
     def _mean(
         self, label: str, steps: IntArray, grid: Grid, factor: float, share: str, *, claim: int

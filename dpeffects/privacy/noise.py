@@ -176,7 +176,7 @@ def fixed_generator(seed: int) -> Iterator[None]:
     """Set numpy's global generator for a while, then give it back as it was.
 
     Models without a random_state draw from it. None of the privacy rests on those draws, but what
-    one block of records draws must not shift what the next one gets (claim 40).
+    one block of records draws must not shift what the next one gets (claim 38).
     """
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002

@@ -186,6 +186,11 @@ PATHS = {
         "smooth_matching", variance_noise="smooth", n=300, **DELTA
     ),
     "smooth_matching, no variance": path("smooth_matching", variance=False, **DELTA),
+    "sample_aggregate": path("sample_aggregate", blocks=3),
+    "sample_aggregate, rich": path("sample_aggregate", formula=RICH, n=200),
+    "sample_aggregate, ATT": path("sample_aggregate", "dp_att", estimator="ipw"),
+    "sample_aggregate, ATC": path("sample_aggregate", "dp_atc", estimator="regression"),
+    "sample_aggregate, Gaussian": path("sample_aggregate", effect_range=(-0.2, 0.2), **DELTA),
 }
 
 

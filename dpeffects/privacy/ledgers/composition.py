@@ -71,7 +71,7 @@ class Concentrated:
 
     A charge (epsilon, delta) costs rho = epsilon^2 / 2 and delta; a Gaussian draw that stands
     alone costs half the square of sensitivity over scale, and no delta, where that is less. Half of
-    the delta allowed covers the deltas, the other half turns the total rho to epsilon (claim 51).
+    the delta allowed covers the deltas, the other half turns the total rho to epsilon (claim 41).
     """
 
     name = "zcdp"
@@ -138,7 +138,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 
 def log_delta(rho: float, epsilon: float) -> float:
-    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim 51).
+    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim 41).
 
     Every order above 1 gives a bound; a search by thirds finds a good one.
     """

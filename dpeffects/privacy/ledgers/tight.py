@@ -26,7 +26,7 @@ Price = tuple[Fraction, Fraction]
 
 
 def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
-    """Return an epsilon such that all charges together are (epsilon, delta)-private (claim 52).
+    """Return an epsilon such that all charges together are (epsilon, delta)-private (claim 42).
 
     The least of three bounds: the plain sum, concentrated privacy, and privacy-loss distributions
     composed by ``dp-accounting``. Gaussian draws that stand alone enter with their sensitivity and
