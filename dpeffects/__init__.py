@@ -1,6 +1,7 @@
 """Differentially private treatment effects, written the R way."""
 
 from dpeffects.api import dp_atc, dp_ate, dp_att, methods
+from dpeffects.audit import AuditResult, audit
 from dpeffects.cate.api import dp_cate
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
@@ -25,6 +26,7 @@ from dpeffects.theory import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditResult",
     "Bounds",
     "CateEffects",
     "CateFunction",
@@ -39,6 +41,7 @@ __all__ = [
     "SiteRelease",
     "Spend",
     "Summary",
+    "audit",
     "combine",
     "create_ledger",
     "data_info",

@@ -38,15 +38,20 @@ def strength(
     around its average, both in units of the threshold; ``least`` is the smallest strength that
     noise in the objective allows, or 0 for noise on the weights.
     """
-    points = spread_points(_POINTS, columns - 1)
-    at = features(np.column_stack([np.ones(_POINTS), points]))
-    spectrum = np.maximum(np.linalg.eigvalsh(at.T @ at / _POINTS), 0.0)[:, None]
+    values = spectrum(features, columns)[:, None]
     tried = max(least, 1e-3) * np.geomspace(1.0, 1e3 if least else 1e7, 200)
-    trace = np.sum(spectrum / (information * spectrum + tried) ** 2, axis=0)
+    trace = np.sum(values / (information * values + tried) ** 2, axis=0)
     shrunk = (tried * spread) ** 2 * trace
     error = shrunk + (noise**2 * trace if least else (noise / tried) ** 2)
     best = int(np.argmin(error))
     return float(tried[best]), float(error[best])
+
+
+def spectrum(features: Features, columns: int) -> FloatArray:
+    """Eigenvalues of the mean of f f' for covariates that spread evenly over their ranges."""
+    points = spread_points(_POINTS, columns - 1)
+    at = features(np.column_stack([np.ones(_POINTS), points]))
+    return np.maximum(np.linalg.eigvalsh(at.T @ at / _POINTS), 0.0)
 
 
 def gradient_noise(reach: tuple[float, float], epsilon: float, delta: float, size: int) -> float:
