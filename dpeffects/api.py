@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeffects import design
 from dpeffects.call import Ask, Call
+from dpeffects.engines import MOST_STRATA, LazyTable
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
@@ -185,6 +186,8 @@ def prepare(
     call = Call(parsed, ask, level, made.public(level), method)
     try:
         table = call.read(data)
+        if isinstance(table, LazyTable):
+            _check_engine(spec, made, table, parsed)
         if spec.needs_strata:
             design.strata(table, parsed)  # refuses covariates that are not discrete
         made.check(table.n, call.smallest_arm())
@@ -192,6 +195,18 @@ def prepare(
     except BaseException:
         call.close()
         raise
+
+
+def _check_engine(spec: MethodSpec, made: Options, table: LazyTable, formula: Formula) -> None:
+    """Refuse what needs all rows at once, where they are on an engine."""
+    why = made.needs_memory()
+    if spec.needs_strata and design.strata(table, formula).count > MOST_STRATA:
+        why = f"more than {MOST_STRATA} strata are declared"
+    if why:
+        raise OptionError(
+            f"{spec.name} on a lazy frame: {why}. Collect the frame first, or use a method that "
+            "adds up blocks of rows: diff_in_means, private_ipw, private_aipw, smooth_matching"
+        )
 
 
 def _checked_formula(formula: str, spec: MethodSpec) -> Formula:

@@ -12,20 +12,24 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from dpeffects import design
+from dpeffects.engines import LazyRows, LazyTable
 from dpeffects.errors import BoundsError, LedgerError, OptionError
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import source
+from dpeffects.formula.strata import Strata
 from dpeffects.methods.spec import Facts
 from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, Share, merge_shares
-from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
+from dpeffects.privacy.curator import Curator, Releaser, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.noise import SeededNoise, noise_source
+from dpeffects.privacy.rows import Rows
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
@@ -56,10 +60,10 @@ class Call:
     Use it in a ``with`` statement: leaving it gives back what a ledger holds for it.
     """
 
-    table: design.Table
+    table: design.Table | LazyTable
     bounds: Bounds
     outcome_range: tuple[float, float]
-    _rows: Rows | None = None
+    _rows: Rows | LazyRows | None = None
     _split: Mapping[str, Share] | None = None
 
     def __init__(
@@ -90,7 +94,7 @@ class Call:
         except LedgerError as failure:
             warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
-    def read(self, data: Any) -> design.Table:
+    def read(self, data: Any) -> design.Table | LazyTable:
         """Read and validate the columns of the formula."""
         self.table = design.read(data, self.formula, self.ask.bounds, self.public)
         return self.table
@@ -104,11 +108,15 @@ class Call:
         """Return the size of the smaller arm where the treatment is public."""
         if "treatment" not in self.public:
             return None
-        treated = int(self.table.treated.sum())
+        treated = self.table.treated_count()
         return min(treated, self.table.n - treated)
 
-    def curator(self, proportions: Mapping[str, float]) -> Curator:
-        """Divide the budget, find missing bounds, and encode the rows."""
+    def curator(
+        self,
+        proportions: Mapping[str, float],
+        groups: tuple[design.Table | LazyTable, Strata] | None = None,
+    ) -> Curator:
+        """Divide the budget, find missing bounds, and encode the rows, in groups if given."""
         wanted = dict(proportions)
         if not self.ask.variance:
             wanted.pop("variance", None)
@@ -119,12 +127,13 @@ class Call:
             _require_records(self._split, self.table)
         make = getattr(self.noise, "releaser", Releaser)  # an audit's noise brings one that watches
         releaser: Releaser = make(self._split, self.ledger, self.noise)
-        missing = {name: self.table.numeric[name] for name in self.table.missing}
+        missing = {name: partial(self.table.magnitudes, name) for name in self.table.missing}
         if missing or self._rows is None:
             self.bounds = self.table.bounds.updated(find_bounds(missing, releaser))
             self._rows = design.encode(self.table, self.formula, self.bounds)
             self.outcome_range = self._rows.outcome_range
-        return Curator(self._rows, releaser, self.public)
+        rows = design.grouped(self._rows, *groups) if groups else self._rows
+        return Curator(rows, releaser, self.public)
 
     def record(self, kind: str) -> dict[str, Any]:
         """Return the fields of a result that do not depend on its method."""
@@ -192,7 +201,7 @@ def _account(ledger: Account | Address | None, dataset: str | None) -> Account |
     return ledger
 
 
-def _require_records(split: Mapping[str, Share], table: design.Table) -> None:
+def _require_records(split: Mapping[str, Share], table: design.Table | LazyTable) -> None:
     """Refuse a private search for bounds that public numbers say would fail."""
     if not table.missing:
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,13 +16,16 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import BoundsError, DataError
+from dpeffects import engines
+from dpeffects.engines import LazyRows, LazyTable
+from dpeffects.errors import BoundsError, DataError, FormulaError
 from dpeffects.formula import Formula
-from dpeffects.formula.encoding import Encoding
+from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import (
     Categorical,
     Column,
     Cut,
+    Number,
     Spline,
     columns,
     evaluate,
@@ -30,8 +33,9 @@ from dpeffects.formula.expression import (
 )
 from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
-from dpeffects.privacy.bounds import Bounds, Declared, clip, skeleton
-from dpeffects.privacy.curator import Rows
+from dpeffects.privacy.bounds import Bounds, Declared, clip, magnitude_counts, skeleton
+from dpeffects.privacy.rows import ROWS, Rows
+from dpeffects.recipe import Columns, Recipe, codes, numbers
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -40,61 +44,75 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Table:
-    """Validated private columns, not yet clipped.
+    """Validated private columns, not yet clipped, in the types they came in.
 
     ``missing`` names numeric columns whose range nobody declared.
     """
 
     n: int
-    numeric: Mapping[str, FloatArray]
+    numeric: Mapping[str, npt.NDArray[Any]]
     codes: Mapping[str, IntArray]
     treated: BoolArray
     bounds: Bounds
     missing: tuple[str, ...]
 
+    def treated_count(self) -> int:
+        """Number of treated records."""
+        return int(np.count_nonzero(self.treated))
+
+    def magnitudes(self, name: str) -> IntArray:
+        """Counts of a column's values by magnitude, for the private search for its range."""
+        return magnitude_counts(self.numeric[name].astype(np.float64))
+
 
 def read(
     data: Any, formula: Formula, bounds: Mapping[str, Any] | str | None, public: Iterable[str]
-) -> Table:
+) -> Table | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
     ranges and levels may be taken from the data at no cost.
     """
     frame, known, from_data = _unpack(data, bounds)
-    names = list(frame.columns)
+    names = list(frame.collect_schema())
     _require_columns(formula.columns, names, "the formula")
     if isinstance(bounds, Mapping):
         _require_columns(bounds, names, "bounds")
-    if len(frame) < 4:
-        raise DataError(f"the data has {len(frame)} rows; at least 4 are needed")
-    _refuse_missing(frame, formula.columns)
-    free = "data" if from_data else None
-    treated = _treatment(frame[formula.treatment_column], formula, known)
+    lazy = isinstance(frame, nw.LazyFrame)
+    n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
+    if n < 4:
+        raise DataError(f"the data has {n} rows; at least 4 are needed")
+    if isinstance(frame, nw.DataFrame):
+        _refuse_missing(frame, formula.columns)
+    if lazy and from_data:
+        raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
     reader = _Reader(frame, known, formula)
+    free = "data" if from_data else None
     outcome_source = free or ("public" if "outcome" in public else None)
     for name in formula.outcome_columns:
         reader.numeric_column(name, outcome_source)
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
-    return reader.table(treated)
+    return reader.lazy_table(n) if lazy else reader.table()
 
 
-def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any], Bounds, bool]:
+def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[Any], Bounds, bool]:
     known = Bounds()
     if isinstance(data, Declared):
         data, known = data.frame, data.bounds
+    data = engines.opened(data)
     try:
-        frame = nw.from_native(data, eager_only=True)
-        _ = frame.schema
+        frame = nw.from_native(data)
+        frame.collect_schema()
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
         raise DataError(
-            "data must be a pandas, polars or pyarrow frame held in memory, not "
-            f"{type(data).__module__}.{type(data).__name__}; read a file with pandas.read_csv, "
-            "make a frame of a dict with pandas.DataFrame, collect a lazy frame"
+            "data must be a pandas, polars or pyarrow frame, a DuckDB relation, a Dask or Spark "
+            "frame, or the path of a .parquet or .csv file, not "
+            f"{type(data).__module__}.{type(data).__name__}; make a frame of a dict with "
+            "pandas.DataFrame"
         ) from None
     if isinstance(bounds, str):
         if bounds != "from_data":
@@ -129,45 +147,35 @@ def _has_missing(column: nw.Series[Any]) -> bool:
     return column.dtype.is_float() and bool(column.is_nan().any())
 
 
-def _treatment(column: nw.Series[Any], formula: Formula, known: Bounds) -> BoolArray:
-    """Read a treatment as bool: bool, 0/1, or two declared levels of which the first is control."""
+def _arms(dtype: Any, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
+    """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name = formula.treatment_column
     levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
     if levels is None and name in known and known.is_levels(name):
         levels = tuple(known[name])
-    if levels is None and isinstance(column.dtype, nw.Enum):
-        levels = _enum_levels(column)
-    if levels is not None:
-        if len(levels) != 2:
-            raise DataError(f"treatment {name!r} has {len(levels)} levels; exactly two are needed")
-        treated = _codes(column, levels).astype(np.bool_)
-    elif column.dtype == nw.Boolean:
-        treated = column.to_numpy().astype(np.bool_)
-    elif column.dtype.is_numeric():
-        values = column.to_numpy()
-        if not np.isin(values, (0, 1)).all():
-            raise DataError(
-                f"treatment {name!r} must be 0/1, bool, or two declared levels, control first: "
-                f"bounds={{'{name}': [CONTROL, TREATED]}}"
-            )
-        treated = values.astype(np.bool_)
-    else:
+    if levels is None and isinstance(dtype, nw.Enum):
+        levels = _enum_levels(name, dtype)
+    if levels is not None and len(levels) != 2:
+        raise DataError(f"treatment {name!r} has {len(levels)} levels; exactly two are needed")
+    if levels is None and not (dtype == nw.Boolean or dtype.is_numeric()):
         raise DataError(
             f"treatment {name!r} is not 0/1 or bool: declare its two levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
         )
-    if treated.all() or not treated.any():
+    return levels
+
+
+def _require_both_arms(treated: int, n: int, name: str) -> None:
+    if treated in (0, n):
         raise DataError(f"treatment {name!r}: one of the two arms is empty")
-    return treated
 
 
-def _enum_levels(column: nw.Series[Any]) -> tuple[Any, ...]:
+def _enum_levels(name: str, dtype: nw.Enum) -> tuple[Any, ...]:
     """Levels of an ordered categorical or Enum, which its maker wrote down."""
-    assert isinstance(column.dtype, nw.Enum)
-    levels = tuple(column.dtype.categories)
+    levels = tuple(dtype.categories)
     if not all(isinstance(level, str | int | float | bool) for level in levels):
         raise BoundsError(
-            f"the intervals of column {column.name!r} were cut outside the formula, perhaps at "
+            f"the intervals of column {name!r} were cut outside the formula, perhaps at "
             "quantiles of the data; write cut(x, [0, 30, 60, 90]) in the formula instead"
         )
     return levels
@@ -181,36 +189,24 @@ def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
         raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
 
 
-def _codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
-    """Index of each value among the declared levels."""
-    import pandas as pd
-
-    try:
-        codes = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
-    except TypeError:  # lists and the like are no levels
-        codes = np.array([-1])
-    if (codes < 0).any():
-        raise DataError(
-            f"column {column.name!r} has values outside its declared levels; add the missing "
-            'level or recode it, for example as "other" (a range is a tuple: (18, 90))'
-        )
-    return codes.astype(np.int64)
-
-
 class _Reader:
     """Collects columns and completes bounds while the formula is walked."""
 
-    def __init__(self, frame: nw.DataFrame[Any], known: Bounds, formula: Formula) -> None:
+    def __init__(
+        self, frame: nw.DataFrame[Any] | nw.LazyFrame[Any], known: Bounds, formula: Formula
+    ) -> None:
         self._frame, self._known, self._formula = frame, known, formula
+        self._schema = frame.collect_schema()
+        self._arms = _arms(self._schema[formula.treatment_column], formula, known)
         self._bounds = Bounds()
-        self._numeric: dict[str, FloatArray] = {}
-        self._codes: dict[str, IntArray] = {}
+        self._numeric: list[str] = []
+        self._levels: dict[str, tuple[Any, ...]] = {}
         self._missing: list[str] = []
         self._undeclared_levels: list[str] = []
 
     def covariate(self, name: str, source: str | None) -> None:
         """Read a covariate as numbers or as levels, as the formula and its dtype say."""
-        dtype = self._frame[name].dtype
+        dtype = self._schema[name]
         levels = (
             name in _names_in_c(self._formula)
             or (name in self._known and self._known.is_levels(name))
@@ -225,27 +221,25 @@ class _Reader:
 
     def numeric_column(self, name: str, source: str | None) -> None:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
-        column = self._frame[name]
-        if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-            raise DataError(f"column {name!r} must be numeric or bool, it is {column.dtype}")
+        dtype = self._schema[name]
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            raise DataError(f"column {name!r} must be numeric or bool, it is {dtype}")
         if name in self._known and self._known.is_levels(name):
             raise BoundsError(
                 f"column {name!r} is used as a number: declare a range as a tuple, "
                 f'bounds={{"{name}": (LOWER, UPPER)}}, not a list of levels'
             )
-        values = column.to_numpy().astype(np.float64)
-        if not np.isfinite(values).all():
-            raise DataError(f"column {name!r} holds infinite values")
-        self._numeric[name] = values
+        self._numeric.append(name)
         if name in self._known:
             self._bounds = self._bounds.with_interval(
                 name, *self._known.interval(name), source=self._known.source(name)
             )
-        elif column.dtype == nw.Boolean:
+        elif dtype == nw.Boolean:
             self._bounds = self._bounds.with_interval(name, 0.0, 1.0, source="dtype")
         elif ends := ends_in_formula(name, self._formula):
             self._bounds = self._bounds.with_interval(name, *ends, source="declared")
         elif source is not None:
+            values = numbers(self._held(name))
             self._bounds = self._bounds.with_interval(
                 name, float(values.min()), float(values.max()), source=source
             )
@@ -254,25 +248,66 @@ class _Reader:
 
     def _level_column(self, name: str, source: str | None) -> None:
         """Read levels from the formula, a declaration, the dtype, or public data."""
-        column, known = self._frame[name], self._known
+        dtype, known = self._schema[name], self._known
         levels: tuple[Any, ...]
         if name in self._formula.levels:
             levels, source = tuple(self._formula.levels[name]), "declared"
         elif name in known and known.is_levels(name):
             levels, source = tuple(known[name]), known.source(name)
-        elif isinstance(column.dtype, nw.Enum):
-            levels, source = _enum_levels(column), "dtype"
-        elif column.dtype == nw.Boolean:
+        elif isinstance(dtype, nw.Enum):
+            levels, source = _enum_levels(name, dtype), "dtype"
+        elif dtype == nw.Boolean:
             levels, source = (False, True), "dtype"
         elif source is not None:
-            levels = _levels_found(column)
+            levels = _levels_found(self._held(name))
         else:
             self._undeclared_levels.append(name)
             return
-        self._codes[name] = _codes(column, levels)
+        self._levels[name] = levels
         self._bounds = self._bounds.with_levels(name, levels, source=source)
 
-    def table(self, treated: BoolArray) -> Table:
+    def _held(self, name: str) -> nw.Series[Any]:
+        """A public column, to read bounds from."""
+        if isinstance(self._frame, nw.LazyFrame):
+            raise BoundsError(
+                f"declare the bounds of {name}: they are not read from a lazy frame. Add\n"
+                + skeleton([name], [])
+            )
+        return self._frame[name]
+
+    def table(self) -> Table:
+        """Read the columns into memory and check them."""
+        self._check_bounds()
+        frame, columns = self._frame, self._columns()
+        assert isinstance(frame, nw.DataFrame)
+        treated = columns.treated(frame)
+        _require_both_arms(int(np.count_nonzero(treated)), treated.size, columns.treatment)
+        return Table(
+            treated.size,
+            columns.numbers(frame, columns.numeric),
+            columns.codes(frame, columns.levels),
+            treated,
+            self._bounds,
+            tuple(self._missing),
+        )
+
+    def lazy_table(self, n: int) -> LazyTable:
+        """Check the columns where they are."""
+        self._check_bounds()
+        frame, columns, bounds = self._frame, self._columns(), self._bounds
+        assert isinstance(frame, nw.LazyFrame)
+        outcome = self._formula.outcome
+        known = isinstance(outcome, Column) and outcome.name in bounds
+        pair = (outcome.name, bounds.interval(outcome.name)) if known else None  # type: ignore[union-attr]
+        count, ready = engines.checked(frame, columns, n, pair)
+        _require_both_arms(count, n, columns.treatment)
+        return LazyTable(frame, columns, n, count, bounds, tuple(self._missing), ready)
+
+    def _columns(self) -> Columns:
+        numeric = tuple(dict.fromkeys(self._numeric))
+        return Columns(self._formula.treatment_column, self._arms, numeric, self._levels)
+
+    def _check_bounds(self) -> None:
         """Check what is left to find; levels cannot be found privately."""
         formula = self._formula
         if self._undeclared_levels:
@@ -289,12 +324,8 @@ class _Reader:
                 f"{', '.join(blocked)} stands inside a function that is not defined everywhere, "
                 f"so its range must be declared. Add\n{skeleton(blocked, [])}"
             )
-        table = Table(
-            treated.size, self._numeric, self._codes, treated, self._bounds, tuple(self._missing)
-        )
-        if not table.missing:
-            _ranges(table, formula, table.bounds)
-        return table
+        if not self._missing:
+            _ranges(formula, self._bounds)
 
 
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
@@ -324,7 +355,7 @@ def _names_in_c(formula: Formula) -> set[str]:
     return {f.column for term in formula.terms for f in term if isinstance(f, Categorical)}
 
 
-def _ranges(table: Table, formula: Formula, bounds: Bounds) -> tuple[float, float]:
+def _ranges(formula: Formula, bounds: Bounds) -> tuple[float, float]:
     """Range of the outcome; raises when it or a covariate's range cannot be used."""
     intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
     lower, upper = range_of(formula.outcome, intervals)
@@ -341,7 +372,7 @@ def _encoding(formula: Formula, bounds: Bounds) -> Encoding:
     return Encoding.build(formula, {**levels, **formula.levels})
 
 
-def strata(table: Table, formula: Formula) -> Strata:
+def strata(table: Table | LazyTable, formula: Formula) -> Strata:
     """Read the covariates as strata; raises where one is not discrete."""
     bounds = table.bounds
     levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
@@ -349,25 +380,66 @@ def strata(table: Table, formula: Formula) -> Strata:
     return Strata.build(formula, {**levels, **formula.levels}, binary)
 
 
-def encode(table: Table, formula: Formula, bounds: Bounds) -> Rows:
-    """Clip every column to its bounds; the covariates are encoded when first asked for."""
-    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    clipped = {name: clip(values, intervals[name]) for name, values in table.numeric.items()}
-    outcome_range = _ranges(table, formula, bounds)
-    encoding = _encoding(formula, bounds)
+def encode(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Rows | LazyRows:
+    """Clip and encode, block by block; the covariates are encoded when first asked for."""
+    recipe = _recipe(table, formula, bounds)
+    if isinstance(table, LazyTable):
+        return LazyRows(table, recipe, dict(table.ready))
+
+    def covariates() -> FloatArray:
+        out = np.empty((table.n, len(recipe.encoding.names)), order="F")
+        for start in range(0, table.n, ROWS):
+            recipe.covariates(*_cut(table, start), out[start : start + ROWS])
+        return out
+
+    def index() -> tuple[IntArray, int]:
+        found = recipe.discrete or strata(table, formula)  # the latter says why not
+        return _index(table, recipe), found.count
+
+    starts = range(0, table.n, ROWS)
     return Rows(
-        outcome=clip(evaluate(formula.outcome, clipped), outcome_range),
-        outcome_range=outcome_range,
+        outcome=np.concatenate([recipe.outcome(_cut(table, start)[0]) for start in starts]),
+        outcome_range=recipe.outcome_range,
         treated=table.treated,
-        covariates=cache(lambda: encoding.matrix(clipped, table.codes, intervals)),
-        width=len(encoding.names),
-        strata=cache(
-            lambda: (
-                (found := strata(table, formula)).index(clipped, table.codes),
-                found.count,
-            )
-        ),
+        covariates=cache(covariates),
+        width=len(recipe.encoding.names),
+        strata=cache(index),
     )
+
+
+def grouped(rows: Rows | LazyRows, table: Table | LazyTable, groups: Strata) -> Rows | LazyRows:
+    """Put groups in the place of strata: ``table`` has the columns that make them."""
+    bounds = table.bounds
+    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+    recipe = Recipe(Number(0.0), intervals, (0.0, 1.0), Encoding(()), groups)
+    if isinstance(rows, LazyRows):
+        assert isinstance(table, LazyTable)
+        return replace(rows, groups=(table.columns, recipe))
+    assert isinstance(table, Table)
+    index = _index(table, recipe)
+    return replace(rows, strata=lambda: (index, groups.count))
+
+
+def _cut(table: Table, start: int) -> tuple[Arrays, Arrays]:
+    part = slice(start, start + ROWS)
+    numeric = {name: values[part] for name, values in table.numeric.items()}
+    return numeric, {name: codes[part] for name, codes in table.codes.items()}
+
+
+def _index(table: Table, recipe: Recipe) -> IntArray:
+    starts = range(0, table.n, ROWS)
+    return np.concatenate([recipe.strata(*_cut(table, start)) for start in starts])
+
+
+def _recipe(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Recipe:
+    """Settle what formula and bounds say; raises when a range cannot be used."""
+    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+    outcome_range = _ranges(formula, bounds)
+    try:
+        discrete = strata(table, formula)
+    except FormulaError:  # a covariate that is not discrete
+        discrete = None
+    return Recipe(formula.outcome, intervals, outcome_range, _encoding(formula, bounds), discrete)
 
 
 def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, dict[str, int]]:
@@ -377,26 +449,25 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
     clipped to them.
     """
     frame, _, _ = _unpack(_as_frame(data), None)
+    frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
     _refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
-    codes: dict[str, IntArray] = {}
+    coded: dict[str, IntArray] = {}
     clipped: dict[str, int] = {}
     for name in formula.covariate_columns:
         column = frame[name]
         if bounds.is_levels(name):
-            codes[name] = _codes(column, tuple(bounds[name]))
+            coded[name] = codes(column, tuple(bounds[name]))
             continue
         if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
             raise DataError(f"column {name!r} must be numeric or bool, it is {column.dtype}")
-        values, interval = column.to_numpy().astype(np.float64), bounds.interval(name)
-        if not np.isfinite(values).all():
-            raise DataError(f"column {name!r} holds infinite values")
+        values, interval = numbers(column).astype(np.float64), bounds.interval(name)
         numeric[name] = clip(values, interval)
         if outside := int(np.count_nonzero(numeric[name] != values)):
             clipped[name] = outside
     intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    matrix = _encoding(formula, bounds).matrix(numeric, codes, intervals)
+    matrix = _encoding(formula, bounds).matrix(numeric, coded, intervals)
     return matrix, clipped
 
 
@@ -424,6 +495,6 @@ def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:
     return _encoding(formula, bounds).names
 
 
-def width(table: Table, formula: Formula) -> int:
+def width(table: Table | LazyTable, formula: Formula) -> int:
     """Return the number of encoded columns; it depends on the formula and the levels only."""
     return len(_encoding(formula, table.bounds).names)

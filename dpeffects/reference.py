@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpeffects import design
+from dpeffects.errors import OptionError
 from dpeffects.formula import parse
 from dpeffects.methods import get
 
@@ -72,6 +73,8 @@ def reference(
     spec.check_estimand(estimand)
     parsed = parse(formula)
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
+    if not isinstance(table, design.Table):
+        raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
     outcome, rows = design.raw_rows(table, parsed)
     estimate, std_error = spec.reference(
         outcome, table.treated, rows, estimand=estimand, **vars(made)

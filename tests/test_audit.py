@@ -163,7 +163,8 @@ def forgotten_noise(patch):
     def bare(self, share):
         noisy = right(self, share)
         grid = Grid.for_sum(self.outcome_range, self.n, self.epsilon(share))
-        steps = self._by_arm(grid.encode(self._rows.outcome))
+        y, t = grid.encode(self._rows.outcome), self._rows.treated
+        steps = np.array([y[t].sum(), y[~t].sum()])
         return Noisy(steps * grid.unit, noisy.scale, noisy.spend)
 
     patch.setattr(ArmReleases, "arm_sums", bare)

@@ -43,7 +43,7 @@ def test_pandas_polars_and_pyarrow_give_the_same_numbers():
 
 def test_a_lazy_frame_is_refused_with_a_reason():
     polars = pytest.importorskip("polars")
-    with pytest.raises(dpe.DPEffectsError, match="held in memory"):
+    with pytest.raises(dpe.DPEffectsError, match="Collect the frame first"):
         fit(polars.from_pandas(frame()).lazy())
 
 

@@ -15,6 +15,8 @@ LAYERS = [
     ["errors"],
     ["privacy"],
     ["formula", "matching", "estimate"],
+    ["recipe"],
+    ["engines"],
     ["design"],
     ["methods", "inference", "theory", "metrics", "datasets"],
     ["results"],

@@ -16,11 +16,11 @@ from dpeffects.cate.aggregate import AggregateOptions, fit_blocks
 from dpeffects.cate.asymptotic import NAMED, NEEDS_OPT_IN, check_learner
 from dpeffects.cate.options import STAGES, CateOptions
 from dpeffects.cate.results import CateEffects, CateFunction
+from dpeffects.engines import LazyTable
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
 from dpeffects.methods import sample_aggregate
-from dpeffects.privacy.bounds import clip
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Account
 from dpeffects.privacy.ledgers import Address
@@ -113,7 +113,9 @@ def dp_cate(
     about: dict[str, Any] = {"estimand": "CATE", "method": method}
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
     with Call(parsed, ask, "sample", made.public("sample"), method) as call:
-        call.read(data)
+        table = call.read(data)
+        if isinstance(table, LazyTable):
+            raise OptionError("dp_cate needs rows in memory: collect the lazy frame first")
         if isinstance(made, AggregateOptions):
             return _blocks(call, made, at, about)
         if release == "groups":
@@ -213,12 +215,7 @@ def _groups(
     found = design.strata(table, grouping)
     if found.count > 1000:
         raise OptionError(f"by makes {found.count} groups; at most 1000 are released")
-    inside = {
-        name: clip(x, table.bounds.interval(name)) if name in table.bounds else x
-        for name, x in table.numeric.items()
-    }
-    index = found.index(inside, table.codes)
-    curator = call.curator(groups.shares()).in_groups(index, found.count)
+    curator = call.curator(groups.shares(), (table, found))
     return CateEffects(
         kind="groups",
         labels=found.labels(),

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.erm import fit_logistic, sigmoid
+from dpeffects.privacy.erm import fit_logistic, held, sigmoid
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -66,7 +66,10 @@ class RidgeLogistic(_Standardised):
         """Fit 0/1 targets by Newton steps."""
         columns = self._learn(rows, np.ones(len(target)))
         penalty = _PENALTY * max(columns.shape[1], 1) / len(target)
-        self._weights = fit_logistic(self._with_constant(columns), target == 1, penalty)
+        rows = self._with_constant(columns)
+        largest = float(np.abs(rows).max())  # the solver takes rows within [-1, 1]
+        found = fit_logistic(held(rows / largest, target == 1), penalty / largest**2)
+        self._weights = found / largest
         return self
 
     def predict_proba(self, rows: FloatArray) -> FloatArray:

@@ -36,6 +36,10 @@ class StrataOptions(Options):
         if self.weights not in WEIGHTS:
             raise OptionError(f"weights must be one of {WEIGHTS}, got {self.weights!r}")
 
+    def needs_memory(self) -> str:
+        """Round robin deals records in their order."""
+        return 'weights="round_robin" goes by the order of rows' if self.weights != "means" else ""
+
 
 def capped_variance(curator: Curator, weights: str, cap: float) -> SamplingVariance:
     """Release the sampling variance, given covariates and treatments, with capped weights.

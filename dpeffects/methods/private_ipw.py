@@ -125,6 +125,10 @@ class PrivateIPWOptions(Options):
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
         return replace(self, model_share=_propensity.plan(setting, prices)[0])
 
+    def needs_memory(self) -> str:
+        """Halves are made by the order of the rows."""
+        return "split=True divides rows by their order" if self.split else ""
+
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""
         return Setting(records, d, delta, self.clip, self.propensity, self.noise, self.penalty)

@@ -66,6 +66,10 @@ class PrivatePSMOptions(Options):
     penalty: float | None = None
     debias: bool = True
 
+    def needs_memory(self) -> str:
+        """Matching goes along the sorted scores."""
+        return "matching sorts the scores of all records"
+
     def __post_init__(self) -> None:
         _whole("neighbors", self.neighbors)
         if self.match_limit is not None:

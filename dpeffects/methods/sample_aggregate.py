@@ -89,6 +89,10 @@ class SampleAggregateOptions(Options):
     clip: float = 0.05
     crossfit: bool | None = None
 
+    def needs_memory(self) -> str:
+        """Learners get their rows as arrays."""
+        return "blocks of learners are made by the order of the rows"
+
     def __post_init__(self) -> None:
         if self.estimator not in AVERAGES:
             known = ", ".join(AVERAGES)

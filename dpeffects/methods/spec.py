@@ -40,6 +40,10 @@ class Options:
         """Return options with every open choice made from public numbers."""
         return self
 
+    def needs_memory(self) -> str:
+        """Say why the rows must be in memory, if so: a method that sums blocks does not care."""
+        return ""
+
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Refuse options that do not fit the data's size, before anything is charged.
 

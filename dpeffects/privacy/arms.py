@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.release import Holder, IntArray
+from dpeffects.privacy.release import Holder
 from dpeffects.privacy.sums import Grid
 
 
@@ -14,7 +14,7 @@ class ArmReleases(Holder):
 
     def treated_count(self, share: str) -> Noisy:
         """Release the number of treated records; free where treatment is public (claim 6)."""
-        count = np.array([np.count_nonzero(self._rows.treated)], dtype=np.int64)
+        count = self._source.by_arm("count")[:1]
         if self.is_public("treatment"):
             return Noisy(count.astype(np.float64), 0.0)
         return self._releaser.release("treated count", count, 1, 1.0, share=share, claim=6)
@@ -22,7 +22,7 @@ class ArmReleases(Holder):
     def arm_sums(self, share: str) -> Noisy:
         """Release the sums of y - middle over (treated, control) (claim 7)."""
         grid = Grid.for_sum(self.outcome_range, self.n, self.epsilon(share))
-        sums = self._by_arm(grid.encode(self._rows.outcome))
+        sums = self._source.by_arm("sum", grid)
         return self._releaser.release(
             "outcome sums by arm", sums, grid.span, grid.unit, share=share, claim=7
         )
@@ -33,14 +33,8 @@ class ArmReleases(Holder):
         z is the outcome scaled to [-1, 1]; centring the square halves what one record can do when
         it moves from one arm to the other.
         """
-        lower, upper = self.outcome_range
-        z = (2.0 * self._rows.outcome - lower - upper) / (upper - lower)
         grid = Grid.for_sum((0.0, 1.0), self.n, self.epsilon(share))
-        sums = self._by_arm(grid.encode(z * z))
+        sums = self._source.by_arm("square", grid)
         return self._releaser.release(
             "outcome squares by arm", sums, grid.span, grid.unit, share=share, claim=7
         )
-
-    def _by_arm(self, values: IntArray) -> IntArray:
-        treated = self._rows.treated
-        return np.array([values[treated].sum(), values[~treated].sum()], dtype=np.int64)

@@ -18,14 +18,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.privacy.rows import sums_by_cell
 from dpeffects.privacy.smooth import smooth_bound
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-_HALF = 15
-"""Bits of the lower half of a value, where sums of floats must be exact."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +121,15 @@ def capped_sensitivity(cap: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Strata:
-    """Records by stratum and arm: ``cell`` is twice the stratum, plus one for treated records."""
+    """Counts by stratum and arm, and what matching makes of sums by cell.
 
-    cell: IntArray
+    Cells are control and treated of the first stratum, of the second, and so on: ``cell`` is twice
+    the stratum, plus one for treated records. It is None where the rows are not in memory;
+    "round_robin" weights need it.
+    """
+
     counts: Counts
+    cell: IntArray | None = None
 
     @classmethod
     def of(cls, index: IntArray, declared: int, treated: BoolArray) -> Strata:
@@ -137,11 +140,15 @@ class Strata:
         else:
             size = declared
         cell = 2 * index + treated
-        sizes = np.bincount(cell, minlength=2 * size).reshape(-1, 2)
-        counts = Counts(sizes[:, 1], sizes[:, 0], bool((sizes.sum(axis=1) == 0).any()))
-        if size < declared:
-            counts = Counts(counts.treated, counts.control, True)
-        return cls(cell, counts)
+        made = cls.counted(np.bincount(cell, minlength=2 * size))
+        counts = Counts(made.counts.treated, made.counts.control, True)
+        return cls(counts if size < declared else made.counts, cell)
+
+    @classmethod
+    def counted(cls, sizes: IntArray) -> Strata:
+        """Strata by the sizes of their cells alone."""
+        pairs = sizes.reshape(-1, 2)
+        return cls(Counts(pairs[:, 1], pairs[:, 0], bool((pairs.sum(axis=1) == 0).any())))
 
     @cached_property
     def sizes(self) -> IntArray:
@@ -154,17 +161,21 @@ class Strata:
         return self.sizes.reshape(-1, 2)[:, ::-1].reshape(-1)
 
     def sums(self, values: IntArray) -> IntArray:
-        """Exact sums by cell of integers below 2^31: floats add up their halves exactly."""
-        high, low = values >> _HALF, values & (2**_HALF - 1)
-        parts = [np.bincount(self.cell, part, self.sizes.size) for part in (high, low)]
-        return (parts[0].astype(np.int64) << _HALF) + parts[1].astype(np.int64)
+        """Exact sums by cell of integers below 2^31."""
+        assert self.cell is not None
+        return sums_by_cell(values, self.cell, self.sizes.size)
 
     def contrast(self, values: IntArray, weights: str) -> int:
         """n f in units of the values; "means" rounds each arm of a stratum down."""
         if weights == "round_robin":
-            values = values * self._dealt()
+            assert self.cell is not None
+            values = values * self._dealt(self.cell)
             return int(values[self.cell % 2 == 1].sum() - values[self.cell % 2 == 0].sum())
-        sums, own, other = self.sums(values), self.sizes, self.others
+        return self.contrast_of(self.sums(values))
+
+    def contrast_of(self, sums: IntArray) -> int:
+        """n f by "means" from the sums of values by cell."""
+        own, other = self.sizes, self.others
         both = (own > 0) & (other > 0)
         sums, own, other = sums[both], own[both], other[both]
         whole, rest = np.divmod(sums, own)
@@ -173,13 +184,13 @@ class Strata:
         treated = np.flatnonzero(both) % 2 == 1
         return int(part[treated].sum() - part[~treated].sum())
 
-    def _dealt(self) -> IntArray:
+    def _dealt(self, cell: IntArray) -> IntArray:
         """Round-robin weight of each record: 1 + how often the other arm is dealt to it."""
-        order = np.argsort(self.cell, kind="stable")
+        order = np.argsort(cell, kind="stable")
         starts = np.cumsum(self.sizes) - self.sizes
-        own, other = self.sizes[self.cell], self.others[self.cell]
-        rank = np.empty_like(self.cell)
-        rank[order] = np.arange(self.cell.size) - starts[self.cell[order]]
+        own, other = self.sizes[cell], self.others[cell]
+        rank = np.empty_like(cell)
+        rank[order] = np.arange(cell.size) - starts[cell[order]]
         times = np.maximum(other - rank + own - 1, 0) // own
         return np.where(other > 0, 1 + times, 0)
 
@@ -189,7 +200,12 @@ class Strata:
         Weights count up to ``cap``. A cell of one record has the largest variance, half^2, where
         |values| <= half.
         """
-        sums, squares = self.sums(values), self.sums(values * values)
+        return self.squares_of(self.sums(values), self.sums(values * values), half, weights, cap)
+
+    def squares_of(
+        self, sums: IntArray, squares: IntArray, half: int, weights: str, cap: float
+    ) -> FloatArray:
+        """The same from the sums of values and of their squares by cell."""
         used = self.sizes > 0
         own, other = self.sizes[used], self.others[used]
         whole, rest = np.divmod(sums[used], own)

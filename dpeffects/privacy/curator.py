@@ -8,7 +8,7 @@ primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dpeffects.errors import BoundsError
 from dpeffects.privacy import bounds as ranges
@@ -19,7 +19,7 @@ from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.claimed import ClaimedReleases
 from dpeffects.privacy.kernel import KernelReleases
 from dpeffects.privacy.matched import MatchedReleases
-from dpeffects.privacy.release import FloatArray, Releaser, Rows
+from dpeffects.privacy.release import FloatArray, IntArray, Releaser, Rows
 from dpeffects.privacy.strata import StrataReleases
 from dpeffects.privacy.weighting import WeightingReleases
 
@@ -39,11 +39,16 @@ class Curator(
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 
 
-def find_bounds(columns: Mapping[str, FloatArray], releaser: Releaser) -> Bounds:
-    """Find ranges of numeric columns by noisy histograms of magnitudes (claim 5)."""
+def find_bounds(
+    columns: Mapping[str, FloatArray | Callable[[], IntArray]], releaser: Releaser
+) -> Bounds:
+    """Find ranges of numeric columns by noisy histograms of magnitudes (claim 5).
+
+    A column is given by its values, or by a function that counts them (`bounds.magnitude_counts`).
+    """
     found, failed = Bounds(), []
     for name, values in columns.items():
-        counts = ranges.magnitude_counts(values)
+        counts = values() if callable(values) else ranges.magnitude_counts(values)
         noisy = releaser.release(
             f"bounds of {name}", counts, 2, 1.0, share="bounds", claim=5, parts=len(columns)
         )

@@ -5,6 +5,10 @@ and -1 for control, rows in [0, 1]^d; the intercept is a column like any other a
 
 `Logistic` is the same problem on rows of norm at most 1 (`unit_rows`), with sums in place of means:
 its ``strength`` is n times the penalty. It is what objective perturbation works on (claims 21, 22).
+
+Sums over records are exact: each record's part of a gradient is rounded to 2^-44, and the Hessian,
+which only steers the steps, is made of coarser integers that floats add up exactly. So the weights
+do not depend on the order of the records, nor on how they are spread over blocks and machines.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +27,8 @@ from dpeffects.privacy.budget import Share, round_down
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.release import Releaser
+from dpeffects.privacy.rows import Block, Rows, Source, Totals
+from dpeffects.privacy.sums import from_limbs, two_limbs
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -30,9 +37,12 @@ GRADIENT = 1e-9
 """The solver stops at a gradient of this norm or smaller; the sensitivity accounts for it."""
 _TIGHT = 1e-12
 _ACCOUNTED = 5e-12
-"""`Logistic` stops at _TIGHT; the rounding of a gradient summed in blocks of _ROWS is the rest."""
-_ROWS = 32_768
+"""`Logistic` stops at _TIGHT; the rest is for the rounding of a computed gradient."""
 _STEPS = 200
+_FINE = 44
+"""A record's gradient is rounded to multiples of 2^-44: floats add up 2^9 of them exactly."""
+_COARSE, _BEND = 14, 14
+"""Bits of rows and second derivatives in the Hessian: floats add up 2^13 products exactly."""
 
 VOLUME = 0.1
 """Largest part of epsilon that objective perturbation may pay for the change of volume."""
@@ -44,38 +54,38 @@ SPREAD = 1.0 / 12.0
 
 
 def fit_logistic(
-    rows: FloatArray,
-    treated: BoolArray,
+    source: Source,
     penalty: float,
     *,
+    unit: bool = False,
     offset: float = 0.0,
     tilt: FloatArray | None = None,
     stop: float = GRADIENT / 2,
+    room: float = GRADIENT / 2,
 ) -> FloatArray:
-    """Minimise the objective by Newton steps, to a gradient norm of at most ``stop``.
+    """Minimise the objective by Newton steps, to a computed gradient norm of at most ``stop``.
 
-    ``offset`` is added to every logit and ``tilt``'w to the objective.
+    ``offset`` is added to every logit and ``tilt``'w to the objective; ``unit`` fits `unit_rows`.
+    The computed gradient is within ``room`` of the true one at the result, or there is none.
     """
     if not 1e-12 <= penalty < math.inf:
         raise OptionError(f"penalty must be at least 1e-12, got {penalty!r}")
-    n, d = rows.shape
+    d = source.width
     weights = np.zeros(d)
     tilt = np.zeros(d) if tilt is None else tilt
-    if n > 8 * _ROWS:  # a start from the first rows saves passes over all of them
-        part = slice(0, 2 * _ROWS)
-        weights = fit_logistic(rows[part], treated[part], penalty, offset=offset, tilt=tilt)
-    gradient, hessian = _derivatives(rows, treated, weights, penalty, offset, tilt)
+    at = partial(_derivatives, source, penalty=penalty, unit=unit, offset=offset, tilt=tilt)
+    gradient, hessian = at(weights)
     for _ in range(_STEPS):
         size = np.linalg.norm(gradient)
         if size <= stop + 1e-15 * float(np.linalg.norm(tilt)):
+            if _rounding(weights, offset, 1.0 if unit else math.sqrt(d)) > room:
+                break
             return weights
         step = np.linalg.solve(hessian, gradient)
         shrink = 1.0
         while True:  # the Newton direction lowers the gradient norm for a small enough step
             candidate = weights - shrink * step
-            new_gradient, new_hessian = _derivatives(
-                rows, treated, candidate, penalty, offset, tilt
-            )
+            new_gradient, new_hessian = at(candidate)
             if np.linalg.norm(new_gradient) < size or shrink < 1e-8:
                 break
             shrink /= 2.0
@@ -83,23 +93,65 @@ def fit_logistic(
     raise EstimationError("the logistic regression did not converge; its weights were not released")
 
 
+def _rounding(weights: FloatArray, offset: float, norm: float) -> float:
+    """Distance of a computed mean gradient from the true one, for rows of at most this norm."""
+    d = weights.size
+    logit = (d + 2) * 2.0**-53 * (norm * float(np.linalg.norm(weights)) + abs(offset))
+    return 1.01 * (norm * (logit / 4.0 + 2.0**-49) + math.sqrt(d) * 2.0 ** -(_FINE + 1))
+
+
 def _derivatives(
-    rows: FloatArray,
-    treated: BoolArray,
+    source: Source,
     weights: FloatArray,
     penalty: float,
+    unit: bool,
     offset: float,
     tilt: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradient and Hessian, summed over blocks of rows to keep temporaries small."""
-    n, d = rows.shape
-    gradient, hessian = np.zeros(d), np.zeros((d, d))
-    for start in range(0, n, _ROWS):
-        block = np.ascontiguousarray(rows[start : start + _ROWS])
-        score = sigmoid(block @ weights + offset)
-        gradient += (score - treated[start : start + _ROWS]) @ block
-        hessian += (block * (score * (1.0 - score))[:, None]).T @ block
-    return gradient / n + penalty * weights + tilt, hessian / n + penalty * np.eye(d)
+    """Gradient and Hessian of the mean loss, penalised and tilted."""
+    n, d = source.n, weights.size
+    terms = partial(logistic_terms, weights=weights, offset=offset, unit=unit)
+    sums, bends = source.fold(terms, "covariates")
+    gradient = from_limbs(sums, _FINE) / n
+    hessian = from_limbs(bends, _BEND + 2 * _COARSE) / n
+    return gradient + penalty * weights + tilt, hessian + penalty * np.eye(d)
+
+
+def logistic_terms(block: Block, weights: FloatArray, offset: float, unit: bool) -> Totals:
+    """What a block adds to gradient and Hessian, in exact integers as two limbs each."""
+    rows = unit_rows(block.covariates) if unit else block.covariates
+    chance = sigmoid(logits(rows, weights, offset))
+    bend = np.floor(chance * (1.0 - chance) * 2.0**_BEND + 0.5)
+    chance -= block.treated
+    gradient = [_exact_sum(chance * column) for column in rows.T]
+    coarse = np.floor(rows * 2.0**_COARSE + 0.5)
+    hessian = np.zeros((weights.size, weights.size), dtype=np.int64)
+    for start in range(0, len(rows), 2**13):
+        part = coarse[start : start + 2**13]
+        hessian += ((part * bend[start : start + 2**13, None]).T @ part).astype(np.int64)
+    return two_limbs(np.array(gradient, dtype=np.int64)), two_limbs(hessian)
+
+
+def _exact_sum(values: FloatArray) -> int:
+    """Sum of numbers in [-1, 1], each rounded to a multiple of 2^-44."""
+    steps = values * 2.0**_FINE
+    steps += 0.5
+    np.floor(steps, out=steps)
+    parts = np.add.reduceat(steps, np.arange(0, steps.size, 2 ** (53 - _FINE)))
+    return int(parts.astype(np.int64).sum())
+
+
+def logits(rows: FloatArray, weights: FloatArray, offset: float = 0.0) -> FloatArray:
+    """offset + rows'weights, column by column, so that a row's value is its own.
+
+    (A product of matrices may add up a row in another order when its neighbours change.)
+    """
+    total = np.full(len(rows), offset)
+    work = np.empty(len(rows))
+    for column, weight in zip(rows.T, weights, strict=True):
+        np.multiply(column, weight, out=work)
+        total += work
+    return total
 
 
 def sigmoid(x: FloatArray) -> FloatArray:
@@ -139,7 +191,8 @@ def unit_rows(matrix: FloatArray) -> FloatArray:
     """
     rows = np.clip(matrix, 0.0, 1.0)
     rows[:, 1:] -= 0.5
-    return rows / unit_norm(matrix.shape[1])
+    rows /= unit_norm(matrix.shape[1])
+    return rows
 
 
 def unit_l1(d: int) -> float:
@@ -147,21 +200,45 @@ def unit_l1(d: int) -> float:
     return (1.0 + (d - 1) / 2.0) / unit_norm(d) * (1.0 + 1e-9)
 
 
+def held(rows: FloatArray, treated: BoolArray) -> Rows:
+    """Covariates in [0, 1] and treatments as a source, without outcomes."""
+    return Rows(np.zeros(len(rows)), (0.0, 1.0), treated, lambda: rows, rows.shape[1])
+
+
 @dataclass(frozen=True)
 class Logistic:
     """Logistic regression on rows of norm at most 1: sum of losses + (strength/2) |w|^2."""
 
-    rows: FloatArray
-    treated: BoolArray
+    source: Source
     strength: float
     offset: float = 0.0
 
+    @property
+    def width(self) -> int:
+        """Number of weights."""
+        return self.source.width
+
+    @property
+    def rows(self) -> FloatArray:
+        """The rows, in memory."""
+        return unit_rows(self.source.held("an audit looks at all rows at once").covariates())
+
+    @property
+    def treated(self) -> BoolArray:
+        """Who is treated, in memory."""
+        return self.source.held("an audit looks at all rows at once").treated
+
     def solve(self, noise: FloatArray | None = None) -> FloatArray:
         """Minimise the objective plus noise'w; the result is within `slack` of the minimiser."""
-        n = self.rows.shape[0]
-        tilt = None if noise is None else noise / n
+        n = self.source.n
         return fit_logistic(
-            self.rows, self.treated, self.strength / n, offset=self.offset, tilt=tilt, stop=_TIGHT
+            self.source,
+            self.strength / n,
+            unit=True,
+            offset=self.offset,
+            tilt=None if noise is None else noise / n,
+            stop=_TIGHT,
+            room=_ACCOUNTED - _TIGHT,
         )
 
     def gradient(self, weights: FloatArray) -> FloatArray:
@@ -171,12 +248,12 @@ class Logistic:
 
     def slack(self, noise: float = 0.0) -> float:
         """L2 distance of a returned vector from the exact minimiser, at most (claim 20)."""
-        return self.rows.shape[0] * _ACCOUNTED / self.strength
+        return self.source.n * _ACCOUNTED / self.strength
 
     @property
     def reach(self) -> tuple[float, float]:
         """Largest L1 and L2 norm of one record's gradient."""
-        return unit_l1(self.rows.shape[1]), 1.0
+        return unit_l1(self.width), 1.0
 
     @property
     def bend(self) -> float:
@@ -198,8 +275,12 @@ class Problem(Protocol):
     """A penalised fit that `minimise` can release: `Logistic` or `Huber`."""
 
     @property
+    def width(self) -> int:
+        """Number of weights."""
+
+    @property
     def rows(self) -> FloatArray:
-        """Rows of norm at most 1."""
+        """Rows of norm at most 1, in memory."""
 
     @property
     def strength(self) -> float:
@@ -297,7 +378,7 @@ def minimise(
     25    20,000   27.3   4.9   0.6    28.2  15.5   5.4    32.8
     ===== ======== =================== =================== ======
     """
-    d, whole = problem.rows.shape[1], releaser.share(share)
+    d, whole = problem.width, releaser.share(share)
     volume, last = volume_price(problem.strength, problem.bend), _SOLVER * whole.epsilon
     epsilon = round_down(Fraction(whole.epsilon) - Fraction(volume) - Fraction(last))
     if epsilon <= 0:

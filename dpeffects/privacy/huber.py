@@ -33,6 +33,11 @@ class Huber:
     steepest: float = 1.0
 
     @property
+    def width(self) -> int:
+        """Number of weights."""
+        return self.rows.shape[1]
+
+    @property
     def reach(self) -> tuple[float, float]:
         """Largest L1 and L2 norm of one record's gradient."""
         return self.steepest * math.sqrt(self.rows.shape[1]), self.steepest

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.erm import fit_logistic, logistic_sensitivity, sigmoid
+from dpeffects.privacy.erm import fit_logistic, logistic_sensitivity, logits, sigmoid
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
 from dpeffects.privacy.sums import WEIGHT_BITS, Grid, weights_to_grid
@@ -27,15 +27,14 @@ class MatchedReleases(Holder):
         """Propensity scores where covariates and treatment are declared public: no charge."""
         self._require_public("treatment")
         self._require_public("covariates")
-        matrix = self._covariates()
-        return sigmoid(matrix @ fit_logistic(matrix, self._rows.treated, penalty))
+        return sigmoid(logits(self._covariates(), fit_logistic(self._source, penalty)))
 
     def propensity_weights(self, penalty: float, share: str) -> Noisy:
         """Release the weights of the penalised logistic regression (claim 9)."""
         d = self.width
         bound = logistic_sensitivity(self.n, d, penalty)
         unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
-        weights = fit_logistic(self._covariates(), self._rows.treated, penalty)
+        weights = fit_logistic(self._source, penalty)
         steps = np.rint(weights / unit).astype(np.int64)
         sensitivity = math.ceil(bound / unit) + 1 + d
         return self._releaser.release(
@@ -45,7 +44,7 @@ class MatchedReleases(Holder):
     def noisy_scores(self, weights: FloatArray, share: str) -> Noisy:
         """Release every record's propensity score under released weights (claim 11)."""
         grid = Grid.for_sum((0.0, 1.0), 1.0, self.epsilon(share))
-        steps = grid.encode(sigmoid(self._covariates() @ weights))
+        steps = grid.encode(sigmoid(logits(self._covariates(), weights)))
         noisy = self._releaser.release(
             "propensity scores", steps, grid.span, grid.unit, share=share, claim=11
         )

@@ -1,18 +1,16 @@
-"""The rows, and the one place where noise meets a value: charge the ledger, then draw."""
+"""The one place where noise meets a value: charge the ledger, then draw."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.errors import PrivacyError
-from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.guarantee import Noisy, Spend
 from dpeffects.privacy.ledger import Ledger
@@ -24,27 +22,10 @@ from dpeffects.privacy.noise import (
     gaussian_scale,
     laplace_scale,
 )
+from dpeffects.privacy.rows import BoolArray, FloatArray, IntArray, Rows, Source
 from dpeffects.privacy.smooth import LATTICE, Lattice, Smoothing
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Private rows, clipped to their bounds. Only the curator looks inside.
-
-    ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed; ``strata`` the
-    stratum of each record and the number of strata, where covariates are discrete.
-    """
-
-    outcome: FloatArray
-    outcome_range: Interval
-    treated: BoolArray
-    covariates: Callable[[], FloatArray]
-    width: int
-    strata: Callable[[], tuple[IntArray, int]] | None = None
+__all__ = ["BoolArray", "FloatArray", "Holder", "IntArray", "Objective", "Releaser", "Rows"]
 
 
 class Objective(Protocol):
@@ -211,10 +192,9 @@ class Releaser:
 class Holder:
     """Holds the rows. The families of primitives derive from it; only they look inside."""
 
-    def __init__(self, rows: Rows, releaser: Releaser, public: frozenset[str]) -> None:
-        self._rows, self._releaser, self._public = rows, releaser, public
-        self._matrix: FloatArray | None = None
-        self.n = int(rows.treated.size)
+    def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
+        self._source, self._releaser, self._public = rows, releaser, public
+        self.n = rows.n
         self.width = rows.width
         self.outcome_range = rows.outcome_range
 
@@ -238,7 +218,10 @@ class Holder:
         if what not in self._public:
             raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
+    @property
+    def _rows(self) -> Rows:
+        """The rows in memory, for what needs them all at once."""
+        return self._source.held("this step needs all rows at once")
+
     def _covariates(self) -> FloatArray:
-        if self._matrix is None:
-            self._matrix = self._rows.covariates()
-        return self._matrix
+        return self._rows.covariates()

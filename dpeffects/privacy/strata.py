@@ -7,7 +7,7 @@ and only what was released is ever shown.
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpeffects.errors import PrivacyError
 from dpeffects.privacy.cells import Strata, capped_sensitivity
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.release import Holder
+from dpeffects.privacy.rows import Block, Rows, Totals, sums_by_cell
 from dpeffects.privacy.smooth import Lattice, Smoothing
 from dpeffects.privacy.sums import Grid
 
@@ -28,16 +29,31 @@ class StrataReleases(Holder):
     """Releases of exact matching on strata."""
 
     @cached_property
-    def _drawn_up(self) -> tuple[Strata, int]:
-        if self._rows.strata is None:
+    def _strata(self) -> Strata:
+        """Counts by stratum; in memory also the cell of each record."""
+        rows = self._source
+        if rows.declared is None:
             raise PrivacyError("this call has no strata")
-        index, declared = self._rows.strata()
-        return Strata.of(index, declared, self._rows.treated), declared
+        if isinstance(rows, Rows):
+            assert rows.strata is not None
+            return Strata.of(*rows.strata(), rows.treated)
+        size = 2 * rows.declared
+        return Strata.counted(rows.fold(partial(_cell_counts, size=size), "strata")[0])
+
+    def _contrast(self, grid: Grid, weights: str) -> int:
+        strata, rows = self._strata, self._source
+        if isinstance(rows, Rows):
+            return strata.contrast(grid.encode(rows.outcome), weights)
+        add = partial(_cell_sums, grid=grid, size=strata.sizes.size)
+        return strata.contrast_of(rows.fold(add, "outcome", "strata")[0])
 
     @property
     def strata(self) -> int:
         """Number of strata that the formula declares, with records or without."""
-        return self._drawn_up[1]
+        declared = self._source.declared
+        if declared is None:
+            raise PrivacyError("this call has no strata")
+        return declared
 
     def matched_lattice(self, paper: bool = False) -> Lattice:
         """Grid of `matched_difference`; its smooth sensitivity never leaves these limits."""
@@ -48,12 +64,12 @@ class StrataReleases(Holder):
         self, share: str, beta: float, weights: str, paper: bool = False, parts: int = 1
     ) -> Noisy:
         """Release ln of the smooth sensitivity of n f / B (claim 17)."""
-        value = self._drawn_up[0].counts.estimate_sensitivity(beta, weights, paper)
+        value = self._strata.counts.estimate_sensitivity(beta, weights, paper)
         return self._log("smooth sensitivity", value, beta, share, parts)
 
     def log_smooth_variance(self, share: str, beta: float, weights: str, parts: int = 1) -> Noisy:
         """Release ln of the smooth sensitivity of n^2 V / B^2 (claims 17, 19)."""
-        value = self._drawn_up[0].counts.variance_sensitivity(beta, weights)
+        value = self._strata.counts.variance_sensitivity(beta, weights)
         return self._log("smooth sensitivity of the variance", value, beta, share, parts)
 
     def _log(self, label: str, value: float, beta: float, share: str, parts: int) -> Noisy:
@@ -70,10 +86,9 @@ class StrataReleases(Holder):
 
         ``shown``, a released value, stands for the private sensitivity of f in the ledger.
         """
-        strata = self._drawn_up[0]
         grid = Grid.for_sum(self.outcome_range, 2.0 * self.n, self.epsilon(share))
-        value = strata.contrast(grid.encode(self._rows.outcome), weights)
-        smooth = strata.counts.estimate_sensitivity(smoothing.beta, weights, paper)
+        value = self._contrast(grid, weights)
+        smooth = self._strata.counts.estimate_sensitivity(smoothing.beta, weights, paper)
         lattice = self.matched_lattice(paper)
         inside = Lattice(lattice.least * grid.span, lattice.most * grid.span)
         steps = smooth * grid.span + 4.0  # rounding in two strata, two arms each
@@ -90,7 +105,7 @@ class StrataReleases(Holder):
     def matched_difference_global(self, share: str, weights: str) -> Noisy:
         """Release n f by its global sensitivity (n + 1) B (claim 13)."""
         grid = Grid.for_sum(self.outcome_range, 2.0 * self.n, self.epsilon(share))
-        value = self._drawn_up[0].contrast(grid.encode(self._rows.outcome), weights)
+        value = self._contrast(grid, weights)
         most = (self.n + 1) * grid.span + 4
         return self._releaser.release(
             "matched difference", np.array([value]), most, grid.unit, share=share, claim=13
@@ -118,7 +133,7 @@ class StrataReleases(Holder):
         grid = self._square_grid()
         unit = grid.span**2 / _COARSE
         value = self._square_steps(grid, weights, math.inf, unit)
-        smooth = self._drawn_up[0].counts.variance_sensitivity(smoothing.beta, weights)
+        smooth = self._strata.counts.variance_sensitivity(smoothing.beta, weights)
         steps = smooth * _COARSE * (1.0 + 2.0**-20) + 5.0  # rounding of cells, and of their floats
         lattice = self.variance_lattice()
         return self._releaser.smooth_laplace(
@@ -141,6 +156,23 @@ class StrataReleases(Holder):
         return Grid(*self.outcome_range, max(2, bits))
 
     def _square_steps(self, grid: Grid, weights: str, cap: float, unit: float) -> int:
-        values = grid.encode(self._rows.outcome)
-        cells = self._drawn_up[0].squares(values, 2**grid.bits, weights, cap)
+        strata, rows, half = self._strata, self._source, 2**grid.bits
+        if isinstance(rows, Rows):
+            cells = strata.squares(grid.encode(rows.outcome), half, weights, cap)
+        else:
+            add = partial(_cell_sums, grid=grid, size=strata.sizes.size)
+            sums, squares = rows.fold(add, "outcome", "strata")
+            cells = strata.squares_of(sums, squares, half, weights, cap)
         return int(np.rint(cells / unit).astype(np.int64).sum())
+
+
+def _cell_counts(block: Block, size: int) -> Totals:
+    """Records by cell."""
+    return (np.bincount(2 * block.strata + block.treated, minlength=size),)
+
+
+def _cell_sums(block: Block, grid: Grid, size: int) -> Totals:
+    """Sums of encoded outcomes by cell, and of their squares where those stay below 2^31."""
+    cell, values = 2 * block.strata + block.treated, grid.encode(block.outcome)
+    sums = sums_by_cell(values, cell, size)
+    return (sums, sums_by_cell(values * values, cell, size)) if grid.bits <= 15 else (sums,)

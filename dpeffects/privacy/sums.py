@@ -61,12 +61,22 @@ class Grid:
         return int(2 ** (self.bits + 1))
 
     def encode(self, values: FloatArray) -> IntArray:
-        """Clip, centre and round to the grid. Every result lies within [-2^bits, 2^bits]."""
+        """Clip, centre and round to the grid. Every result lies within [-2^bits, 2^bits].
+
+        Halves are rounded up, as every engine can (`dpeffects.engines` has the same steps).
+        """
         top = 2**self.bits
-        half = (self.upper - self.lower) / 2.0
-        scaled = (clip(values, (self.lower, self.upper)) - self.middle) * (top / half)
-        scaled = np.where(np.isnan(scaled), 0.0, scaled)  # NaN has no integer, so it gets one
-        return np.clip(np.rint(scaled), -top, top).astype(np.int64)
+        scaled = np.asarray(clip(values, (self.lower, self.upper)) - self.middle)
+        scaled *= self.steps
+        scaled += 0.5
+        np.floor(scaled, out=scaled)
+        scaled[np.isnan(scaled)] = 0.0  # NaN has no integer, so it gets one
+        return np.clip(scaled, -top, top, out=scaled).astype(np.int64)
+
+    @property
+    def steps(self) -> float:
+        """Grid steps in one unit of the values."""
+        return 2**self.bits / ((self.upper - self.lower) / 2.0)
 
 
 def weights_to_grid(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
@@ -74,3 +84,18 @@ def weights_to_grid(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
     if not (np.abs(weights) < 2.0**30).all():
         raise DataError("weights must be finite and below 2^30")
     return np.rint(weights * 2.0**bits).astype(np.int64)
+
+
+_LIMB = 32
+
+
+def two_limbs(values: IntArray) -> IntArray:
+    """Integers as high and low parts, whose sums over many blocks stay within 64 bits."""
+    return np.stack([values >> _LIMB, values & (2**_LIMB - 1)])
+
+
+def from_limbs(limbs: IntArray, bits: int) -> FloatArray:
+    """Sums of `two_limbs` as floats, in units of 2^-bits: exact but for one rounding."""
+    high, low = (part.reshape(-1).tolist() for part in limbs)
+    whole = [((up << _LIMB) + down) / 2**bits for up, down in zip(high, low, strict=True)]
+    return np.array(whole, dtype=np.float64).reshape(limbs.shape[1:])

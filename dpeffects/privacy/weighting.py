@@ -6,16 +6,26 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Self, TypeVar
 
 import numpy as np
 
 from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.budget import Budget, Share, round_down
-from dpeffects.privacy.erm import Logistic, Weights, minimise, sigmoid, unit_norm, unit_rows
+from dpeffects.privacy.erm import (
+    Logistic,
+    Weights,
+    logits,
+    minimise,
+    sigmoid,
+    unit_norm,
+    unit_rows,
+)
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.release import BoolArray, FloatArray, Holder, Releaser
+from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray, Releaser
+from dpeffects.privacy.rows import Block, Totals
 from dpeffects.privacy.sums import Grid
 
 _WIDER = 1.0 + 1e-9
@@ -44,7 +54,7 @@ class Propensity:
 
     def scores(self, rows: FloatArray) -> FloatArray:
         """Propensities of `unit_rows`."""
-        return np.clip(sigmoid(rows @ self.weights + self.offset), self.low, self.high)
+        return np.clip(sigmoid(logits(rows, self.weights, self.offset)), self.low, self.high)
 
 
 def limits(estimand: str, clip: float) -> Interval:
@@ -110,18 +120,11 @@ class Score:
 class WeightingReleases(Holder):
     """Releases of propensity models and of sums weighted by them."""
 
-    _unit: FloatArray | None = None
-
-    def _unit_rows(self) -> FloatArray:
-        if self._unit is None:
-            self._unit = unit_rows(self._covariates())
-        return self._unit
-
     def public_model(self, strength: float, offset: float) -> Weights:
         """Fit the model where covariates and treatment are declared public: no charge."""
         self._require_public("treatment")
         self._require_public("covariates")
-        problem = Logistic(self._unit_rows(), self._rows.treated, strength, offset)
+        problem = Logistic(self._source, strength, offset)
         return Weights(problem.solve(), strength)
 
     def propensity_model(
@@ -137,7 +140,7 @@ class WeightingReleases(Holder):
         ``way`` is "output" (noise on the weights, claim 20) or "objective" (noise in the objective,
         claims 21 and 22).
         """
-        problem = Logistic(self._unit_rows(), self._rows.treated, strength, offset)
+        problem = Logistic(self._source, strength, offset)
         if way == "objective":
             return minimise(self._releaser, "propensity model", problem, share, noise)
         d = self.width
@@ -156,38 +159,42 @@ class WeightingReleases(Holder):
         return Weights(noisy.value, strength, math.sqrt(noisy.variance))
 
     def column_squares(self, share: str, noise: str = "auto") -> Noisy:
-        """Release the squared differences of covariates in [0, 1], summed over pairs (claim 24).
+        """Release n times the variances of the covariates in [0, 1], intercept left out (claim 24).
 
-        Neighbouring records make a pair. Divided by n, the sums are the variances of the columns
-        (the intercept left out); differences need no mean.
+        What is released are the sums of z and of z^2 for each column, z = x - 1/2. Together they
+        cost no more than the squares alone: whoever moves z far moves z^2 little.
         """
-        pairs = np.clip(self._covariates()[: self.n // 2 * 2, 1:], 0.0, 1.0)
-        columns = (pairs[0::2] - pairs[1::2]).T ** 2
-        width = len(columns)
+        width = self.width - 1
         grid = Grid.for_sum((0.0, 1.0), self.n, self.epsilon(share), float(width))
+        (sums,) = self._source.fold(partial(_column_sums, grid=grid), "covariates")
         noisy = self._releaser.release(
             "spread of covariates",
-            np.array([grid.encode(column).sum() for column in columns], dtype=np.int64),
-            width * grid.span,
+            sums,
+            width * (grid.span + 1),
             grid.unit,
-            l2=math.sqrt(width) * grid.span,
+            l2=math.sqrt(width) * (grid.span + 1),
             share=share,
             claim=24,
             noise=noise,
         )
-        return replace(noisy, value=noisy.value + columns.shape[1] * grid.middle)
+        first, second = noisy.value
+        # the square of a noisy mean is too large by the variance of its noise
+        value = second - (first**2 - noisy.variance) / self.n
+        means = np.clip(first / self.n, -0.5, 0.5)
+        scale = noisy.scale * math.sqrt(1.0 + 4.0 * float(np.mean(means**2)))
+        return replace(noisy, value=value, scale=scale)
 
     def score_sum(self, score: Score, share: str, noise: str = "auto") -> Noisy:
         """Release the sum of a score over the records (claim 23)."""
         grid = Grid.for_sum(score.interval(), self.n, self.epsilon(share))
-        steps = grid.encode(self._values(score)).sum()
+        steps = self._sum(score, grid, 1)
         sensitivity = grid.span
         if self.is_public("treatment"):  # nobody changes arm, so one arm's interval is enough
             longest = max(high - low for low, high in score.arms())
             sensitivity = min(grid.span, math.ceil(longest * _WIDER / grid.unit) + 1)
         noisy = self._releaser.release(
             "weighted sum",
-            np.array([steps], dtype=np.int64),
+            steps,
             sensitivity,
             grid.unit,
             l2=float(sensitivity),
@@ -201,10 +208,10 @@ class WeightingReleases(Holder):
         """Release the sum of a score's squares out of ``part`` of a share (claim 24)."""
         low, high = score.interval()
         grid = Grid.for_sum((0.0, max(low**2, high**2)), self.n, part * self.epsilon(share))
-        steps = grid.encode(self._values(score) ** 2).sum()
+        steps = self._sum(score, grid, 2)
         noisy = self._releaser.release(
             "weighted squares",
-            np.array([steps], dtype=np.int64),
+            steps,
             grid.span,
             grid.unit,
             l2=float(grid.span),
@@ -228,12 +235,9 @@ class WeightingReleases(Holder):
         corner = np.concatenate([[1.0], np.full(scale.size - 1, 0.5)]) / unit_norm(scale.size)
         bound = 2.0 * largest * float(np.linalg.norm(scale * corner)) * _WIDER
         unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
-        residual = self._rows.outcome - np.where(self._rows.treated, *centres)
-        sums = (
-            int(np.rint(residual * column * (factor / unit)).astype(np.int64).sum())
-            for column, factor in zip(self._unit_rows().T, scale, strict=True)
-        )
-        norm = math.isqrt(sum(total**2 for total in sums))
+        add = partial(_moment_sums, centres=centres, factors=scale / unit)
+        (sums,) = self._source.fold(add, "outcome", "covariates")
+        norm = math.isqrt(sum(int(total) ** 2 for total in sums))
         return self._releaser.release(
             "outcome and covariates",
             np.array([norm], dtype=np.int64),
@@ -244,8 +248,9 @@ class WeightingReleases(Holder):
             price=_part(self._releaser.share(share), part),
         )
 
-    def _values(self, score: Score) -> FloatArray:
-        return score.values(self._rows.outcome, self._rows.treated, self._unit_rows())
+    def _sum(self, score: Score, grid: Grid, power: int) -> IntArray:
+        add = partial(_score_sum, score=score, grid=grid, power=power)
+        return self._source.fold(add, "outcome", "covariates")[0]
 
     def halves(
         self, first: Mapping[str, float], second: Mapping[str, float], run: Callable[[Self], T]
@@ -267,7 +272,8 @@ class WeightingReleases(Holder):
         return result, self._half(1, self._releaser.elsewhere(covered.shares(second), ledger))
 
     def _half(self, start: int, releaser: Releaser) -> Self:
-        rows, matrix = self._rows, self._covariates()
+        rows = self._source.held("split=True divides rows by their order")
+        matrix = rows.covariates()
         half = replace(
             rows,
             outcome=rows.outcome[start::2],
@@ -276,6 +282,32 @@ class WeightingReleases(Holder):
             strata=None,
         )
         return type(self)(half, releaser, self._public)
+
+
+def _column_sums(block: Block, grid: Grid) -> Totals:
+    """Sums of z and of z^2 by column, both in steps of the grid; squares are whole numbers too."""
+    sums = np.zeros((2, block.covariates.shape[1] - 1), dtype=np.int64)
+    for j, column in enumerate(block.covariates.T[1:]):
+        z = grid.encode(column)
+        sums[:, j] = z.sum(), ((z * z + 2**grid.bits) >> (grid.bits + 1)).sum()
+    return (sums,)
+
+
+def _score_sum(block: Block, score: Score, grid: Grid, power: int) -> Totals:
+    """Sum of encoded scores, or of their squares."""
+    values = score.values(block.outcome, block.treated, unit_rows(block.covariates))
+    return (np.array([grid.encode(values**power).sum()], dtype=np.int64),)
+
+
+def _moment_sums(block: Block, centres: tuple[float, float], factors: FloatArray) -> Totals:
+    """Sums of centred outcomes times each entry of the rows, rounded record by record."""
+    residual = block.outcome - np.where(block.treated, *centres)
+    rows = unit_rows(block.covariates)
+    sums = [
+        np.rint(residual * column * factor).astype(np.int64).sum()
+        for column, factor in zip(rows.T, factors, strict=True)
+    ]
+    return (np.array(sums, dtype=np.int64),)
 
 
 def _part(share: Share, part: float) -> Share:

@@ -38,7 +38,7 @@ def test_random_and_extreme_neighbours(name):
 def test_moments_have_the_l2_sensitivity_that_gaussian_noise_uses():
     """The largest L2 change over corner rows, by brute force, against 2 sqrt(2)."""
     rng = np.random.default_rng(2)
-    unit, largest = 2.0**-20, 0.0
+    unit, largest = 2.0**-36, 0.0
     for _ in range(300):
         d = 3
         x = rng.choice([0.0, 1.0], (4, d))
@@ -51,7 +51,7 @@ def test_moments_have_the_l2_sensitivity_that_gaussian_noise_uses():
             c.arm_moments("a")
             moved.append(noise.values[-1].astype(float) * unit)
         largest = max(largest, float(np.linalg.norm(moved[0] - moved[1])))
-    assert 1.5 < largest <= 2 * np.sqrt(2)
+    assert 1.5 < largest <= 2 * np.sqrt(2) * (1 + 1e-5)
 
 
 def test_moments_are_the_moments():

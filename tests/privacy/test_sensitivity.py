@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from dpeffects.errors import BudgetError, PrivacyError
+from dpeffects.errors import BudgetError, EstimationError, PrivacyError
 from dpeffects.matching import match, pairs
-from dpeffects.privacy import erm
+from dpeffects.privacy import erm, rows
 from dpeffects.privacy.bounds import magnitude_counts
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
@@ -261,7 +261,7 @@ def test_the_solver_keeps_its_promise_on_hard_data():
         for separable in (True, False):
             x = np.column_stack([np.ones(300), rng.random((300, 4))])
             t = x[:, 1] > 0.5 if separable else rng.random(300) < 0.5
-            w = erm.fit_logistic(x, t, penalty)
+            w = erm.fit_logistic(erm.held(x, t), penalty)
             gradient = x.T @ (1 / (1 + np.exp(-x @ w)) - t) / 300 + penalty * w
             assert np.linalg.norm(gradient) <= erm.GRADIENT * 1.01
 
@@ -275,16 +275,40 @@ def test_logistic_matches_scikit_learn():
     peer = linear_model.LogisticRegression(
         C=1 / (penalty * 400), fit_intercept=False, tol=1e-12, max_iter=10_000
     ).fit(x, t)
-    assert erm.fit_logistic(x, t, penalty) == pytest.approx(peer.coef_[0], abs=1e-5)
+    assert erm.fit_logistic(erm.held(x, t), penalty) == pytest.approx(peer.coef_[0], abs=1e-5)
 
 
-def test_large_fits_start_from_a_part_and_end_at_the_same_place(monkeypatch):
+def test_fits_do_not_depend_on_order_or_blocks(monkeypatch):
     rng = np.random.default_rng(8)
     x = np.column_stack([np.ones(3000), rng.random((3000, 2))])
     t = rng.random(3000) < 0.3
-    whole = erm.fit_logistic(x, t, 0.01)
-    monkeypatch.setattr(erm, "_ROWS", 100)
-    assert erm.fit_logistic(x, t, 0.01) == pytest.approx(whole, abs=1e-7)
+    whole = erm.fit_logistic(erm.held(x, t), 0.01)
+    order = rng.permutation(3000)
+    assert (erm.fit_logistic(erm.held(x[order], t[order]), 0.01) == whole).all()
+    monkeypatch.setattr(rows, "ROWS", 100)
+    assert (erm.fit_logistic(erm.held(x, t), 0.01) == whole).all()
+
+
+def test_gradients_are_rounded_by_less_than_is_accounted_for():
+    """Computed gradients against long doubles, at weights of all sizes."""
+    rng = np.random.default_rng(11)
+    for _ in range(50):
+        n, d = int(rng.integers(1, 2000)), int(rng.integers(2, 12))
+        x = np.column_stack([np.ones(n), rng.random((n, d - 1))])
+        t = rng.random(n) < 0.5
+        w = rng.normal(size=d) * 10.0 ** rng.integers(-2, 4)
+        offset = float(rng.normal())
+        got, _ = erm._derivatives(erm.held(x, t), w, 0.0, True, offset, np.zeros(d))
+        unit = erm.unit_rows(x).astype(np.longdouble)
+        chance = 1 / (1 + np.exp(-(unit @ w.astype(np.longdouble) + np.longdouble(offset))))
+        exact = ((chance - t) @ unit) / n
+        assert np.linalg.norm((got - exact).astype(float)) <= erm._rounding(w, offset, 1.0)
+
+
+def test_weights_beyond_what_is_accounted_for_are_not_released():
+    x, t = np.array([[1.0, 0.5], [1.0, 0.50001]] * 4), np.array([False, True] * 4)
+    with pytest.raises(EstimationError, match="not released"):
+        erm.fit_logistic(erm.held(x, t), 1e-12, stop=1e-12, room=1e-13, unit=True)
 
 
 def test_private_bounds_histogram():

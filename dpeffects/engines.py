@@ -1,0 +1,378 @@
+"""Rows that stay where they are: polars lazy frames, DuckDB, Parquet files, Dask and Spark.
+
+An engine is asked for two things. Counts and sums by arm are one query of integer sums, which it
+runs itself: clip, scale, floor(x + 1/2) and cast are the same IEEE operations as in `Grid.encode`.
+Everything else is a `fold`: a function of blocks of rows, which DuckDB and polars feed with batches
+in bounded memory, and which Dask and Spark run where the partitions are. Only integers come back,
+and they add up the same in every order: two engines with the same seed give the same numbers.
+Float sums of an engine are never used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from dpeffects.errors import DataError, DPEffectsError, OptionError
+from dpeffects.formula.expression import Column
+from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts
+from dpeffects.privacy.rows import ROWS, Rows, Summand, Totals, added, arm_totals
+from dpeffects.privacy.sums import Grid
+from dpeffects.recipe import Columns, IntArray, Recipe, outside_levels
+
+_BATCH = 4 * ROWS
+_THREADS = os.cpu_count() or 1
+MOST_STRATA = 2**21
+"""Strata that are counted for rows on an engine: every block has a count for each."""
+
+OnBatch = Callable[[Any], Totals | None]
+"""From a native frame in memory to integers; None where it has no rows."""
+
+
+def opened(data: Any) -> Any:
+    """A path to Parquet or CSV files as a lazy frame; anything else as it is."""
+    if not isinstance(data, str | os.PathLike):
+        return data
+    path = os.fspath(data)
+    kind = Path(path).suffix.lower()
+    if kind not in (".parquet", ".csv"):
+        raise DataError(f"data must be a frame, or the path of a .parquet or .csv file: {path!r}")
+    if not any(letter in path for letter in "*?[") and not Path(path).exists():
+        raise DataError(f"there is no file {path!r}")
+    try:
+        import duckdb
+
+        read = duckdb.read_parquet if kind == ".parquet" else duckdb.read_csv
+        return read(path)
+    except ImportError:
+        pass
+    except Exception as error:
+        raise DataError(f"{path!r} cannot be read ({type(error).__name__})") from None
+    try:
+        import polars as pl
+    except ImportError:
+        raise OptionError(
+            'files are read by DuckDB or polars: pip install "dpeffects[duckdb]"'
+        ) from None
+    return pl.scan_parquet(path) if kind == ".parquet" else pl.scan_csv(path)
+
+
+@dataclass(frozen=True)
+class LazyTable:
+    """Columns on an engine, checked there and not yet clipped.
+
+    ``ready`` are sums by arm that came with the checks.
+    """
+
+    frame: nw.LazyFrame[Any]
+    columns: Columns
+    n: int
+    count: int
+    bounds: Bounds
+    missing: tuple[str, ...]
+    ready: Mapping[tuple[str, Grid | None], IntArray]
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """Names of the numeric columns."""
+        return self.columns.numeric
+
+    def treated_count(self) -> int:
+        """Number of treated records."""
+        return self.count
+
+    def magnitudes(self, name: str) -> IntArray:
+        """Counts of a column's values by magnitude, for the private search for its range."""
+        return run(self.frame, [name], partial(_magnitudes, columns=self.columns, name=name))[0]
+
+
+def _magnitudes(native: Any, columns: Columns, name: str) -> Totals | None:
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+    return (magnitude_counts(columns.numbers(frame, [name])[name].astype(np.float64)),)
+
+
+def rows_in(frame: nw.LazyFrame[Any]) -> int:
+    """Number of rows: Parquet files know it."""
+    return int(_query(frame, {"n": nw.len()})["n"])
+
+
+def checked(
+    frame: nw.LazyFrame[Any],
+    columns: Columns,
+    n: int,
+    outcome: tuple[str, Interval] | None,
+) -> tuple[int, dict[tuple[str, Grid | None], IntArray]]:
+    """Refuse what cannot be used, and count the treated, in one query.
+
+    Where the outcome is one column with a known range, its sums by arm come with it.
+    """
+    schema = frame.collect_schema()
+    floats = [name for name in columns.numeric if schema[name].is_float()]
+    names = dict.fromkeys([columns.treatment, *columns.numeric, *columns.levels])
+    ask = {f"null {name}": _count(nw.col(name).is_null()) for name in names}
+    ask |= {f"nan {name}": _count(nw.col(name).is_nan()) for name in floats}
+    ask |= {f"inf {name}": _count(~nw.col(name).is_finite()) for name in floats}
+    for name, levels in columns.levels.items():
+        ask[f"level {name}"] = _count(~nw.col(name).is_in(list(levels)))
+    ask["arm"] = _count(~nw.col(columns.treatment).is_in(_arms(columns, schema)))
+    ask["treated"] = _treated(columns, schema).sum()
+    grids = _grids(outcome[1], n) if outcome else {}
+    for what, grid in grids.items():
+        assert outcome is not None
+        ask |= _arm_sums(what, grid, outcome, columns, schema)
+    found = _query(frame, ask)
+    _refuse(found, columns, names)
+    count = int(found["treated"])
+    ready: dict[tuple[str, Grid | None], IntArray] = {("count", None): _pair(count, n)}
+    for what, grid in grids.items():
+        ready[what, grid] = _pair(int(found[f"{what} treated"]), int(found[what]))
+    return count, ready
+
+
+def _count(condition: nw.Expr) -> nw.Expr:
+    return condition.cast(nw.Int64).sum()
+
+
+def _refuse(found: Mapping[str, Any], columns: Columns, names: Iterable[str]) -> None:
+    bad = [n for n in names if found[f"null {n}"] or found.get(f"nan {n}")]
+    if bad:
+        raise DataError(
+            f"missing values in {', '.join(bad)}: dropping rows silently would change n, which is "
+            "public. Drop or impute them by a rule that looks at one row at a time"
+        )
+    for name in columns.numeric:
+        if found.get(f"inf {name}"):
+            raise DataError(f"column {name!r} holds infinite values")
+    for name in columns.levels:
+        if found[f"level {name}"]:
+            raise DataError(outside_levels(name))
+    if found["arm"] and columns.arms is not None:
+        raise DataError(outside_levels(columns.treatment))
+    if found["arm"]:
+        raise DataError(
+            f"treatment {columns.treatment!r} must be 0/1, bool, or two declared levels, control "
+            f"first: bounds={{'{columns.treatment}': [CONTROL, TREATED]}}"
+        )
+
+
+def _arms(columns: Columns, schema: Any) -> list[Any]:
+    if columns.arms is not None:
+        return list(columns.arms)
+    return [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
+
+
+def _treated(columns: Columns, schema: Any) -> nw.Expr:
+    """1 for treated records, else 0."""
+    return (nw.col(columns.treatment) == _arms(columns, schema)[1]).cast(nw.Int64)
+
+
+def _grids(interval: Interval, n: int) -> dict[str, Grid]:
+    """Grids that sums and squares by arm have unless epsilon is tiny."""
+    return {"sum": Grid.for_sum(interval, n, 1.0), "square": Grid.for_sum((0.0, 1.0), n, 1.0)}
+
+
+def _arm_sums(
+    what: str, grid: Grid, outcome: tuple[str, Interval], columns: Columns, schema: Any
+) -> dict[str, nw.Expr]:
+    """`arm_totals` as an engine computes it: over the treated, and over all."""
+    name, (lower, upper) = outcome
+    y = nw.col(name).cast(nw.Float64)
+    if schema[name].is_float():  # what is not finite is refused, but must not stop the query
+        y = nw.when(y.is_finite()).then(y).otherwise(nw.lit(0.0))
+    y = y.clip(lower, upper)
+    if what == "square":
+        y = (y * 2.0 - lower - upper) / (upper - lower)
+        y = y * y
+    scaled = (y.clip(grid.lower, grid.upper) - grid.middle) * grid.steps
+    top = float(2**grid.bits)
+    steps = (scaled + 0.5).floor().clip(-top, top).cast(nw.Int64)
+    treated = steps * _treated(columns, schema)
+    return {what: steps.sum(), f"{what} treated": treated.sum()}
+
+
+def _pair(treated: int, total: int) -> IntArray:
+    return np.array([treated, total - treated], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LazyRows:
+    """Private rows on an engine. Only the curator looks inside.
+
+    ``groups`` make the strata, where they are not those of the covariates.
+    """
+
+    table: LazyTable
+    recipe: Recipe
+    ready: dict[tuple[str, Grid | None], IntArray] = field(default_factory=dict)
+    groups: tuple[Columns, Recipe] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return self.table.n
+
+    @property
+    def width(self) -> int:
+        """Number of encoded covariates."""
+        return len(self.recipe.encoding.names)
+
+    @property
+    def outcome_range(self) -> Interval:
+        """Range that outcomes are clipped to."""
+        return self.recipe.outcome_range
+
+    @property
+    def declared(self) -> int | None:
+        """Number of strata."""
+        discrete = (self.groups[1] if self.groups else self.recipe).discrete
+        return None if discrete is None else discrete.count
+
+    def fold(self, function: Summand, *parts: str) -> Totals:
+        """Add up a function of blocks, wherever they are."""
+        own = (self.table.columns, self.recipe)
+        groups = (self.groups or own) if "strata" in parts else None
+        parts = tuple(part for part in parts if part != "strata")
+        names = [self.table.columns.treatment, *self.recipe.reads(parts)]
+        names += groups[1].reads(["strata"]) if groups else ()
+        add = partial(_add, function=function, own=own, parts=parts, groups=groups)
+        return run(self.table.frame, list(dict.fromkeys(names)), add)
+
+    def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
+        """Sums over (treated, control): by the engine where the outcome is a column."""
+        key, term = (what, grid), self.recipe.outcome_term
+        if key not in self.ready and grid is not None and isinstance(term, Column):
+            frame, columns = self.table.frame, self.table.columns
+            outcome = (term.name, self.outcome_range)
+            ask = _arm_sums(what, grid, outcome, columns, frame.collect_schema())
+            found = _query(frame, ask)
+            self.ready[key] = _pair(int(found[f"{what} treated"]), int(found[what]))
+        if key not in self.ready:
+            add = partial(arm_totals, what=what, grid=grid, interval=self.outcome_range)
+            self.ready[key] = self.fold(add, "outcome")[0]
+        return self.ready[key]
+
+    def held(self, why: str) -> Rows:
+        """Refuse: these rows are not in memory."""
+        raise OptionError(f"{why}: collect the lazy frame first")
+
+
+def _add(
+    native: Any,
+    function: Summand,
+    own: tuple[Columns, Recipe],
+    parts: tuple[str, ...],
+    groups: tuple[Columns, Recipe] | None,
+) -> Totals | None:
+    """Apply a function to the blocks of a frame in memory."""
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+
+    def totals(start: int) -> Totals:
+        some = frame[start : start + ROWS]
+        columns, recipe = own
+        block = recipe.block(columns.treated(some), *columns.read(some, recipe.reads(parts)), parts)
+        if groups:
+            columns, recipe = groups
+            read = columns.read(some, recipe.reads(["strata"]))
+            block = replace(block, strata=recipe.strata(*read))
+        return function(block)
+
+    return added(totals(start) for start in range(0, len(frame), ROWS))
+
+
+def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:
+    """One row of sums, made by the engine."""
+    named = {f"q{k}": expression for k, expression in enumerate(ask.values())}
+    with _Quiet(frame):
+        found = frame.select(**named).collect()
+        return dict(zip(ask, (found[name].to_list()[0] for name in named), strict=True))
+
+
+def run(frame: nw.LazyFrame[Any], names: list[str], function: OnBatch) -> Totals:
+    """Add up a function of the frame's rows, batch by batch or partition by partition."""
+    implementation = frame.implementation
+    with _Quiet(frame):
+        native: Any = frame.select(names).to_native()
+        if implementation.is_duckdb():
+            results = _streamed(native.to_arrow_reader(_BATCH), function)
+        elif implementation.is_polars():
+            results = _streamed(native.collect_batches(chunk_size=_BATCH), function)
+        elif implementation.is_dask():
+            results = _on_dask(native, function)
+        else:
+            results = _on_spark(native, function)
+        return added(result for result in results if result is not None)
+
+
+def _streamed(batches: Iterable[Any], function: OnBatch) -> Iterator[Totals | None]:
+    """Work on a few batches at a time, so that memory does not grow with the rows."""
+    waiting: deque[Future[Totals | None]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for batch in batches:
+            waiting.append(pool.submit(_on_batch, batch, function))
+            if len(waiting) > 2 * _THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _on_batch(batch: Any, function: OnBatch) -> Totals | None:
+    if type(batch).__name__ == "RecordBatch":
+        import pyarrow as pa
+
+        batch = pa.Table.from_batches([batch])
+    return function(batch)
+
+
+def _on_dask(native: Any, function: OnBatch) -> Iterator[Totals | None]:
+    import dask
+
+    work = dask.delayed(function)
+    yield from dask.compute(*[work(part) for part in native.to_delayed()])
+
+
+def _on_spark(native: Any, function: OnBatch) -> Iterator[Totals | None]:
+    import pickle
+
+    rows = native.mapInArrow(partial(_spark_partition, function=function), "totals binary")
+    yield from (pickle.loads(row.totals) for row in rows.collect())
+
+
+def _spark_partition(batches: Iterator[Any], function: OnBatch) -> Iterator[Any]:
+    import pickle
+
+    import pyarrow as pa
+
+    results = (_on_batch(batch, function) for batch in batches)
+    found = [result for result in results if result is not None]
+    if found:
+        yield pa.record_batch([pa.array([pickle.dumps(added(found))])], names=["totals"])
+
+
+class _Quiet:
+    """Errors of an engine may quote values of the data: only their kind is passed on."""
+
+    def __init__(self, frame: nw.LazyFrame[Any]) -> None:
+        self._name = frame.implementation.name.lower()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, DPEffectsError):
+            raise DataError(
+                f"{self._name} could not compute with the data ({type(error).__name__}); check "
+                "the types of the columns, and that the frame can still be read"
+            ) from None

@@ -1,0 +1,166 @@
+"""Private rows, and the one way to add them up: a function of a block, summed exactly.
+
+A primitive gives `fold` a function from a block of rows to a few integer arrays. Rows in memory are
+cut into blocks here, for several threads; rows on an engine come as batches, or the function goes
+to where they are (`dpeffects.engines`). What a row adds is a function of that row and of known
+numbers, and integers add up the same in every order, so the totals do not depend on who held what.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.privacy.bounds import Interval
+from dpeffects.privacy.sums import Grid
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+ROWS = 2**15
+"""Rows in a block, at most: the room that exact sums within a block are made for."""
+_THREADS = os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows, clipped and encoded; parts that nobody asked for are empty."""
+
+    treated: BoolArray
+    outcome: FloatArray = field(default_factory=lambda: np.zeros(0))
+    covariates: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    strata: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+Totals = tuple[IntArray, ...]
+Summand = Callable[[Block], Totals]
+"""What a block adds. It may travel to other processes, so it must not hold the curator."""
+
+
+class Source(Protocol):
+    """Rows, wherever they are. Only the curator looks inside."""
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+
+    @property
+    def width(self) -> int:
+        """Number of encoded covariates."""
+
+    @property
+    def outcome_range(self) -> Interval:
+        """Range that outcomes are clipped to."""
+
+    @property
+    def declared(self) -> int | None:
+        """Number of strata, with records or without; None where there are no strata."""
+
+    def fold(self, function: Summand, *parts: str) -> Totals:
+        """Add up a function of blocks with these parts: "outcome", "covariates", "strata"."""
+
+    def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
+        """Sums over (treated, control): "count", or "sum" or "square" of outcomes on a grid."""
+
+    def held(self, why: str) -> Rows:
+        """Return the rows in memory; raises where they are not, and says why they must be."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Private rows in memory, clipped to their bounds. Only the curator looks inside.
+
+    ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed; ``strata`` the
+    stratum of each record and the number of strata, where covariates are discrete.
+    """
+
+    outcome: FloatArray
+    outcome_range: Interval
+    treated: BoolArray
+    covariates: Callable[[], FloatArray]
+    width: int
+    strata: Callable[[], tuple[IntArray, int]] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.treated.size)
+
+    @property
+    def declared(self) -> int | None:
+        """Number of strata."""
+        return None if self.strata is None else self.strata()[1]
+
+    def fold(self, function: Summand, *parts: str) -> Totals:
+        """Add up a function of blocks."""
+        blocks = self._blocks(parts)
+        if self.n < 4 * ROWS:
+            return added(map(function, blocks))
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return added(pool.map(function, blocks))
+
+    def _blocks(self, parts: tuple[str, ...]) -> Iterator[Block]:
+        whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
+        for part in parts:
+            if part == "outcome":
+                whole[part] = self.outcome
+            elif part == "covariates":
+                whole[part] = self.covariates()
+            else:
+                assert self.strata is not None
+                whole[part] = self.strata()[0]
+        for start in range(0, self.n, ROWS):
+            yield Block(**{name: x[start : start + ROWS] for name, x in whole.items()})
+
+    def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
+        """Sums over (treated, control)."""
+        function = partial(arm_totals, what=what, grid=grid, interval=self.outcome_range)
+        return self.fold(function, *(() if grid is None else ("outcome",)))[0]
+
+    def held(self, why: str) -> Rows:
+        """These rows."""
+        return self
+
+
+def added(results: Iterable[Totals]) -> Totals:
+    """Sums of integer arrays, entry by entry."""
+    found = iter(results)
+    total = tuple(np.array(part) for part in next(found))
+    for result in found:
+        for part, more in zip(total, result, strict=True):
+            part += more
+    return total
+
+
+def arm_totals(block: Block, what: str, grid: Grid | None, interval: Interval) -> Totals:
+    """What a block adds to counts, sums or squares by arm (claims 6, 7).
+
+    Squares are those of z, the outcome scaled to [-1, 1].
+    """
+    treated = block.treated
+    if grid is None:
+        count = int(np.count_nonzero(treated))
+        return (np.array([count, treated.size - count], dtype=np.int64),)
+    values = block.outcome
+    if what == "square":
+        lower, upper = interval
+        values = (2.0 * values - lower - upper) / (upper - lower)
+        values = values * values
+    steps = grid.encode(values)
+    one = int((steps * treated).sum())
+    return (np.array([one, int(steps.sum()) - one], dtype=np.int64),)
+
+
+def sums_by_cell(values: IntArray, cell: IntArray, size: int) -> IntArray:
+    """Exact sums by cell of integers below 2^31 in size: floats add up their halves exactly."""
+    high, low = values >> 15, values & (2**15 - 1)
+    parts = [np.bincount(cell, part, size) for part in (high, low)]
+    return np.asarray((parts[0].astype(np.int64) << 15) + parts[1].astype(np.int64))

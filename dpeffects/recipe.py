@@ -1,0 +1,154 @@
+"""From the columns of some rows to what the curator works on, row by row.
+
+`Columns` reads a frame in memory: treatment, numbers, codes of levels. `Recipe` clips and encodes
+them. Both are plain data, so that they can travel to where the rows are (`dpeffects.engines`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import DataError
+from dpeffects.formula.encoding import Arrays, Encoding
+from dpeffects.formula.expression import Expression, columns, evaluate
+from dpeffects.formula.strata import Strata
+from dpeffects.privacy.bounds import clip
+from dpeffects.privacy.rows import Block
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_ALL = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How the columns that a formula needs are read.
+
+    ``arms`` are the two levels of the treatment, control first; None where it is bool or 0/1.
+    """
+
+    treatment: str
+    arms: tuple[Any, ...] | None
+    numeric: tuple[str, ...]
+    levels: Mapping[str, tuple[Any, ...]]
+
+    def treated(self, frame: nw.DataFrame[Any]) -> BoolArray:
+        """Who is treated."""
+        column = frame[self.treatment]
+        if self.arms is not None:
+            return codes(column, self.arms).astype(np.bool_)
+        values = column.to_numpy()
+        if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
+            raise DataError(
+                f"treatment {self.treatment!r} must be 0/1, bool, or two declared levels, control "
+                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
+            )
+        return values.astype(np.bool_)
+
+    def numbers(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, Any]:
+        """Numeric columns, in plain types."""
+        return {name: numbers(frame[name]) for name in names if name in self.numeric}
+
+    def read(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> tuple[Arrays, Arrays]:
+        """Numbers and codes of some columns."""
+        names = tuple(names)
+        return self.numbers(frame, names), self.codes(frame, names)
+
+    def codes(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, IntArray]:
+        """Columns of levels, as indices into their levels."""
+        wanted = (name for name in names if name in self.levels)
+        return {name: codes(frame[name], self.levels[name]) for name in wanted}
+
+
+def numbers(column: nw.Series[Any]) -> npt.NDArray[Any]:
+    """Values as they are stored where that is a plain type: blocks of them are converted later."""
+    values = column.to_numpy()
+    values = values if values.dtype.kind in "fiub" else values.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise DataError(f"column {column.name!r} holds infinite values")
+    return values
+
+
+def codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
+    """Index of each value among the declared levels."""
+    import pandas as pd
+
+    try:
+        found = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
+    except TypeError:  # lists and the like are no levels
+        found = np.array([-1])
+    if (found < 0).any():
+        raise DataError(outside_levels(column.name))
+    return found.astype(np.int64)
+
+
+def outside_levels(name: str) -> str:
+    """What to say of a column with values that nobody declared."""
+    return (
+        f"column {name!r} has values outside its declared levels; add the missing level or recode "
+        'it, for example as "other" (a range is a tuple: (18, 90))'
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """From the columns of some rows to their outcomes, covariates and strata."""
+
+    outcome_term: Expression
+    intervals: Mapping[str, tuple[float, float]]
+    outcome_range: tuple[float, float]
+    encoding: Encoding
+    discrete: Strata | None
+
+    def reads(self, parts: Iterable[str]) -> tuple[str, ...]:
+        """Columns that parts of a block are made of."""
+        found: list[str] = []
+        for part in parts:
+            if part == "outcome":
+                found += columns(self.outcome_term)
+            elif part == "covariates":
+                found += [*self.encoding.numeric_columns, *self.encoding.categorical_columns]
+            elif self.discrete is not None:
+                found += [name for factor in self.discrete.factors for name in columns(factor)]
+        return tuple(dict.fromkeys(found))
+
+    def block(
+        self, treated: BoolArray, numeric: Arrays, coded: Arrays, parts: Iterable[str]
+    ) -> Block:
+        """Clip and encode outcomes and covariates of some rows."""
+        made: dict[str, Any] = {}
+        for part in parts:
+            if part == "outcome":
+                made[part] = self.outcome(numeric)
+            else:
+                out = np.empty((treated.size, len(self.encoding.names)), order="F")
+                made[part] = self.covariates(numeric, coded, out)
+        return Block(treated, **made)
+
+    def outcome(self, numeric: Arrays) -> FloatArray:
+        """Outcomes, clipped to their range."""
+        inside = self._clipped(numeric, columns(self.outcome_term))
+        return clip(evaluate(self.outcome_term, inside), self.outcome_range)
+
+    def covariates(self, numeric: Arrays, coded: Arrays, out: FloatArray) -> FloatArray:
+        """Encoded covariates, written to ``out``."""
+        inside = self._clipped(numeric, self.encoding.numeric_columns)
+        return self.encoding.matrix(inside, coded, self.intervals, out, len(out))
+
+    def strata(self, numeric: Arrays, coded: Arrays) -> IntArray:
+        """Stratum of each row."""
+        assert self.discrete is not None
+        names = {name for factor in self.discrete.factors for name in columns(factor)}
+        return self.discrete.index(self._clipped(numeric, names - set(coded)), coded)
+
+    def _clipped(self, numeric: Arrays, names: Iterable[str]) -> dict[str, FloatArray]:
+        return {n: clip(numeric[n].astype(np.float64), self.intervals.get(n, _ALL)) for n in names}
