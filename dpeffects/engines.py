@@ -10,12 +10,13 @@ Float sums of an engine are never used.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ _THREADS = os.cpu_count() or 1
 MOST_STRATA = 2**21
 """Strata that are counted for rows on an engine: every block has a count for each."""
 
+Ready = dict[tuple[str, Grid | None], IntArray]
+"""Sums by arm that are known, by what they are of and on which grid."""
 OnBatch = Callable[[Any], Totals | None]
 """From a native frame in memory to integers; None where it has no rows."""
 
@@ -79,7 +82,7 @@ class LazyTable:
     count: int
     bounds: Bounds
     missing: tuple[str, ...]
-    ready: Mapping[tuple[str, Grid | None], IntArray]
+    ready: Ready
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -112,40 +115,102 @@ def checked(
     columns: Columns,
     n: int,
     outcome: tuple[str, Interval] | None,
-) -> tuple[int, dict[tuple[str, Grid | None], IntArray]]:
+) -> tuple[int, Ready]:
     """Refuse what cannot be used, and count the treated, in one query.
 
     Where the outcome is one column with a known range, its sums by arm come with it.
     """
+    grids = _grids(outcome[1], n) if outcome else {}
+    try:
+        found = _by_arm(frame, columns, outcome, grids, check=True)
+    except DataError:  # an engine that stumbles over a value does not say in which column
+        found = {}
+    fine = len(found) == 2 and all(
+        sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
+    )
+    if not fine:
+        _refuse(_what_is_wrong(frame, columns), columns)
+    ready: Ready = {("count", None): _pair(found, "count")}
+    ready |= {(what, grid): _pair(found, what) for what, grid in grids.items()}
+    return int(ready["count", None][0]), ready
+
+
+def _by_arm(
+    frame: nw.LazyFrame[Any],
+    columns: Columns,
+    outcome: tuple[str, Interval] | None,
+    grids: Mapping[str, Grid],
+    check: bool = False,
+) -> dict[int, dict[str, int]]:
+    """Counts, sums of encoded outcomes and counts of usable values, for arms 0 and 1.
+
+    More entries than that mean that some treatments are neither.
+    """
+    schema = frame.collect_schema()
+    names, kept = list(_named(columns)), {"t": nw.col(columns.treatment)}
+    if check:
+        kept |= {f"c{k}": nw.col(name) for k, name in enumerate(names)}
+    if outcome:
+        y = nw.col(outcome[0]).cast(nw.Float64)
+        kept["y"] = _within(y, *outcome[1])
+    made = {what: _steps(what, grid, outcome[1]) for what, grid in grids.items() if outcome}
+    sums = {f"sum {what}": nw.col(what).sum() for what in made}
+    if check:
+        for k, name in enumerate(names):
+            sums[f"good {k}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name)).sum()
+    with _Quiet(frame):
+        part = frame.select(**kept)
+        groups = (part.with_columns(**made) if made else part).group_by("t")
+        rows = groups.agg(nw.len().alias("count"), **sums).head(4).collect().rows(named=True)
+    found: dict[int, dict[str, int]] = {}
+    for position, row in enumerate(rows):
+        arms = _arms(columns, schema)
+        arm = arms.index(row["t"]) if row["t"] in arms else 2 + position
+        found[arm] = {"count": int(row["count"])}
+        found[arm] |= {what: int(row[f"sum {what}"] or 0) for what in made}
+        if check:
+            found[arm] |= {f"good {x}": int(row[f"good {k}"] or 0) for k, x in enumerate(names)}
+    return found if set(found) == {0, 1} else {**found, 2: {}, 3: {}}
+
+
+def _named(columns: Columns) -> dict[str, None]:
+    """Columns that are read, each once."""
+    return dict.fromkeys([*columns.numeric, *columns.levels])
+
+
+def _good(column: nw.Expr, dtype: Any, levels: tuple[Any, ...] | None) -> nw.Expr:
+    """1 where a value can be used."""
+    if levels is not None and len(levels) > 8:
+        good = column.is_in(list(levels))
+    elif levels is not None:
+        good = reduce(operator.or_, [column == level for level in levels])
+    else:
+        good = column.is_finite() if dtype.is_float() else ~column.is_null()
+    return good.cast(nw.Int64)
+
+
+def _what_is_wrong(frame: nw.LazyFrame[Any], columns: Columns) -> dict[str, int]:
+    """Count what cannot be used, by column and kind."""
     schema = frame.collect_schema()
     floats = [name for name in columns.numeric if schema[name].is_float()]
-    names = dict.fromkeys([columns.treatment, *columns.numeric, *columns.levels])
-    ask = {f"null {name}": _count(nw.col(name).is_null()) for name in names}
+    ask = {f"null {name}": _count(nw.col(name).is_null()) for name in _named(columns)}
     ask |= {f"nan {name}": _count(nw.col(name).is_nan()) for name in floats}
     ask |= {f"inf {name}": _count(~nw.col(name).is_finite()) for name in floats}
     for name, levels in columns.levels.items():
         ask[f"level {name}"] = _count(~nw.col(name).is_in(list(levels)))
-    ask["arm"] = _count(~nw.col(columns.treatment).is_in(_arms(columns, schema)))
-    ask["treated"] = _treated(columns, schema).sum()
-    grids = _grids(outcome[1], n) if outcome else {}
-    for what, grid in grids.items():
-        assert outcome is not None
-        ask |= _arm_sums(what, grid, outcome, columns, schema)
-    found = _query(frame, ask)
-    _refuse(found, columns, names)
-    count = int(found["treated"])
-    ready: dict[tuple[str, Grid | None], IntArray] = {("count", None): _pair(count, n)}
-    for what, grid in grids.items():
-        ready[what, grid] = _pair(int(found[f"{what} treated"]), int(found[what]))
-    return count, ready
+    arm = nw.col(columns.treatment)
+    ask[f"null {columns.treatment}"] = _count(arm.is_null())
+    ask["arm"] = _count(~arm.is_in(_arms(columns, schema)))
+    return _query(frame, ask)
 
 
 def _count(condition: nw.Expr) -> nw.Expr:
     return condition.cast(nw.Int64).sum()
 
 
-def _refuse(found: Mapping[str, Any], columns: Columns, names: Iterable[str]) -> None:
-    bad = [n for n in names if found[f"null {n}"] or found.get(f"nan {n}")]
+def _refuse(found: Mapping[str, int], columns: Columns) -> None:
+    names = [*_named(columns), columns.treatment]
+    bad = [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]
     if bad:
         raise DataError(
             f"missing values in {', '.join(bad)}: dropping rows silently would change n, which is "
@@ -164,6 +229,7 @@ def _refuse(found: Mapping[str, Any], columns: Columns, names: Iterable[str]) ->
             f"treatment {columns.treatment!r} must be 0/1, bool, or two declared levels, control "
             f"first: bounds={{'{columns.treatment}': [CONTROL, TREATED]}}"
         )
+    raise DataError(f"treatment {columns.treatment!r}: one of the two arms is empty")
 
 
 def _arms(columns: Columns, schema: Any) -> list[Any]:
@@ -172,37 +238,41 @@ def _arms(columns: Columns, schema: Any) -> list[Any]:
     return [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
 
 
-def _treated(columns: Columns, schema: Any) -> nw.Expr:
-    """1 for treated records, else 0."""
-    return (nw.col(columns.treatment) == _arms(columns, schema)[1]).cast(nw.Int64)
-
-
 def _grids(interval: Interval, n: int) -> dict[str, Grid]:
     """Grids that sums and squares by arm have unless epsilon is tiny."""
     return {"sum": Grid.for_sum(interval, n, 1.0), "square": Grid.for_sum((0.0, 1.0), n, 1.0)}
 
 
-def _arm_sums(
-    what: str, grid: Grid, outcome: tuple[str, Interval], columns: Columns, schema: Any
-) -> dict[str, nw.Expr]:
-    """`arm_totals` as an engine computes it: over the treated, and over all."""
-    name, (lower, upper) = outcome
-    y = nw.col(name).cast(nw.Float64)
-    if schema[name].is_float():  # what is not finite is refused, but must not stop the query
-        y = nw.when(y.is_finite()).then(y).otherwise(nw.lit(0.0))
-    y = y.clip(lower, upper)
+def _steps(what: str, grid: Grid, interval: Interval) -> nw.Expr:
+    """`arm_totals` as an engine computes it, from clipped outcomes y.
+
+    Every operation is monotone (a square on either side of zero), also as it is rounded, so the
+    ends of the range tell whether a clip could change anything. Where not, it is left out.
+    """
+    y, (lower, upper) = nw.col("y"), interval
+    ends, top = np.array([lower, upper]), float(2**grid.bits)
     if what == "square":
+        ends = (ends * 2.0 - lower - upper) / (upper - lower)
+        ends = np.array([0.0, (ends * ends).max()])
         y = (y * 2.0 - lower - upper) / (upper - lower)
         y = y * y
-    scaled = (y.clip(grid.lower, grid.upper) - grid.middle) * grid.steps
-    top = float(2**grid.bits)
-    steps = (scaled + 0.5).floor().clip(-top, top).cast(nw.Int64)
-    treated = steps * _treated(columns, schema)
-    return {what: steps.sum(), f"{what} treated": treated.sum()}
+    if ends[0] < grid.lower or ends[1] > grid.upper:
+        y, ends = _within(y, grid.lower, grid.upper), np.array([grid.lower, grid.upper])
+    steps = ((y - grid.middle) * grid.steps + 0.5).floor()
+    ends = np.floor((ends - grid.middle) * grid.steps + 0.5)
+    if ends[0] < -top or ends[1] > top:
+        steps = _within(steps, -top, top)
+    return steps.cast(nw.Int64)
 
 
-def _pair(treated: int, total: int) -> IntArray:
-    return np.array([treated, total - treated], dtype=np.int64)
+def _within(values: nw.Expr, lower: float, upper: float) -> nw.Expr:
+    """Clip. (A `clip` would look for missing values once more; they are refused anyway.)"""
+    below = nw.when(values < lower).then(nw.lit(lower)).otherwise(values)
+    return nw.when(values > upper).then(nw.lit(upper)).otherwise(below)
+
+
+def _pair(found: Mapping[int, Mapping[str, int]], what: str) -> IntArray:
+    return np.array([found[1][what], found[0][what]], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -214,7 +284,7 @@ class LazyRows:
 
     table: LazyTable
     recipe: Recipe
-    ready: dict[tuple[str, Grid | None], IntArray] = field(default_factory=dict)
+    ready: Ready = field(default_factory=dict)
     groups: tuple[Columns, Recipe] | None = None
 
     @property
@@ -252,11 +322,9 @@ class LazyRows:
         """Sums over (treated, control): by the engine where the outcome is a column."""
         key, term = (what, grid), self.recipe.outcome_term
         if key not in self.ready and grid is not None and isinstance(term, Column):
-            frame, columns = self.table.frame, self.table.columns
             outcome = (term.name, self.outcome_range)
-            ask = _arm_sums(what, grid, outcome, columns, frame.collect_schema())
-            found = _query(frame, ask)
-            self.ready[key] = _pair(int(found[f"{what} treated"]), int(found[what]))
+            found = _by_arm(self.table.frame, self.table.columns, outcome, {what: grid})
+            self.ready[key] = _pair(found, what)
         if key not in self.ready:
             add = partial(arm_totals, what=what, grid=grid, interval=self.outcome_range)
             self.ready[key] = self.fold(add, "outcome")[0]

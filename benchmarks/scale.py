@@ -1,0 +1,225 @@
+"""Time and memory from Parquet files, against what people run without privacy, in the same run.
+
+    python benchmarks/scale.py           # 1 and 10 million records; goes on where it stopped
+    python benchmarks/scale.py --small   # a quick look, nothing saved
+    python benchmarks/scale.py --again   # measure everything anew
+
+Every call runs in a process of its own, so that its peak memory is its own; a small call before it
+pays for imports. Ours and its peer take turns, and medians are kept, so that other work on the
+machine hits both. Times include reading the file.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import pandas as pd
+from report import RESULTS, save
+
+COVARIATES = 10
+NAMES = [f"x{i}" for i in range(COVARIATES)]
+FORMULA = "y ~ t | " + " + ".join(NAMES)
+STRATA = "y ~ t | cut(x0, [0, 0.25, 0.5, 0.75, 1]) + cut(x1, [0, 0.5, 1]) + cut(x2, [0, 0.5, 1])"
+BOUNDS = dict.fromkeys([*NAMES, "y"], (0, 1))
+FOLDER = Path(tempfile.gettempdir()) / "dpeffects-scale"
+REPEATS = 5
+
+PEERS = {
+    "diff_in_means": "duckdb group by",
+    "private_ipw": "scikit-learn",
+    "private_aipw": "scikit-learn",
+    "smooth_matching": "duckdb group by strata",
+    "private_psm, label": None,
+    "private_psm, sample": None,
+}
+
+
+def file(n: int) -> Path:
+    """Made once, by DuckDB: x uniform, t by a logit of three columns, y linear with noise."""
+    import duckdb
+
+    path = FOLDER / f"{n}.parquet"
+    if path.exists():
+        return path
+    FOLDER.mkdir(exist_ok=True)
+    columns = ", ".join(f"random() AS {name}" for name in NAMES)
+    duckdb.sql("SELECT setseed(0.5)")
+    duckdb.sql(
+        f"""COPY (
+            SELECT *, least(greatest(0.3 * x0 + 0.2 * t + 0.4 * random(), 0), 1) AS y FROM (
+                SELECT *, (random() < 1 / (1 + exp(1.5 - x0 - x1 - x2)))::TINYINT AS t
+                FROM (SELECT {columns} FROM range({n}))))
+        TO '{path}.part' (FORMAT parquet)"""
+    )
+    Path(f"{path}.part").rename(path)
+    return path
+
+
+def ours(task: str, path: str) -> None:
+    import dpeffects as dpe
+
+    method, _, level = task.partition(", ")
+    delta = 1e-7 if method == "smooth_matching" else 0.0
+    formula = STRATA if method == "smooth_matching" else FORMULA
+    data = pd.read_parquet(path) if level else path  # matching needs rows in memory
+    dpe.dp_ate(formula, data, method, epsilon=1, delta=delta, level=level or None, bounds=BOUNDS)
+
+
+def group_by(path: str) -> None:
+    import duckdb
+
+    query = f"SELECT t, count(*), avg(y), var_samp(y) FROM '{path}' GROUP BY t"
+    duckdb.sql(query).fetchall()
+
+
+def group_by_strata(path: str) -> None:
+    import duckdb
+
+    strata = "least(floor(x0 * 4), 3), x1 > 0.5, x2 > 0.5"
+    query = f"SELECT t, {strata}, count(*), avg(y), var_samp(y) FROM '{path}' GROUP BY ALL"
+    duckdb.sql(query).fetchall()
+
+
+def scikit_learn(path: str) -> None:
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    frame = pd.read_parquet(path)
+    x, t, y = frame[NAMES].to_numpy(), frame["t"].to_numpy(), frame["y"].to_numpy()
+    e = np.clip(LogisticRegression().fit(x, t).predict_proba(x)[:, 1], 0.01, 0.99)
+    np.average(y, weights=t / e) - np.average(y, weights=(1 - t) / (1 - e))
+
+
+RUNS = {
+    "duckdb group by": group_by,
+    "duckdb group by strata": group_by_strata,
+    "scikit-learn": scikit_learn,
+}
+
+
+def child(task: str, n: int) -> None:
+    """One measurement: a small call for the imports, then the call."""
+    import resource
+
+    passes = counted()
+    run = RUNS.get(task) or (lambda path: ours(task, path))
+    run(str(file(10_000)))
+    passes.update(dict.fromkeys(passes, 0))
+    noise = timed_noise()
+    start = time.perf_counter()
+    run(str(file(n)))
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(json.dumps({"seconds": seconds, "peak": peak, "noise": noise[0], **passes}))
+
+
+def counted() -> dict[str, int]:
+    """How often the rows are read, and how many columns in all."""
+    from dpeffects import engines
+
+    found = {"queries": 0, "passes": 0, "columns": 0}
+    run, query = engines.run, engines._query
+
+    def count_run(frame, names, function):
+        found["passes"] += 1
+        found["columns"] += len(names)
+        return run(frame, names, function)
+
+    def count_query(frame, ask):
+        found["queries"] += 1
+        return query(frame, ask)
+
+    engines.run, engines._query = count_run, count_query
+    return found
+
+
+def timed_noise() -> list[float]:
+    from dpeffects.privacy.noise import SecureNoise
+
+    spent = [0.0]
+
+    def timed(draw):
+        def wrapped(*args):
+            start = time.perf_counter()
+            out = draw(*args)
+            spent[0] += time.perf_counter() - start
+            return out
+
+        return wrapped
+
+    SecureNoise.laplace, SecureNoise.flip = timed(SecureNoise.laplace), timed(SecureNoise.flip)
+    return spent
+
+
+def measured(task: str, n: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", task, str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def row(task: str, n: int, repeats: int) -> dict[str, object]:
+    """Take turns; keep medians."""
+    file(10_000), file(n)
+    peer, mine, theirs = PEERS[task], [], []
+    for _ in range(repeats):
+        mine.append(measured(task, n))
+        if peer:
+            theirs.append(measured(peer, n))
+    made = {
+        "method": task,
+        "records": n,
+        "seconds": round(median(m["seconds"] for m in mine), 2),
+        "of it noise": round(median(m["noise"] for m in mine), 2),
+        "peak GiB": round(max(m["peak"] for m in mine), 2),
+        "queries": int(mine[0]["queries"]),
+        "passes": int(mine[0]["passes"]),
+        "columns read": int(mine[0]["columns"]),
+        "peer": peer or "",
+    }
+    if peer:
+        made["peer, seconds"] = round(median(m["seconds"] for m in theirs), 2)
+        made["peer, peak GiB"] = round(max(m["peak"] for m in theirs), 2)
+        pairs = zip(mine, theirs, strict=True)
+        made["ratio"] = round(median(a["seconds"] / b["seconds"] for a, b in pairs), 2)
+    return made
+
+
+def main() -> None:
+    small, kept = "--small" in sys.argv, RESULTS / "scale.csv"
+    sizes = [100_000, 200_000] if small else [1_000_000, 10_000_000]
+    rows = []
+    if kept.exists() and not small and "--again" not in sys.argv:
+        rows = pd.read_csv(kept, keep_default_na=False).to_dict("records")
+    done = {(r["method"], int(r["records"])) for r in rows}
+    for task in PEERS:
+        for n in [1_000_000, 5_000_000] if "psm" in task and not small else sizes:
+            if (task, n) in done:
+                continue
+            rows.append(row(task, n, 2 if "psm" in task or small else REPEATS))
+            print(rows[-1], flush=True)
+            if not small:
+                pd.DataFrame(rows).to_csv(kept, index=False)
+    table = pd.DataFrame(rows).fillna("")
+    if small:
+        print(table.to_string())
+        return
+    notes = (
+        "Aggregate methods read the file through DuckDB: queries are sums that DuckDB makes, "
+        "passes stream rows in batches. Matching has the rows in memory (pandas). Medians of "
+        f"{REPEATS} runs that alternate with the peer (matching: 2); the ratio is the median of "
+        "the ratios of neighbours; peak memory is the largest."
+    )
+    save("scale", "Ten million records on one machine", {"": table}, notes)
+
+
+if __name__ == "__main__":
+    if "--child" in sys.argv:
+        child(sys.argv[-2], int(sys.argv[-1]))
+    else:
+        main()
