@@ -3,6 +3,7 @@
     python benchmarks/scale.py           # 1 and 10 million records; goes on where it stopped
     python benchmarks/scale.py --small   # a quick look, nothing saved
     python benchmarks/scale.py --again   # measure everything anew
+    python benchmarks/scale.py --repeats 3 --only diff_in_means
 
 Every call runs in a process of its own, so that its peak memory is its own; a small call before it
 pays for imports. Ours and its peer take turns, and medians are kept, so that other work on the
@@ -28,7 +29,13 @@ FORMULA = "y ~ t | " + " + ".join(NAMES)
 STRATA = "y ~ t | cut(x0, [0, 0.25, 0.5, 0.75, 1]) + cut(x1, [0, 0.5, 1]) + cut(x2, [0, 0.5, 1])"
 BOUNDS = dict.fromkeys([*NAMES, "y"], (0, 1))
 FOLDER = Path(tempfile.gettempdir()) / "dpeffects-scale"
-REPEATS = 5
+
+
+def option(name: str, default: str) -> str:
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+REPEATS, ONLY = int(option("--repeats", "5")), option("--only", "")
 
 PEERS = {
     "diff_in_means": "duckdb group by",
@@ -112,11 +119,11 @@ def child(task: str, n: int) -> None:
     run(str(file(10_000)))
     passes.update(dict.fromkeys(passes, 0))
     noise = timed_noise()
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     run(str(file(n)))
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - busy
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"seconds": seconds, "peak": peak, "noise": noise[0], **passes}))
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak, "noise": noise[0], **passes}))
 
 
 def counted() -> dict[str, int]:
@@ -174,7 +181,9 @@ def row(task: str, n: int, repeats: int) -> dict[str, object]:
     made = {
         "method": task,
         "records": n,
+        "runs": repeats,
         "seconds": round(median(m["seconds"] for m in mine), 2),
+        "CPU s": round(median(m["cpu"] for m in mine), 2),
         "of it noise": round(median(m["noise"] for m in mine), 2),
         "peak GiB": round(max(m["peak"] for m in mine), 2),
         "queries": int(mine[0]["queries"]),
@@ -184,6 +193,7 @@ def row(task: str, n: int, repeats: int) -> dict[str, object]:
     }
     if peer:
         made["peer, seconds"] = round(median(m["seconds"] for m in theirs), 2)
+        made["peer, CPU s"] = round(median(m["cpu"] for m in theirs), 2)
         made["peer, peak GiB"] = round(max(m["peak"] for m in theirs), 2)
         pairs = zip(mine, theirs, strict=True)
         made["ratio"] = round(median(a["seconds"] / b["seconds"] for a, b in pairs), 2)
@@ -197,11 +207,11 @@ def main() -> None:
     if kept.exists() and not small and "--again" not in sys.argv:
         rows = pd.read_csv(kept, keep_default_na=False).to_dict("records")
     done = {(r["method"], int(r["records"])) for r in rows}
-    for task in PEERS:
+    for task in [task for task in PEERS if task.startswith(ONLY)]:
         for n in [1_000_000, 5_000_000] if "psm" in task and not small else sizes:
             if (task, n) in done:
                 continue
-            rows.append(row(task, n, 2 if "psm" in task or small else REPEATS))
+            rows.append(row(task, n, min(REPEATS, 2) if "psm" in task or small else REPEATS))
             print(rows[-1], flush=True)
             if not small:
                 pd.DataFrame(rows).to_csv(kept, index=False)
@@ -212,8 +222,8 @@ def main() -> None:
     notes = (
         "Aggregate methods read the file through DuckDB: queries are sums that DuckDB makes, "
         "passes stream rows in batches. Matching has the rows in memory (pandas). Medians of "
-        f"{REPEATS} runs that alternate with the peer (matching: 2); the ratio is the median of "
-        "the ratios of neighbours; peak memory is the largest."
+        "runs that alternate with the peer; the ratio is the median of the ratios of neighbours; "
+        "peak memory is the largest. CPU is that of the whole process, all cores."
     )
     save("scale", "Ten million records on one machine", {"": table}, notes)
 

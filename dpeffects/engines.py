@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -26,7 +26,7 @@ import numpy as np
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.formula.expression import Column
 from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts
-from dpeffects.privacy.rows import ROWS, Rows, Summand, Totals, added, arm_totals
+from dpeffects.privacy.rows import ROWS, ArmTotals, Rows, Summand, Totals, added
 from dpeffects.privacy.sums import Grid
 from dpeffects.recipe import Columns, IntArray, Recipe, outside_levels
 
@@ -154,22 +154,21 @@ def _by_arm(
         y = nw.col(outcome[0]).cast(nw.Float64)
         kept["y"] = _within(y, *outcome[1])
     made = {what: _steps(what, grid, outcome[1]) for what, grid in grids.items() if outcome}
-    sums = {f"sum {what}": nw.col(what).sum() for what in made}
     if check:
         for k, name in enumerate(names):
-            sums[f"good {k}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name)).sum()
+            made[f"good {name}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
+    named = {f"m{k}": expression for k, expression in enumerate(made.values())}
+    sums = [nw.col(name).sum() for name in named]
     with _Quiet(frame):
         part = frame.select(**kept)
-        groups = (part.with_columns(**made) if made else part).group_by("t")
-        rows = groups.agg(nw.len().alias("count"), **sums).head(4).collect().rows(named=True)
+        groups = (part.with_columns(**named) if named else part).group_by("t")
+        rows = groups.agg(nw.len().alias("count"), *sums).head(4).collect().rows(named=True)
     found: dict[int, dict[str, int]] = {}
     for position, row in enumerate(rows):
         arms = _arms(columns, schema)
         arm = arms.index(row["t"]) if row["t"] in arms else 2 + position
-        found[arm] = {"count": int(row["count"])}
-        found[arm] |= {what: int(row[f"sum {what}"] or 0) for what in made}
-        if check:
-            found[arm] |= {f"good {x}": int(row[f"good {k}"] or 0) for k, x in enumerate(names)}
+        found[arm] = {what: int(row[name] or 0) for what, name in zip(made, named, strict=True)}
+        found[arm]["count"] = int(row["count"])
     return found if set(found) == {0, 1} else {**found, 2: {}, 3: {}}
 
 
@@ -180,27 +179,31 @@ def _named(columns: Columns) -> dict[str, None]:
 
 def _good(column: nw.Expr, dtype: Any, levels: tuple[Any, ...] | None) -> nw.Expr:
     """1 where a value can be used."""
-    if levels is not None and len(levels) > 8:
-        good = column.is_in(list(levels))
-    elif levels is not None:
-        good = reduce(operator.or_, [column == level for level in levels])
-    else:
-        good = column.is_finite() if dtype.is_float() else ~column.is_null()
+    if levels is not None:
+        return _one_of(column, levels).cast(nw.Int64)
+    good = column.is_finite() if dtype.is_float() else ~column.is_null()
     return good.cast(nw.Int64)
+
+
+def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
+    """True for declared levels; comparisons are faster than a list as long as there are few."""
+    if len(levels) > 8:
+        return column.is_in(list(levels))
+    return reduce(operator.or_, [column == level for level in levels])
 
 
 def _what_is_wrong(frame: nw.LazyFrame[Any], columns: Columns) -> dict[str, int]:
     """Count what cannot be used, by column and kind."""
     schema = frame.collect_schema()
-    floats = [name for name in columns.numeric if schema[name].is_float()]
+    floats = [n for n in [*columns.numeric, columns.treatment] if schema[n].is_float()]
     ask = {f"null {name}": _count(nw.col(name).is_null()) for name in _named(columns)}
     ask |= {f"nan {name}": _count(nw.col(name).is_nan()) for name in floats}
     ask |= {f"inf {name}": _count(~nw.col(name).is_finite()) for name in floats}
     for name, levels in columns.levels.items():
-        ask[f"level {name}"] = _count(~nw.col(name).is_in(list(levels)))
+        ask[f"level {name}"] = _count(~_one_of(nw.col(name), levels))
     arm = nw.col(columns.treatment)
     ask[f"null {columns.treatment}"] = _count(arm.is_null())
-    ask["arm"] = _count(~arm.is_in(_arms(columns, schema)))
+    ask["arm"] = _count(~_one_of(arm, _arms(columns, schema)))
     return _query(frame, ask)
 
 
@@ -244,7 +247,7 @@ def _grids(interval: Interval, n: int) -> dict[str, Grid]:
 
 
 def _steps(what: str, grid: Grid, interval: Interval) -> nw.Expr:
-    """`arm_totals` as an engine computes it, from clipped outcomes y.
+    """`ArmTotals` as an engine computes it, from clipped outcomes y.
 
     Every operation is monotone (a square on either side of zero), also as it is rounded, so the
     ends of the range tell whether a clip could change anything. Where not, it is left out.
@@ -326,7 +329,7 @@ class LazyRows:
             found = _by_arm(self.table.frame, self.table.columns, outcome, {what: grid})
             self.ready[key] = _pair(found, what)
         if key not in self.ready:
-            add = partial(arm_totals, what=what, grid=grid, interval=self.outcome_range)
+            add = ArmTotals(what, grid, self.outcome_range)
             self.ready[key] = self.fold(add, "outcome")[0]
         return self.ready[key]
 

@@ -151,4 +151,6 @@ class Recipe:
         return self.discrete.index(self._clipped(numeric, names - set(coded)), coded)
 
     def _clipped(self, numeric: Arrays, names: Iterable[str]) -> dict[str, FloatArray]:
-        return {n: clip(numeric[n].astype(np.float64), self.intervals.get(n, _ALL)) for n in names}
+        return {
+            n: clip(np.asarray(numeric[n], np.float64), self.intervals.get(n, _ALL)) for n in names
+        }

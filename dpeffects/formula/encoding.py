@@ -170,8 +170,8 @@ class Encoding:
                 values -= lower
                 values /= upper - lower
             # Clipped last: rounding above must not carry a value out of [0, 1].
-            values[np.isnan(values)] = 0.0  # a last bit lost between range and value can give NaN
-            np.clip(values, 0.0, 1.0, out=values)
+            np.fmax(values, 0.0, out=values)  # NaN too: a bit lost between range and value makes it
+            np.minimum(values, 1.0, out=values)
         return out
 
     def raw_matrix(

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -122,7 +121,7 @@ class Rows:
 
     def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
         """Sums over (treated, control)."""
-        function = partial(arm_totals, what=what, grid=grid, interval=self.outcome_range)
+        function = ArmTotals(what, grid, self.outcome_range)
         return self.fold(function, *(() if grid is None else ("outcome",)))[0]
 
     def held(self, why: str) -> Rows:
@@ -140,23 +139,30 @@ def added(results: Iterable[Totals]) -> Totals:
     return total
 
 
-def arm_totals(block: Block, what: str, grid: Grid | None, interval: Interval) -> Totals:
+@dataclass(frozen=True)
+class ArmTotals:
     """What a block adds to counts, sums or squares by arm (claims 6, 7).
 
     Squares are those of z, the outcome scaled to [-1, 1].
     """
-    treated = block.treated
-    if grid is None:
-        count = int(np.count_nonzero(treated))
-        return (np.array([count, treated.size - count], dtype=np.int64),)
-    values = block.outcome
-    if what == "square":
-        lower, upper = interval
-        values = (2.0 * values - lower - upper) / (upper - lower)
-        values = values * values
-    steps = grid.encode(values)
-    one = int((steps * treated).sum())
-    return (np.array([one, int(steps.sum()) - one], dtype=np.int64),)
+
+    what: str
+    grid: Grid | None
+    interval: Interval
+
+    def __call__(self, block: Block) -> Totals:
+        """Sums over (treated, control)."""
+        treated = block.treated
+        if self.grid is None:
+            count = int(np.count_nonzero(treated))
+            return (np.array([count, treated.size - count], dtype=np.int64),)
+        values, (lower, upper) = block.outcome, self.interval
+        if self.what == "square":
+            values = (2.0 * values - lower - upper) / (upper - lower)
+            values = values * values
+        steps = self.grid.encode(values)
+        one = int((steps * treated).sum())
+        return (np.array([one, int(steps.sum()) - one], dtype=np.int64),)
 
 
 def sums_by_cell(values: IntArray, cell: IntArray, size: int) -> IntArray:

@@ -1,0 +1,340 @@
+"""The same seed gives the same numbers, bit for bit, wherever the rows are and in any order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects import design, engines
+from dpeffects.formula import parse
+from dpeffects.privacy import rows as private_rows
+from dpeffects.privacy.rows import ArmTotals, Block
+from dpeffects.privacy.sums import Grid
+
+N = 3001
+# bounds that are no round numbers in binary, and clip some values
+BOUNDS = {
+    "y": (-0.7, 1.3),
+    "x": (-2.1, 2.3),
+    "z": (0.1, 0.7),
+    "g": ["a", "b", "c"],
+}
+ADJUST = "y ~ t | x + log(z) + g"
+CALLS = {
+    "means": ("diff_in_means", "y ~ t", {}),
+    "means of a square": ("diff_in_means", "I(y**2) ~ t", {}),
+    "public arms": ("diff_in_means", "y ~ t", {"arms": "public"}),
+    "private bounds": ("diff_in_means", "u ~ t", {"epsilon": 8}),
+    "ipw": ("private_ipw", ADJUST, {}),
+    "ipw, public covariates": ("private_ipw", ADJUST, {"level": "label"}),
+    "aipw": ("private_aipw", ADJUST, {"adjust": "all", "regression": True}),
+    "strata": ("smooth_matching", "y ~ t | g + cut(x, [-3, 0, 0.5, 3])", {"delta": 1e-6}),
+    "strata, global": ("global_matching", "y ~ t | g", {}),
+}
+
+
+def frame(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=n), rng.random(n)
+    t = rng.random(n) < 1 / (1 + np.exp(-x))
+    y = 0.3 * x + 0.2 * t + 0.3 * rng.normal(size=n)
+    g = np.array(["a", "b", "c"])[rng.integers(0, 3, n)]
+    return pd.DataFrame({"y": y, "x": x, "z": z, "t": t.astype(int), "g": g, "u": 50 * z})
+
+
+def answer(data, call, **more):
+    method, formula, options = CALLS[call]
+    known = {k: v for k, v in BOUNDS.items() if k in formula or k in "ty"}
+    given = {"epsilon": 1, "bounds": known, "seed": 1, **options, **more}
+    return dpe.dp_ate(formula, data, method, **given).to_dict()
+
+
+def polars_lazy(data, folder):
+    polars = pytest.importorskip("polars")
+    return polars.from_pandas(data).lazy()
+
+
+def polars_file(data, folder):
+    polars = pytest.importorskip("polars")
+    polars.from_pandas(data).write_parquet(folder / "rows.parquet", row_group_size=500)
+    return polars.scan_parquet(folder / "rows.parquet")
+
+
+def duckdb_relation(data, folder):
+    duckdb = pytest.importorskip("duckdb")
+    return duckdb.from_df(data)
+
+
+def parquet(data, folder):
+    pytest.importorskip("duckdb")
+    data.to_parquet(folder / "rows.parquet")
+    return str(folder / "rows.parquet")
+
+
+def csv(data, folder):
+    pytest.importorskip("duckdb")
+    data.to_csv(folder / "rows.csv", index=False)
+    return folder / "rows.csv"
+
+
+def polars_eager(data, folder):
+    return pytest.importorskip("polars").from_pandas(data)
+
+
+def arrow(data, folder):
+    return pytest.importorskip("pyarrow").Table.from_pandas(data)
+
+
+HOLDERS = [polars_eager, arrow, polars_lazy, polars_file, duckdb_relation, parquet, csv]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
+    data = frame()
+    expected = answer(data, call)
+    shuffled = data.sample(frac=1, random_state=3)
+    assert answer(shuffled, call) == expected
+    for holder in HOLDERS:
+        assert answer(holder(shuffled, tmp_path), call) == expected, holder.__name__
+    monkeypatch.setattr(private_rows, "ROWS", 100)
+    monkeypatch.setattr(engines, "ROWS", 70)
+    monkeypatch.setattr(engines, "_BATCH", 300)
+    assert answer(data, call) == expected
+    for holder in (polars_lazy, parquet):
+        assert answer(holder(data, tmp_path), call) == expected, holder.__name__
+
+
+def test_threads_give_the_same_numbers(monkeypatch):
+    data = frame()
+    expected = answer(data, "ipw")
+    monkeypatch.setattr(private_rows, "ROWS", 64)  # more than four blocks: by several threads
+    assert answer(data, "ipw") == expected
+
+
+@pytest.mark.parametrize("estimand", [dpe.dp_att, dpe.dp_atc])
+def test_other_estimands(estimand, tmp_path):
+    data = frame()
+    given = {"epsilon": 1, "bounds": BOUNDS, "seed": 2}
+    for method in ("private_ipw", "private_aipw"):
+        one = estimand(ADJUST, data, method, **given)
+        assert estimand(ADJUST, parquet(data, tmp_path), method, **given).to_dict() == one.to_dict()
+
+
+def test_site_releases_and_declared_bounds(tmp_path):
+    data = frame()
+    one, two = (
+        dpe.site_release(
+            "y ~ t",
+            dpe.declare(held, BOUNDS),
+            site="A",
+            method="diff_in_means",
+            epsilon=1,
+            seed=1,
+        )
+        for held in (data, duckdb_relation(data, tmp_path))
+    )
+    assert one.estimate == two.estimate
+
+
+def test_small_floats_are_read_as_they_are(tmp_path):
+    data = frame().astype({"y": "float32", "x": "float32", "z": "float32"})
+    expected = answer(data, "ipw")
+    for holder in (arrow, polars_lazy, duckdb_relation, parquet):
+        assert answer(holder(data, tmp_path), "ipw") == expected, holder.__name__
+
+
+@pytest.mark.parametrize("kind", ["bool", "levels", "float"])
+def test_kinds_of_treatment(kind, tmp_path):
+    data = frame()
+    made = {
+        "bool": data["t"].astype(bool),
+        "levels": np.where(data["t"] == 1, "drug", "none"),
+        "float": data["t"].astype(float),
+    }
+    data["t"] = made[kind]
+    more = {"bounds": {**BOUNDS, "t": ["none", "drug"]}} if kind == "levels" else {}
+    expected = answer(data, "means", **more)
+    for holder in (polars_lazy, duckdb_relation):
+        assert answer(holder(data, tmp_path), "means", **more) == expected
+
+
+@pytest.mark.parametrize("interval", [(0.1, 0.7), (1.0, 1.0 + 2**-52), (-1e9, 1e-3), (0.0, 1e-90)])
+@pytest.mark.parametrize("what", ["sum", "square"])
+def test_sums_of_an_engine_are_those_of_the_grid(interval, what):
+    """Ends, halves between steps, values beyond: on ranges where a clip is needed and not."""
+    nw = pytest.importorskip("narwhals.stable.v2")
+    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    rng = np.random.default_rng(5)
+    lower, upper = interval
+    grid = Grid.for_sum(interval if what == "sum" else (0.0, 1.0), 1000, 1.0)
+    halves = lower + (rng.integers(0, 2**20, 300) + 0.5) * grid.unit * (upper - lower)
+    y = np.concatenate([rng.uniform(lower, upper, 300), halves, [lower, upper, -1e300, 1e300]])
+    t = rng.integers(0, 2, y.size)
+    block = Block(t == 1, np.clip(y, lower, upper))
+    (expected,) = ArmTotals(what, grid, interval)(block)
+    columns = engines.Columns("t", None, ("y",), {})
+    data = pd.DataFrame({"y": y, "t": t})
+    for native in (polars.from_pandas(data).lazy(), duckdb.from_df(data)):
+        found = engines._by_arm(nw.from_native(native), columns, ("y", interval), {what: grid})
+        assert [found[1][what], found[0][what]] == expected.tolist()
+
+
+# --- what is refused, before anything is charged ------------------------------------------------
+
+BAD = {
+    "missing values in y": lambda d: d.assign(y=d["y"].where(d.index != 7)),
+    "missing values in g": lambda d: d.assign(g=d["g"].where(d.index != 7, None)),
+    "missing values in t": lambda d: d.assign(t=d["t"].where(d.index != 7)),
+    "'x' holds infinite values": lambda d: d.assign(x=d["x"].where(d.index != 7, np.inf)),
+    "outside its declared levels": lambda d: d.assign(g=d["g"].where(d.index != 7, "secret")),
+    "must be 0/1": lambda d: d.assign(t=d["t"].where(d.index != 7, 2)),
+    "arms is empty": lambda d: d.assign(t=1),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+@pytest.mark.parametrize("holder", [polars_lazy, duckdb_relation, parquet])
+def test_what_cannot_be_used_is_refused_for_free(message, holder, tmp_path):
+    ledger = dpe.Ledger(epsilon=1)
+    with pytest.raises(dpe.DPEffectsError, match=message) as error:
+        answer(holder(BAD[message](frame(200)), tmp_path), "ipw", ledger=ledger, seed=None)
+    assert "secret" not in str(error.value)
+    assert error.value.__cause__ is None
+    assert not ledger.spends
+
+
+ORDERED = {
+    "sorts": ("private_psm", {}),
+    "split": ("private_ipw", {"split": True}),
+    "order of the rows": ("sample_aggregate", {}),
+    "round_robin": ("global_matching", {"weights": "round_robin"}),
+}
+
+
+@pytest.mark.parametrize("reason", ORDERED)
+def test_what_goes_by_the_order_of_rows_needs_them_in_memory(reason, tmp_path):
+    method, options = ORDERED[reason]
+    ledger = dpe.Ledger(epsilon=1)
+    with pytest.raises(dpe.DPEffectsError, match=reason):
+        dpe.dp_ate(
+            "y ~ t | g",
+            polars_lazy(frame(200), tmp_path),
+            method,
+            epsilon=1,
+            bounds=BOUNDS,
+            ledger=ledger,
+            **options,
+        )
+    assert not ledger.spends
+
+
+def test_files_that_are_not_there_or_not_known(tmp_path):
+    with pytest.raises(dpe.DPEffectsError, match="no file"):
+        answer(tmp_path / "none.parquet", "means")
+    with pytest.raises(dpe.DPEffectsError, match=r"\.parquet or \.csv"):
+        answer("study.xlsx", "means")
+    (tmp_path / "bad.parquet").write_text("no parquet")
+    with pytest.raises(dpe.DPEffectsError, match="cannot be read"):
+        answer(tmp_path / "bad.parquet", "means")
+
+
+def test_bounds_are_not_read_from_rows_elsewhere(tmp_path):
+    data = polars_lazy(frame(200), tmp_path)
+    with pytest.raises(dpe.DPEffectsError, match="from_data"):
+        answer(data, "means", bounds="from_data")
+    known = {k: v for k, v in BOUNDS.items() if k != "x"}
+    with pytest.raises(dpe.DPEffectsError, match="declare the bounds of x"):
+        answer(data, "ipw, public covariates", bounds=known)
+
+
+# --- memory, processes, machines ----------------------------------------------------------------
+
+
+def test_batches_are_worked_off_a_few_at_a_time():
+    """A reader that counts the batches that are alive."""
+    alive, most = set(), 0
+
+    class Batch:
+        def __init__(self, k):
+            self.k = k
+            alive.add(k)
+
+    def batches():
+        nonlocal most
+        for k in range(200):
+            most = max(most, len(alive))
+            yield Batch(k)
+
+    def work(batch):
+        alive.discard(batch.k)
+        return (np.ones(1, dtype=np.int64),)
+
+    assert sum(int(total[0][0]) for total in engines._streamed(batches(), work)) == 200
+    assert most <= 2 * engines._THREADS + 2
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    peaks, formula = [], parse("y ~ t | x")
+    for n in (150_000, 1_500_000):
+        path = tmp_path / f"{n}.parquet"
+        made = "SELECT random() AS y, random() AS x, (random() < 0.5)::INT AS t"
+        duckdb.sql(f"COPY ({made} FROM range({n})) TO '{path}' (FORMAT parquet)")
+        table = design.read(path, formula, {"y": (0, 1), "x": (0, 1)}, ())
+        source = design.encode(table, formula, table.bounds)
+        tracemalloc.start()
+        source.fold(lambda block: (np.array([block.covariates.size]),), "covariates", "outcome")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0] + 8e6
+
+
+def test_a_dask_cluster_of_processes(tmp_path):
+    """Four partitions, two processes: functions go there, sums come back."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    data = frame(1200)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        Client(cluster),
+    ):
+        for call in ("means", "means of a square", "ipw", "strata"):
+            there = dd.from_pandas(data.sample(frac=1, random_state=1), npartitions=4)
+            assert answer(there, call) == answer(data, call), call
+        bad = dd.from_pandas(data.assign(x=np.where(data.index == 7, np.inf, data["x"])), 4)
+        with pytest.raises(dpe.DPEffectsError, match="infinite"):
+            answer(bad, "ipw")
+
+
+def test_a_local_spark_session(tmp_path):
+    pytest.importorskip("pyspark", reason="Spark is not installed")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    data = frame(600)
+    data.to_parquet(tmp_path / "rows.parquet")
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    try:
+        there = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(3)
+        for call in ("means", "strata", "ipw"):
+            assert answer(there, call) == answer(data, call), call
+    finally:
+        spark.stop()
