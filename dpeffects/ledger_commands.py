@@ -69,7 +69,7 @@ def list_datasets(args: argparse.Namespace) -> None:
 def show(args: argparse.Namespace) -> None:
     """Print totals, open calls and charges."""
     names = (args.dataset,) if args.dataset else ledger_datasets(args.ledger)
-    print("\n\n".join(open_ledger(args.ledger, name).summary() for name in names))
+    print("\n\n".join(str(open_ledger(args.ledger, name).summary()) for name in names))
 
 
 def verify(args: argparse.Namespace) -> None:

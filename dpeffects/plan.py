@@ -26,9 +26,9 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.methods import get, registry
 from dpeffects.privacy.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
+from dpeffects.render import Notes, Pairs, Shown, Summary, Table
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number
-from dpeffects.results.summary import Notes, Pairs, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
@@ -172,10 +172,7 @@ class Plan:
         ax.legend(frameon=False, fontsize="small")
         return ax
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
-    __repr__ = __str__
+    __repr__ = Shown.__str__
 
 
 def plan(

@@ -13,6 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
     ["errors"],
+    ["render"],
     ["privacy"],
     ["formula", "matching", "estimate"],
     ["design"],

@@ -1,6 +1,6 @@
 """What a user gets back: a Result, and its Summary."""
 
+from dpeffects.render import Notes, Pairs, Prose, Summary, Table
 from dpeffects.results.result import Result
-from dpeffects.results.summary import Notes, Pairs, Summary, Table
 
-__all__ = ["Notes", "Pairs", "Result", "Summary", "Table"]
+__all__ = ["Notes", "Pairs", "Prose", "Result", "Summary", "Table"]

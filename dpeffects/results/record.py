@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.render import Shown
 from dpeffects.results.export import frame_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Bound = tuple[str, str, str]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Record:
+class Record(Shown):
     """What was estimated and how, what is promised, and what was paid for it.
 
     Parameters
@@ -90,6 +91,3 @@ class Record:
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text, without NaN or infinity."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
-
-    def __str__(self) -> str:
-        return str(self.summary())

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpeffects.errors import EstimationError
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.inference import Interval, Law
-from dpeffects.results import Summary
+from dpeffects.render import Shown, Summary
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.sites.checks import check_left_out, check_level, check_rule, check_same, read_all
@@ -37,7 +37,7 @@ _TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False)
-class Combined:
+class Combined(Shown):
     """One effect from many sites; made by `combine`.
 
     Parameters
@@ -219,9 +219,6 @@ class Combined:
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
-
-    def __str__(self) -> str:
-        return str(self.summary())
 
     def __repr__(self) -> str:
         error = self.std_error
