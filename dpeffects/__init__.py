@@ -13,7 +13,7 @@ from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.reference import reference
-from dpeffects.results import Result, Summary
+from dpeffects.results import Comparison, Result, Summary, compare
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
 from dpeffects.theory import (
     ipw_bias,
@@ -31,6 +31,7 @@ __all__ = [
     "CateEffects",
     "CateFunction",
     "Combined",
+    "Comparison",
     "DPEffectsError",
     "Declared",
     "DurableLedger",
@@ -43,6 +44,7 @@ __all__ = [
     "Summary",
     "audit",
     "combine",
+    "compare",
     "create_ledger",
     "data_info",
     "declare",

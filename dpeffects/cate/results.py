@@ -22,9 +22,10 @@ from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.bounds import SOURCES, Bounds
 from dpeffects.privacy.guarantee import Guarantee, Spend
-from dpeffects.results.export import frame_of, plain
+from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number, numbers, text_of
 from dpeffects.results.record import Record
+from dpeffects.results.release_record import Page
 from dpeffects.results.summary import Block, Notes, Pairs, Summary, Table, alert, budget, header
 
 if TYPE_CHECKING:
@@ -36,6 +37,19 @@ COVERS = {
     "noise": "privacy noise only: where the function would be without it",
     "effect": "noise, sampling and shrinkage: the effect, on average over points",
 }
+_TIDY = (
+    "term",
+    "outcome",
+    "estimand",
+    "estimate",
+    "std_error",
+    "statistic",
+    "p_value",
+    "conf_low",
+    "conf_high",
+    "method",
+    "guarantee",
+)
 _KIND, _VERSION = "dpeffects effect function", 1
 _SHOWN = 6
 _TEXTS = ("estimand", "method", "method_title", "formula", "outcome", "treatment", "level")
@@ -58,12 +72,27 @@ class CateResult(Record):
             blocks.append(Pairs((("Cite", self.citation),)))
         return Summary(f"{title}: {self.method_title} ({self.method})", alert(self), tuple(blocks))
 
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        raise NotImplementedError
+
+    def _page(self, conf_level: float) -> Page:
+        return replace(super()._page(conf_level), summary=self.summary(conf_level))
+
     def _about(self) -> dict[str, Any]:
         """Plain values of the fields of `Record`."""
         out = {name: getattr(self, name) for name in Record.__dataclass_fields__}
         out["guarantee"] = self.guarantee.to_dict() | {"sentence": self.guarantee.sentence()}
         out["spends"] = [spend.to_dict() for spend in self.spends]
         return {name: plain(value) for name, value in out.items()}
+
+    def _rows(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        """Effects as a frame whose first columns are those of `Result.tidy`."""
+        about = {"outcome": self.outcome, "estimand": self.estimand, "method": self.method}
+        about["guarantee"] = self.guarantee.status
+        made: list[dict[str, Any]] = [dict.fromkeys(_TIDY, math.nan) | r | about for r in rows]
+        more = [name for name in (made[0] if made else {}) if name not in _TIDY]
+        return frame_of(made, [*_TIDY, *more])
 
     def glance(self) -> pd.DataFrame:
         """One row for the release: its size, guarantee and method."""
@@ -75,6 +104,7 @@ class CateResult(Record):
             "delta": float(self.guarantee.delta),
             "guarantee": self.guarantee.status,
             "caution": self.caution,
+            "unit": self.guarantee.unit,
         }
         return frame_of([row])
 
@@ -263,16 +293,35 @@ class CateFunction(CateResult):
         return tuple(self._formula.covariate_columns[:_SHOWN])
 
     def tidy(self, conf_level: float = 0.95, points: int = 3) -> pd.DataFrame:
-        """Effects along each covariate, the others midway; one row a point."""
-        import pandas as pd
+        """Effects along each covariate, the others midway; one row a point.
 
-        parts = []
+        ``covers`` says what the band is for; ``std_error`` is NaN where it is for noise only.
+        """
+        rows = []
         for name in self._formula.covariate_columns:
-            curve = self.curve(name, points, None, conf_level)
-            curve = curve.rename(columns={name: "value"})
-            curve.insert(0, "covariate", name)
-            parts.append(curve)
-        return pd.concat(parts, ignore_index=True)
+            noise = self.curve(name, points, None, conf_level, "noise")["std_dev"]
+            curve = self.curve(name, points, None, conf_level).to_dict("records")
+            for found, sd in zip(curve, noise.tolist(), strict=True):
+                covers = found["covers"]
+                rows.append(
+                    {
+                        "term": f"{name} {_shown(found[name])}",
+                        "estimate": found["effect"],
+                        "std_error": found["std_dev"] if covers == "effect" else math.nan,
+                        "conf_low": found["conf_low"],
+                        "conf_high": found["conf_high"],
+                        "noise_sd": sd,
+                        "covers": covers,
+                        "covariate": name,
+                        "value": found[name],
+                    }
+                )
+        return self._rows(rows)
+
+    def _paragraph(self, conf_level: float) -> str:
+        from dpeffects.cate.report import about_function
+
+        return about_function(self, conf_level)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: released and public numbers only."""
@@ -440,24 +489,34 @@ class CateEffects(CateResult):
         return out
 
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
-        """One row for each effect; what is not available is NaN."""
+        """One row for each effect; what is not available is NaN.
+
+        ``covers`` says what the interval is for: the effect, or privacy noise only.
+        """
         intervals = self.conf_int(conf_level, simultaneous=simultaneous)
+        covers = "effect" if self.kind == "groups" else "noise"
         rows = []
         for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
-            error = inference.std_error(effect)
-            row: dict[str, Any] = {"term": label} if self.kind == "groups" else {}
-            row |= {name: values[i] for name, values in self.points.items()}
-            row |= {
+            error = or_nan(inference.std_error(effect))
+            found = {
+                "term": label,
                 "estimate": effect.value,
-                "std_error": math.nan if isinstance(error, Unavailable) else error,
-                "noise_sd": math.sqrt(effect.noise_variance),
+                "std_error": error,
+                "statistic": effect.value / error if error > 0.0 else math.nan,
+                "p_value": or_nan(inference.p_value(effect)),
                 "conf_low": intervals[i, 0],
                 "conf_high": intervals[i, 1],
-                "method": self.method,
-                "guarantee": self.guarantee.status,
+                "noise_sd": math.sqrt(effect.noise_variance),
+                "covers": covers,
             }
-            rows.append(row)
-        return frame_of(rows)
+            at = {name: values[i] for name, values in self.points.items() if name not in _TIDY}
+            rows.append(at | found)
+        return self._rows(rows)
+
+    def _paragraph(self, conf_level: float) -> str:
+        from dpeffects.cate.report import about_effects
+
+        return about_effects(self, conf_level)
 
     def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
         """Everything worth printing, as titled blocks."""

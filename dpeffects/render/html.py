@@ -60,9 +60,9 @@ _LONG = 20
 def render_html(summary: Summary, standalone: bool = False) -> str:
     """Render a summary as an HTML element, or as a page."""
     big, small = ("h1", "h2") if standalone else ("h3", "h4")
-    parts = [f"<{big}>{_text(summary.title)}</{big}>"]
+    parts = [f"<{big}>{escaped(summary.title)}</{big}>"]
     parts += [
-        f'<p class="dpe-alert" role="alert">&#9888; {_text(line)}</p>' for line in summary.alerts
+        f'<p class="dpe-alert" role="alert">&#9888; {escaped(line)}</p>' for line in summary.alerts
     ]
     parts += [_block(block, small) for block in summary.blocks]
     body = "\n".join(parts)
@@ -71,39 +71,40 @@ def render_html(summary: Summary, standalone: bool = False) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(summary.title)}</title>\n<style>\n{_PAGE}\n{_STYLE}\n</style>\n</head>\n"
+        f"<title>{escaped(summary.title)}</title>\n<style>\n{_PAGE}\n{_STYLE}\n</style>\n</head>\n"
         f'<body>\n<main class="dpeffects">\n{body}\n</main>\n</body>\n</html>\n'
     )
 
 
-def _text(text: str) -> str:
+def escaped(text: str) -> str:
+    """Escape a text for HTML."""
     return escape(clean(text))
 
 
 def _block(block: Block, heading: str) -> str:
     if isinstance(block, Table):
         return _table(block)
-    title = f"<{heading}>{_text(block.title)}</{heading}>\n" if block.title else ""
+    title = f"<{heading}>{escaped(block.title)}</{heading}>\n" if block.title else ""
     if isinstance(block, Pairs):
-        rows = (f"<dt>{_text(name)}</dt><dd>{_text(text)}</dd>" for name, text in block.rows)
+        rows = (f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in block.rows)
         return title + "<dl>\n" + "\n".join(rows) + "\n</dl>"
     if isinstance(block, Notes):
-        items = (f"<li>{_text(item)}</li>" for item in block.items)
+        items = (f"<li>{escaped(item)}</li>" for item in block.items)
         return title + "<ul>\n" + "\n".join(items) + "\n</ul>"
-    return f"{title}<p>{_text(block.text)}</p>"
+    return f"{title}<p>{escaped(block.text)}</p>"
 
 
 def _table(table: Table) -> str:
     rows = [_row(row, table.align) for row in table.rows]
     last = rows.pop() if table.total and rows else ""
     heads = "".join(
-        f'<th scope="col"{_class(head, side)}>{_text(head)}</th>' if head else "<td></td>"
+        f'<th scope="col"{_class(head, side)}>{escaped(head)}</th>' if head else "<td></td>"
         for head, side in zip(table.columns, table.align, strict=True)
     )
     return "\n".join(
         [
             '<div class="dpe-scroll" tabindex="0">\n<table>',
-            f"<caption>{_text(table.title)}</caption>" if table.title else "",
+            f"<caption>{escaped(table.title)}</caption>" if table.title else "",
             f"<thead><tr>{heads}</tr></thead>\n<tbody>",
             *rows,
             "</tbody>",
@@ -115,7 +116,7 @@ def _table(table: Table) -> str:
 
 def _row(row: tuple[str, ...], align: str) -> str:
     first, *rest = (
-        f"{_class(cell, side)}>{_text(cell)}" for cell, side in zip(row, align, strict=True)
+        f"{_class(cell, side)}>{escaped(cell)}" for cell, side in zip(row, align, strict=True)
     )
     return f'<tr><th scope="row"{first}</th>' + "".join(f"<td{x}</td>" for x in rest) + "</tr>"
 

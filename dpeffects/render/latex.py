@@ -64,10 +64,10 @@ _PACKAGES = r"\usepackage{booktabs, array, longtable}"
 def render_latex(summary: Summary, standalone: bool = False) -> str:
     """Render a summary as LaTeX, or as a document."""
     parts = [f"% needs {_PACKAGES}", r"{\footnotesize\setlength{\tabcolsep}{4pt}\raggedright"]
-    parts.append(rf"\noindent{{\normalsize\bfseries {_text(summary.title)}}}\par\smallskip")
+    parts.append(rf"\noindent{{\normalsize\bfseries {escaped(summary.title)}}}\par\smallskip")
     parts += [
         r"\noindent\fbox{\parbox{\dimexpr\linewidth-2\fboxsep-2\fboxrule\relax}{\raggedright"
-        rf"\bfseries ! {_text(line)}}}}}\par\smallskip"
+        rf"\bfseries ! {escaped(line)}}}}}\par\smallskip"
         for line in summary.alerts
     ]
     parts += [_block(block) for block in summary.blocks]
@@ -80,7 +80,7 @@ def render_latex(summary: Summary, standalone: bool = False) -> str:
     )
 
 
-def _text(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape a text; long words may break, without a hyphen."""
     words = (_word(word) for word in clean(text).split(" "))
     out = " ".join(words)
@@ -109,7 +109,7 @@ def _character(char: str) -> str:
 
 
 def _block(block: Block) -> str:
-    title = rf"\medskip\noindent\textbf{{{_text(block.title)}}}" if block.title else r"\smallskip"
+    title = rf"\medskip\noindent\textbf{{{escaped(block.title)}}}" if block.title else r"\smallskip"
     title += r"\par\nopagebreak\smallskip"
     if isinstance(block, Table):
         return "\n".join([title, _table(block)])
@@ -117,10 +117,10 @@ def _block(block: Block) -> str:
         table = Table("", ("", ""), block.rows, "ll")
         return "\n".join([title, _table(table)]) if block.rows else ""
     if isinstance(block, Notes):
-        items = (rf"\item {_text(item)}" for item in block.items)
+        items = (rf"\item {escaped(item)}" for item in block.items)
         margins = r"\setlength{\itemsep}{0pt}\setlength{\parskip}{0pt}"
         return "\n".join([title, rf"\begin{{itemize}}{margins}", *items, r"\end{itemize}"])
-    return "\n".join([title, rf"\noindent {_text(block.text)}\par"])
+    return "\n".join([title, rf"\noindent {escaped(block.text)}\par"])
 
 
 def _table(table: Table) -> str:
@@ -158,4 +158,4 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> int:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return " & ".join(_text(cell) for cell in cells) + r" \\"
+    return " & ".join(escaped(cell) for cell in cells) + r" \\"

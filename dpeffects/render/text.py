@@ -81,7 +81,8 @@ def _table(table: Table, width: int) -> list[str]:
         colalign=["left" if side == "l" else "right" for side in table.align],
         disable_numparse=True,
     )
-    return [*_wrap(table.title, width), *(row.rstrip() for row in text.splitlines())]
+    title = _wrap(table.title, width) if table.title else []
+    return [*title, *(row.rstrip() for row in text.splitlines())]
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ESTIMANDS",
+    "LEVELS",
+    "SOURCES",
     "Block",
     "Effect",
     "Notes",
@@ -27,6 +29,7 @@ __all__ = [
     "Summary",
     "Table",
     "alert",
+    "bounds_text",
     "budget",
     "effect_table",
     "header",
@@ -41,11 +44,11 @@ ESTIMANDS = {
 }
 _PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
 """(epsilon, delta), which stays on one line."""
-_LEVELS = {
+LEVELS = {
     "sample": "sample level (records are private)",
     "label": "label level (only outcomes are private)",
 }
-_SOURCES = {
+SOURCES = {
     "declared": "declared",
     "dtype": "from the column's type",
     "public": "public",
@@ -125,22 +128,22 @@ def header(result: Record) -> Pairs:
     rows = [
         ("Formula", result.formula),
         ("Estimand", f"{result.estimand}, {what}"),
-        ("Method", f"{result.method} at {_LEVELS.get(result.level, result.level)}"),
+        ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
         ("Options", _options(result)),
         ("Records", f"n = {result.n}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
         ("Noise", result.noise_source),
-        ("Bounds", _bounds(result)),
+        ("Bounds", bounds_text(result)),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
 
 
-def _bounds(result: Record) -> str:
+def bounds_text(result: Record) -> str:
     """Outcome and treatment first, covariates counted by source, risky or found ones named."""
     found = [(name, _unbroken(text), source) for name, text, source in result.bounds]
     roles = dict.fromkeys(result.outcome.split(", "), "outcome") | {result.treatment: "treatment"}
     first = [
-        f"{roles[name]} {text} {_SOURCES.get(source, source)}"
+        f"{roles[name]} {text} {SOURCES.get(source, source)}"
         for role in roles
         for name, text, source in found
         if name == role
@@ -150,7 +153,7 @@ def _bounds(result: Record) -> str:
     for source in dict.fromkeys(source for _, _, source in rest):
         group = [(name, text) for name, text, where in rest if where == source]
         count = f"{len(group)} covariate{'s' if len(group) > 1 else ''}"
-        line = f"{count} {_SOURCES.get(source, source)}"
+        line = f"{count} {SOURCES.get(source, source)}"
         if source in ("private", "data"):
             line += ": " + ", ".join(_unbroken(f"{name} {text}") for name, text in group)
         parts.append(line)

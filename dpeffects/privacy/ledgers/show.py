@@ -151,20 +151,20 @@ def summary(ledger: DurableLedger) -> Summary:
     void = state.terms.void if state.terms else ()
     alert = f"*** SOME CHARGES PROTECT NOBODY: {', '.join(void)} ***" if void else ""
     title = f"Ledger {ledger.address}, dataset {ledger.dataset}"
-    blocks = (Pairs(tuple(pairs.items())), *_table(charges(entries)))
-    return Summary(title, alert, blocks)
+    return Summary(title, alert, (Pairs(tuple(pairs.items())), *_table(charges(entries))))
 
 
 def _table(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
     if not rows:
         return ()
-    columns = ["call", "time", "method", "label", "mechanism", "epsilon", "delta", "void"]
+    columns = ["call", "UTC", "method", "label", "mechanism", "epsilon", "delta", "void"]
     if not any(row["void"] for row in rows):
         columns.remove("void")
-    cells = tuple(
-        tuple(", ".join(row[c]) if c == "void" else _cell(row[c]) for c in columns)
+    shown = [
+        row | {"UTC": row["time"][:16].replace("T", " "), "void": ", ".join(row["void"])}
         for row in rows[-_SHOWN:]
-    )
+    ]
+    cells = tuple(tuple(_cell(row[c]) for c in columns) for row in shown)
     more = len(rows) > _SHOWN
     title = f"Charges (the newest {_SHOWN} of {len(rows)})" if more else "Charges"
     return (Table(title, tuple(columns), cells, "rllllrrl"[: len(columns)]),)
