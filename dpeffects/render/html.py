@@ -43,6 +43,7 @@ _STYLE = """
 .dpeffects p { margin: .3em 0 0; overflow-wrap: anywhere; }
 @media (max-width: 36rem) {
   .dpeffects dl { grid-template-columns: 1fr; gap: 0; }
+  .dpeffects dt { max-width: none; }
   .dpeffects dd { margin-bottom: .5em; }
   .dpeffects th, .dpeffects td { padding: .2em .5em; }
 }

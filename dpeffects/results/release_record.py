@@ -201,7 +201,7 @@ def _charges(parts: Sequence[Part]) -> Table:
         for s in part.spends
     )
     columns = ("site", "release", "share", "mechanism", "sensitivity", "scale", "epsilon", "delta")
-    title = "All charges, with the claim that proves each (dpeffects/privacy/PROOFS.md)"
+    title = "All charges, with the claim behind each (dpeffects/privacy/PROOFS.md)"
     return _without_site(Table(title, (*columns, "claim"), rows, "llllrrrrl"))
 
 

@@ -112,13 +112,18 @@ class Combined(Reported):
         return "asymptotic" if "asymptotic" in kinds else "exact"
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook about the sites that were used; empty when all is well."""
+    def cautions(self) -> tuple[str, ...]:
+        """Cautions of the sites that were used, each with its sites."""
         said: dict[str, list[str]] = {}
         for release in self.used:
             if release.released.caution:
                 said.setdefault(release.released.caution, []).append(release.site)
-        return "; ".join(f"{listed(sites)}: {words}" for words, sites in said.items())
+        return tuple(f"{listed(sites)}: {words}" for words, sites in said.items())
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook about the sites that were used; empty when all is well."""
+        return "; ".join(self.cautions)
 
     @property
     def noise_variance(self) -> float:

@@ -10,6 +10,7 @@ from dpeffects.results.report import effect_sentence, reading, software, split
 from dpeffects.results.summary import ESTIMANDS
 from dpeffects.sites.notes import listed
 from dpeffects.sites.rules import RULES
+from dpeffects.sites.summary import promises
 
 if TYPE_CHECKING:
     from dpeffects.inference import Interval
@@ -57,15 +58,10 @@ def _opening(fit: Combined, interval: Interval | Unavailable) -> str:
 
 
 def _prices(fit: Combined) -> str:
-    parts: dict[str, list[str]] = {}
-    for release in fit.releases:
-        parts.setdefault(release.guarantee.sentence(), []).append(release.site)
-    said = "; ".join(f"{listed(sites)}: {words}" for words, sites in list(parts.items())[:5])
-    more = f"; and {len(parts) - 5} more" if len(parts) > 5 else ""
     ranges = dict.fromkeys(r.bounds[0][1:] for r in fit.releases if r.bounds)
     bounds = listed([f"{text} ({source})" for text, source in ranges])
     outcome = f" The outcome was clipped to {bounds}." if ranges else ""
-    return f"Guarantees: {said}{more}.{outcome}"
+    return f"Guarantees: {promises(fit)}.{outcome}"
 
 
 def _estimate(fit: Combined, interval: Interval | Unavailable) -> list[str]:
