@@ -169,6 +169,8 @@ def test_randomisation_is_assumed_where_nothing_is_adjusted_for():
 
 def test_the_level_is_that_asked_for():
     assert "90 % confidence interval" in text_of(make(), conf_level=0.9)
+    wide = dpe.combine(release("sites").releases, "all", conf_level=0.8)
+    assert "80 % confidence interval" in text_of(wide)
     with pytest.raises(OptionError, match="level"):
         make().report(conf_level=95)
 

@@ -35,18 +35,22 @@ class Reported(Shown):
         raise NotImplementedError
 
     @overload
-    def report(self, path: None = None, *, conf_level: float = 0.95) -> Report: ...
+    def report(self, path: None = None, *, conf_level: float | None = None) -> Report: ...
 
     @overload
     def report(
-        self, path: str | PathLike[str], *, conf_level: float = 0.95, overwrite: bool = False
+        self,
+        path: str | PathLike[str],
+        *,
+        conf_level: float | None = None,
+        overwrite: bool = False,
     ) -> Path: ...
 
     def report(
         self,
         path: str | PathLike[str] | None = None,
         *,
-        conf_level: float = 0.95,
+        conf_level: float | None = None,
         overwrite: bool = False,
     ) -> Report | Path:
         """Write about the release: a paragraph for a paper, or a record for a review board.
@@ -54,11 +58,13 @@ class Reported(Shown):
         Without a path, return the paragraph on methods and results. With a path that ends in
         ``.html``, write the release record there, its twin in JSON beside it, and return the path:
         summary, paragraph, all charges with the claims that prove them, bounds, options, versions
-        and the checklist for review boards. All of it is public.
+        and the checklist for review boards. All of it is public. ``conf_level`` is by default that
+        of the summary.
         """
+        level = getattr(self, "conf_level", 0.95) if conf_level is None else conf_level
         if path is None:
-            return Report(self._paragraph(conf_level))
-        return write(self._page(conf_level), path, overwrite)
+            return Report(self._paragraph(level))
+        return write(self._page(level), path, overwrite)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
