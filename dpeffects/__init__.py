@@ -1,7 +1,10 @@
 """Differentially private treatment effects, written the R way."""
 
+from dpeffects import plots
 from dpeffects.api import dp_atc, dp_ate, dp_att, methods
 from dpeffects.audit import AuditResult, audit
+from dpeffects.balance.api import dp_balance
+from dpeffects.balance.result import Balance
 from dpeffects.cate.api import dp_cate
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
@@ -27,6 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditResult",
+    "Balance",
     "Bounds",
     "CateEffects",
     "CateFunction",
@@ -51,6 +55,7 @@ __all__ = [
     "dp_atc",
     "dp_ate",
     "dp_att",
+    "dp_balance",
     "dp_cate",
     "dp_multisite",
     "ipw_bias",
@@ -64,6 +69,7 @@ __all__ = [
     "open_ledger",
     "pehe",
     "plan",
+    "plots",
     "reference",
     "simulate",
     "site_release",
