@@ -21,7 +21,7 @@ LAYERS = [
     ["call"],
     ["api", "cate", "reference"],
     ["plan", "sites", "audit"],
-    ["federation", "ledger_commands"],
+    ["federation", "commands"],
     ["cli"],
     [""],
 ]

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from dpeffects import cli
+from dpeffects.commands import COMMANDS, combine
+from dpeffects.commands.shared import read_bounds
 from dpeffects.sites import SiteRelease
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
@@ -223,7 +225,7 @@ def test_missing_bounds_file(folder, capsys):
 
 
 def test_bounds_file(folder):
-    assert cli.read_bounds("bounds.toml") == {
+    assert read_bounds("bounds.toml") == {
         "y": (0, 1),
         "age_group": ["young", "old"],
         "sex": ["f", "m"],
@@ -234,7 +236,7 @@ def test_what_nobody_expected_is_one_line_too(folder, capsys, monkeypatch):
     def fails(*args, **kwargs):
         raise RuntimeError("on two\nlines")
 
-    monkeypatch.setattr(cli, "combine", fails)
+    monkeypatch.setattr(combine, "combine", fails)
     assert cli.main(["combine", "x.json"]) == 2
     assert refused(capsys) == "dpeffects: unexpected RuntimeError: on two lines\n"
 
@@ -242,7 +244,7 @@ def test_what_nobody_expected_is_one_line_too(folder, capsys, monkeypatch):
 def test_help(capsys):
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
-    for command in cli.COMMANDS:
+    for command in COMMANDS:
         assert command.name in out
         assert cli.main([command.name, "--help"]) == 0
 
