@@ -3,42 +3,90 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+import traceback
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from dpeffects.commands import parser
-from dpeffects.errors import DPEffectsError
+from dpeffects.commands.shared import one_line
+from dpeffects.errors import BoundsError, DPEffectsError
+
+ERROR, INTERRUPTED = 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    if sys.stdout is None:  # closed by the shell: a result would be paid for and lost
+        return _fail("standard output is closed")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a letter that cannot be shown must not cost a result
+            stream.reconfigure(errors="replace")
     try:
         given = parser().parse_args(argv)
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 2
-    return _guarded(given)
+        return stop.code if isinstance(stop.code, int) else ERROR
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = _warn
+        return _guarded(given)
 
 
 def _guarded(given: argparse.Namespace) -> int:
     try:
-        given.run(given)
+        code = given.run(given) or 0
         sys.stdout.flush()
+    except BoundsError as error:
+        return _fail(_with_template(str(error)))
     except DPEffectsError as error:
         return _fail(str(error))
     except BrokenPipeError:  # the reader of a pipe left early, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
         return 0
     except KeyboardInterrupt:
-        return _fail("interrupted") or 130
-    except Exception as error:
-        return _fail(f"unexpected {type(error).__name__}: {error}")
-    return 0
+        _fail("interrupted")
+        return INTERRUPTED
+    except MemoryError:
+        return _fail("there is not enough memory")
+    except OSError as error:
+        _leave_stdout()
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror}")
+    except Exception as error:  # its message may quote data
+        return _fail(f"unexpected {type(error).__name__} at {_place(error)}; please report it")
+    return int(code)
+
+
+def _with_template(message: str) -> str:
+    """Errors about bounds end with Python to paste; here it is a file to fill in."""
+    said, pasted, _ = message.partition("\nbounds={")
+    started = "entries to the file of --bounds (dpeffects bounds-template DATA starts one)"
+    return f"{said.removesuffix('Add').rstrip(' .:')}. Add {started}" if pasted else message
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if str(Path(__file__).parent) in frame.filename]
+    return f"{Path(inside[-1].filename).name}:{inside[-1].lineno}" if inside else "start"
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"dpeffects: warning: {one_line(str(message))}", file=sys.stderr)
+
+
+def _leave_stdout() -> None:
+    """Stop writing to what cannot be written, so that the end of the process is quiet."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> int:
-    print(f"dpeffects: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    print(f"dpeffects: {one_line(message)}", file=sys.stderr)
+    return ERROR
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dpeffects.commands.shared import Command
-from dpeffects.errors import ReleaseError
+from dpeffects.commands.shared import Command, check_files, output_arguments, put, render
+from dpeffects.errors import OptionError
 from dpeffects.sites import combine
 from dpeffects.sites.rules import RULES
 
@@ -14,32 +13,40 @@ from dpeffects.sites.rules import RULES
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add = parser.add_argument
-    add("releases", nargs="+", metavar="FILE", help="site releases")
-    add("--rule", choices=list(RULES), default="mvagg")
-    add("--conf-level", type=float, default=0.95)
+    add("releases", nargs="+", metavar="FILE", help="site releases (dpeffects release)")
+    add("--rule", choices=list(RULES), default="mvagg", help="default mvagg: minimum variance")
     add("--trust", metavar="FOLDER", help="public keys, SITE.pem: refuse what they did not sign")
     add("--left-out", action="append", default=[], metavar="SITE=REASON", help="did not answer")
-    add("--json", action="store_true", help="print JSON instead of the summary")
-    add("--out", metavar="FILE", help="also write there: JSON if it ends in .json, else text")
+    output_arguments(parser)
 
 
 def run(given: argparse.Namespace) -> None:
-    """Combine, print, and write where asked."""
-    absent = dict(pair.partition("=")[::2] for pair in given.left_out)
+    """Combine and show."""
+    check_files(given.force, given.out)
     fit = combine(
         given.releases,
         given.rule,
         conf_level=given.conf_level,
         trust=given.trust,
-        left_out=absent,
+        left_out=dict(map(_absent, given.left_out)),
     )
-    if given.out is not None:
-        text = fit.to_json() if given.out.lower().endswith(".json") else str(fit.summary())
-        try:
-            Path(given.out).write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ReleaseError(f"{given.out} cannot be written: {error.strerror}") from None
-    print(fit.to_json() if given.json else fit.summary())
+    put(given, render(given, fit.summary, fit.to_dict), repr(fit))
 
 
-COMMAND = Command("combine", "combine the releases of several sites", arguments, run)
+def _absent(pair: str) -> tuple[str, str]:
+    site, equals, reason = pair.partition("=")
+    if not equals or not site or not reason:
+        raise OptionError(f"--left-out takes SITE=REASON, got {pair!r}")
+    return site, reason
+
+
+COMMAND = Command(
+    "combine",
+    "combine the releases of several sites to one effect",
+    arguments,
+    run,
+    """\
+  dpeffects combine north.json south.json east.json
+  dpeffects combine *.json --rule ivw --trust keys/ --left-out "West=did not answer"
+""",
+)

@@ -22,4 +22,10 @@ def run(given: argparse.Namespace) -> None:
     print(f"{public}: send it to the centre (dpeffects combine --trust)")
 
 
-COMMAND = Command("keygen", "make a key pair for a site", arguments, run)
+COMMAND = Command(
+    "keygen",
+    "make a key pair with which a site signs its releases",
+    arguments,
+    run,
+    "  dpeffects keygen North --folder keys\n",
+)

@@ -70,7 +70,7 @@ def list_datasets(args: argparse.Namespace) -> None:
 def show(args: argparse.Namespace) -> None:
     """Print totals, open calls and charges."""
     names = (args.dataset,) if args.dataset else ledger_datasets(args.ledger)
-    print("\n\n".join(open_ledger(args.ledger, name).summary() for name in names))
+    print("\n\n".join(str(open_ledger(args.ledger, name).summary()) for name in names))
 
 
 def verify(args: argparse.Namespace) -> None:
@@ -101,4 +101,15 @@ def _command(commands: Commands, name: str, act: object, about: str) -> argparse
     return parser
 
 
-COMMAND = Command("ledger", "keep a privacy budget that outlives the process", arguments, run)
+COMMAND = Command(
+    "ledger",
+    "keep a privacy budget that outlives the process, in a file or on a server",
+    arguments,
+    run,
+    """\
+  dpeffects ledger create study.db --dataset nsw --epsilon 3 --delta 1e-5
+  dpeffects ledger list study.db
+  dpeffects ledger show study.db --dataset nsw
+  dpeffects ledger verify study.db
+""",
+)

@@ -6,63 +6,44 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from dpeffects.commands.shared import Command, check_out, read_bounds, read_data, settings
+from dpeffects.api import dp_ate
+from dpeffects.commands.inputs import read_data
+from dpeffects.commands.shared import (
+    Command,
+    budget_arguments,
+    call_arguments,
+    check_files,
+    data_arguments,
+    method_arguments,
+    put,
+)
 from dpeffects.sites import site_release
 from dpeffects.sites.release import ESTIMATORS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
+    data_arguments(parser)
     add = parser.add_argument
-    add("formula", help='"outcome ~ treatment | covariates"')
-    add("data", help="a CSV or Parquet file; it is read here and goes nowhere")
     add("--site", required=True, help="name of this site")
-    add("--epsilon", required=True, type=float, help="privacy budget of this release")
-    add("--delta", type=float, default=0.0)
-    add("--method", help="one of dpeffects.methods(); default private_aipw")
-    add("--estimand", choices=list(ESTIMATORS), default="ATE")
-    add("--level", choices=["sample", "label"], help="what is private; default the method's")
-    add("--bounds", metavar="FILE", help="TOML: [bounds], y = {range = [0, 1]}, g = {levels = []}")
-    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the method")
-    add("--share", action="append", default=[], metavar="NAME=VALUE", help="of the budget")
-    add("--no-variance", action="store_true", help="spend nothing on the variance")
-    add("--seed", type=int, help="reproducible noise; the release is not private then")
+    add("--estimand", choices=list(ESTIMATORS), default="ATE", help="default ATE")
     add("--request", default="", help="identifier of the request that this answers")
-    add("--sign", metavar="KEY", help="private key of this site (PEM)")
+    add("--sign", metavar="KEY", help="private key of this site (PEM); see dpeffects keygen")
     add("--out", metavar="FILE", help="where to write the release; default: print it")
     add("--force", action="store_true", help="overwrite FILE")
+    budget_arguments(parser)
+    method_arguments(parser, "private_aipw")
 
 
 def run(given: argparse.Namespace) -> None:
     """Check everything that can fail before the budget is spent; then release, sign and save."""
     sign = _signer(given.sign)
-    check_out(given.out, given.force)
-    wanted = settings(given.option, "option")
-    for name, value in (("method", given.method), ("level", given.level), ("seed", given.seed)):
-        if value is not None:
-            wanted[name] = value
-    if given.share:
-        wanted["shares"] = settings(given.share, "share")
-    if given.no_variance:
-        wanted["variance"] = False
-    release = sign(
-        site_release(
-            given.formula,
-            read_data(given.data),
-            site=given.site,
-            estimand=given.estimand,
-            request=given.request,
-            epsilon=given.epsilon,
-            delta=given.delta,
-            bounds=None if given.bounds is None else read_bounds(given.bounds),
-            **wanted,
-        )
-    )
-    if given.out is None:
-        print(release.to_json())
-    else:
-        release.save(given.out)
-        print(f"{release!r} written to {given.out}")
+    check_files(given.force, given.out)
+    wanted = call_arguments(given, dp_ate, site_release)
+    wanted |= {name: getattr(given, name) for name in ("site", "estimand", "request")}
+    data = read_data(given.data, wanted.get("bounds"))
+    release = sign(site_release(given.formula, data, **wanted))
+    put(given, release.to_json(), repr(release))
 
 
 def _signer(key: str | None) -> Callable[[Any], Any]:
@@ -75,4 +56,13 @@ def _signer(key: str | None) -> Callable[[Any], Any]:
     return lambda release: sign(release, private)
 
 
-COMMAND = Command("release", "release a site's effect, without its data", arguments, run)
+COMMAND = Command(
+    "release",
+    "release a site's effect, without its data, as a JSON file for a centre",
+    arguments,
+    run,
+    """\
+  dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
+      --bounds bounds.toml --sign North.private.pem --out north.json
+""",
+)
