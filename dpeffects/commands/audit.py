@@ -54,6 +54,6 @@ COMMAND = Command(
   dpeffects audit private_psm --level sample --epsilon 1 --workers 2
   dpeffects audit diff_in_means --epsilon 1 --format json --seed 1
 
-exit code: 0 the bound is at most epsilon, 1 VIOLATED, 2 the audit could not be run
+exit code: 0 the bound is at most epsilon, 1 VIOLATED, 2 it could not be run
 """,
 )

@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--at", metavar="FILE", help="points: covariates to query, taken as public")
     add("--by", metavar="TERMS", help='groups: discrete terms, such as "cut(age, [18, 65, 90])"')
     budget_arguments(parser)
-    method_arguments(parser, "r_learner")
+    method_arguments(parser, "r_learner", level=False)
     parser.add_argument(
         "--accept-asymptotic", action="store_true", help="allow a guarantee that is only a claim"
     )
@@ -43,12 +43,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> None:
     """Check everything that can fail before the budget is spent; then estimate and show."""
     check_files(given.force, given.out, given.save, *record_files(given.record))
-    if given.save is not None and given.release != "function":
-        raise OptionError("--save is for --release function")
-    if given.level not in (None, "sample"):
-        raise OptionError("cate protects whole records: leave --level out")
+    _check_release(given)
     wanted = call_arguments(given, dp_cate) | _what(given)
-    wanted.pop("level", None)
     bounds = wanted.get("bounds")
     if given.at is not None:
         wanted["at"] = read_data(given.at, bounds)
@@ -62,6 +58,18 @@ def run(given: argparse.Namespace) -> None:
         fit.report(given.record)
 
 
+def _check_release(given: argparse.Namespace) -> None:
+    for name, value, release in (
+        ("--at", given.at, "points"),
+        ("--by", given.by, "groups"),
+        ("--save", given.save, "function"),
+    ):
+        if value is not None and given.release != release:
+            raise OptionError(f"{name} is for --release {release}")
+        if value is None and given.release == release and release != "function":
+            raise OptionError(f"--release {release} needs {name}")
+
+
 def _what(given: argparse.Namespace) -> dict[str, Any]:
     names = ("release", "by", "accept_asymptotic")
     return {name: getattr(given, name) for name in names if getattr(given, name) is not None}
@@ -73,11 +81,11 @@ COMMAND = Command(
     arguments,
     run,
     """\
-  dpeffects cate "y ~ t | age + sex" patients.csv --epsilon 1 --delta 1e-5 \\
+  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
       --bounds bounds.toml --save effects.json
-  dpeffects cate "y ~ t | age + sex" patients.csv --epsilon 1 --bounds bounds.toml \\
+  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml \\
       --release groups --by "sex + cut(age, [18, 65, 90])"
-  dpeffects cate "y ~ t | age + sex" patients.csv --epsilon 1 --delta 1e-5 \\
+  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
       --bounds bounds.toml --release points --at points.csv
 """,
 )

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     data_arguments(parser)
     budget_arguments(parser)
-    method_arguments(parser, "private_aipw")
+    method_arguments(parser)
     add = output_arguments(parser)
     add("--record", metavar="FILE.html", help="write the record for a review board, and its JSON")
 

@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="where to write the release; default: print it")
     add("--force", action="store_true", help="overwrite FILE")
     budget_arguments(parser)
-    method_arguments(parser, "private_aipw")
+    method_arguments(parser)
 
 
 def run(given: argparse.Namespace) -> None:

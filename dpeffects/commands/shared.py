@@ -59,20 +59,23 @@ def budget_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("privacy").add_argument
     add("--epsilon", required=True, type=float, help="the whole price of this call")
     add("--delta", type=float, default=0.0, help="default 0: pure differential privacy")
-    add("--level", choices=["sample", "label"], help="what is private; default the method's")
     add("--bounds", metavar="FILE", help="TOML; dpeffects bounds-template starts one")
     add("--share", action="append", default=[], metavar="NAME=VALUE", help="of the budget")
-    add("--no-variance", action="store_true", help="spend nothing on the variance; no interval")
     add("--ledger", metavar="FILE", help="charge this ledger too (file or URL); it may refuse")
     add("--dataset", metavar="NAME", help="which dataset's budget in the ledger")
     add("--seed", type=int, help="reproducible noise; the result is not private then")
 
 
-def method_arguments(parser: argparse.ArgumentParser, default: str) -> None:
+def method_arguments(
+    parser: argparse.ArgumentParser, default: str = "private_aipw", *, level: bool = True
+) -> None:
     """Add the method and its options."""
     add = parser.add_argument_group("method").add_argument
     add("--method", default=default, help=f"default {default}; see dpeffects methods")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the method")
+    add("--no-variance", action="store_true", help="spend nothing on the variance; no interval")
+    if level:
+        add("--level", choices=["sample", "label"], help="what is private; default the method's")
 
 
 def call_arguments(given: argparse.Namespace, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -82,15 +85,19 @@ def call_arguments(given: argparse.Namespace, *functions: Callable[..., Any]) ->
     """
     taken = {name for function in functions for name in inspect.signature(function).parameters}
     wanted = settings(given.option, "option", taken)
-    wanted |= {name: getattr(given, name) for name in ("method", "epsilon", "delta")}
-    for name in ("level", "ledger", "dataset", "seed"):
-        if getattr(given, name) is not None:
-            wanted[name] = getattr(given, name)
+    wanted |= budgeted(given) | {"method": given.method, "variance": not given.no_variance}
+    return wanted if getattr(given, "level", None) is None else wanted | {"level": given.level}
+
+
+def budgeted(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments that say what is paid, by whom, and what is declared."""
+    names = ("epsilon", "delta", "ledger", "dataset", "seed")
+    wanted = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
     if given.share:
         wanted["shares"] = settings(given.share, "share")
     if given.bounds is not None:
         wanted["bounds"] = read_bounds(given.bounds)
-    return wanted | {"variance": not given.no_variance}
+    return wanted
 
 
 def conf_level(text: str) -> float:

@@ -1,4 +1,4 @@
-"""``dpeffects ate``, ``att``, ``atc`` and ``cate``: from a file to a result, and nothing for free."""
+"""``dpeffects ate``, ``att``, ``atc``, ``cate``: from a file to a result, and nothing for free."""
 
 import json
 import os
@@ -256,14 +256,14 @@ def test_groups_and_points(study, capsys):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--release", "points"], "needs at=..."),
-        (["--by", "sex"], 'release="groups"'),
+        (["--release", "points"], "needs --at"),
+        (["--by", "sex"], "--by is for --release groups"),
         (["--release", "groups", "--by", "sex", "--save", "x.json"], "--release function"),
         (["--release", "points", "--at", "none.csv"], "none.csv cannot be read"),
         (["--release", "all"], "invalid choice"),
         (["--save", "no/x.json"], "cannot be written"),
         (["--save", "x.json", "--out", "x.json"], "the same file"),
-        (["--level", "label"], "whole records"),
+        (["--level", "label"], "unrecognized arguments"),
         (["--option", "at=3"], "an argument of its own"),
         (["--method", "private_aipw"], "unknown method"),
         (["--release", "points", "--at", "points.csv", "--option", "second_stage=random_forest"],
