@@ -47,6 +47,7 @@ COMMAND = Command(
     run,
     """\
   dpeffects combine north.json south.json east.json
-  dpeffects combine *.json --rule ivw --trust keys/ --left-out "West=did not answer"
+  dpeffects combine *.json --rule ivw --trust keys/ \\
+      --left-out "West=did not answer"
 """,
 )

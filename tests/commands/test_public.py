@@ -132,7 +132,7 @@ def test_a_plan_and_what_is_needed(planned, capsys):
         "--outcome-sd",
         0.3,
         "--half-width",
-        0.05,
+        0.15,
         "--format",
         "json",
         "--option",
@@ -147,15 +147,15 @@ def test_a_plan_and_what_is_needed(planned, capsys):
         arms="public",
     )  # fmt: skip
     assert found["methods"][0]["half_width"] == expected.rows[0].half_width
-    assert found["needed"] == expected.needed(0.05).to_dict("records")
+    assert found["needed"] == expected.needed(0.15).to_dict("records")
     assert found["setting"]["bounds"] == {"y": [0, 1]}
 
 
 def test_a_plan_in_words(planned, capsys):
-    code, out, _ = run(capsys, *PLAN, "--half-width", 0.05, "--of", "n")
+    code, out, _ = run(capsys, *PLAN, "--half-width", 0.15, "--of", "n")
     assert code == 0
     assert "no data was touched" in out
-    assert re.search(r"Needed for a half-width of 0.05\n-+\nmethod +n\n", out)
+    assert re.search(r"Needed for a half-width of 0.15\n-+\nmethod +n\n", out)
     assert max(map(len, out.splitlines())) <= 80
 
 
