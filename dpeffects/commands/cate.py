@@ -7,7 +7,6 @@ from typing import Any
 
 from dpeffects.cate.api import RELEASES, dp_cate
 from dpeffects.cate.results import CateFunction
-from dpeffects.commands.effect import record_files
 from dpeffects.commands.inputs import read_data
 from dpeffects.commands.shared import (
     Command,
@@ -18,6 +17,9 @@ from dpeffects.commands.shared import (
     method_arguments,
     output_arguments,
     put,
+    put_record,
+    record_argument,
+    record_files,
     render,
 )
 from dpeffects.errors import OptionError
@@ -37,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = output_arguments(parser)
     add("--save", metavar="FILE", help="write the function; dpeffects.load_cate reads it")
-    add("--record", metavar="FILE.html", help="write the record for a review board, and its JSON")
+    record_argument(add)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -54,8 +56,7 @@ def run(given: argparse.Namespace) -> None:
     put(given, render(given, lambda: fit.summary(level), plain), repr(fit))
     if isinstance(fit, CateFunction) and given.save is not None:
         fit.save(given.save)
-    if given.record is not None:
-        fit.report(given.record)
+    put_record(given, fit)
 
 
 def _check_release(given: argparse.Namespace) -> None:

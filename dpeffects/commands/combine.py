@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from dpeffects.commands.shared import Command, check_files, output_arguments, put, render
+from dpeffects.commands.shared import (
+    Command,
+    check_files,
+    output_arguments,
+    put,
+    put_record,
+    record_argument,
+    record_files,
+    render,
+)
 from dpeffects.errors import OptionError
 from dpeffects.sites import combine
 from dpeffects.sites.rules import RULES
@@ -17,12 +26,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--rule", choices=list(RULES), default="mvagg", help="default mvagg: minimum variance")
     add("--trust", metavar="FOLDER", help="public keys, SITE.pem: refuse what they did not sign")
     add("--left-out", action="append", default=[], metavar="SITE=REASON", help="did not answer")
-    output_arguments(parser)
+    record_argument(output_arguments(parser))
 
 
 def run(given: argparse.Namespace) -> None:
     """Combine and show."""
-    check_files(given.force, given.out)
+    check_files(given.force, given.out, *record_files(given.record))
     fit = combine(
         given.releases,
         given.rule,
@@ -31,6 +40,7 @@ def run(given: argparse.Namespace) -> None:
         left_out=dict(map(_absent, given.left_out)),
     )
     put(given, render(given, fit.summary, fit.to_dict), repr(fit))
+    put_record(given, fit)
 
 
 def _absent(pair: str) -> tuple[str, str]:

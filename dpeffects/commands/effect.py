@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from dpeffects.api import dp_atc, dp_ate, dp_att
 from dpeffects.commands.inputs import read_data
@@ -18,9 +17,11 @@ from dpeffects.commands.shared import (
     method_arguments,
     output_arguments,
     put,
+    put_record,
+    record_argument,
+    record_files,
     render,
 )
-from dpeffects.errors import OptionError
 from dpeffects.results import Result
 
 
@@ -29,8 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     data_arguments(parser)
     budget_arguments(parser)
     method_arguments(parser)
-    add = output_arguments(parser)
-    add("--record", metavar="FILE.html", help="write the record for a review board, and its JSON")
+    record_argument(output_arguments(parser))
 
 
 def run(estimate: Callable[..., Result], given: argparse.Namespace) -> None:
@@ -41,17 +41,7 @@ def run(estimate: Callable[..., Result], given: argparse.Namespace) -> None:
     fit = estimate(given.formula, data, **wanted)
     level = given.conf_level
     put(given, render(given, lambda: fit.summary(level), lambda: fit.to_dict(level)), repr(fit))
-    if given.record is not None:
-        fit.report(given.record)
-
-
-def record_files(path: str | None) -> tuple[str, ...]:
-    """Return the files of a record: the page, and its JSON twin."""
-    if path is None:
-        return ()
-    if Path(path).suffix.lower() != ".html":
-        raise OptionError(f"--record takes the name of an .html file, got {path!r}")
-    return path, str(Path(path).with_suffix(".json"))
+    put_record(given, fit)
 
 
 _EXAMPLES = """\

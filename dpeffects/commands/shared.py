@@ -7,11 +7,14 @@ import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpeffects.commands.inputs import read_bounds, settings
 from dpeffects.errors import OptionError
-from dpeffects.results.summary import Summary
+
+if TYPE_CHECKING:
+    from dpeffects.results.record import Reported
+    from dpeffects.results.summary import Summary
 
 
 class Command(NamedTuple):
@@ -110,7 +113,12 @@ def conf_level(text: str) -> float:
 
 # --- what goes out ----------------------------------------------------------------------------
 
-RENDERERS = {"text": "as_text", "html": "as_html", "latex": "as_latex", "markdown": "as_markdown"}
+RENDERERS: dict[str, Callable[[Summary], str]] = {
+    "text": lambda summary: summary.as_text(),
+    "html": lambda summary: summary.as_html(standalone=True),
+    "latex": lambda summary: summary.as_latex(),
+    "markdown": lambda summary: summary.as_markdown(),
+}
 FORMATS = ("text", "json", "html", "latex", "markdown")
 _ENDINGS = {".json": "json", ".html": "html", ".tex": "latex", ".md": "markdown"}
 
@@ -157,13 +165,33 @@ def _check_file(path: Path, force: bool) -> None:
         path.unlink()
 
 
+def record_argument(add: Callable[..., argparse.Action]) -> None:
+    """Add the record for a review board."""
+    add("--record", metavar="FILE.html", help="write the record for a review board, and its JSON")
+
+
+def record_files(path: str | None) -> tuple[str, ...]:
+    """Return the files of a record: the page, and its JSON twin."""
+    if path is None:
+        return ()
+    if Path(path).suffix.lower() != ".html":
+        raise OptionError(f"--record takes the name of an .html file, got {path!r}")
+    return path, str(Path(path).with_suffix(".json"))
+
+
+def put_record(given: argparse.Namespace, fit: Reported) -> None:
+    """Write the record of a result where it is asked for."""
+    if given.record is not None:
+        fit.report(given.record, conf_level=given.conf_level, overwrite=given.force)
+
+
 def render(given: argparse.Namespace, summary: Callable[[], Summary], plain: Any) -> str:
     """Return a result in the format asked for; ``plain`` gives what JSON is made of."""
     ending = "" if given.out is None else Path(given.out).suffix.lower()
     kind = given.format or _ENDINGS.get(ending, "text")
     if kind == "json":
         return json.dumps(plain(), indent=2, allow_nan=False, ensure_ascii=False)
-    return str(getattr(summary(), RENDERERS[kind])())
+    return RENDERERS[kind](summary())
 
 
 def put(given: argparse.Namespace, text: str, what: str) -> None:

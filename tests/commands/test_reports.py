@@ -17,7 +17,8 @@ SEEDED = ["--method", "diff_in_means", "--seed", "1"]
 )
 def test_formats(study, capsys, kind, ending):
     fit = dpe.dp_ate("y ~ t", records(), "diff_in_means", epsilon=1, bounds=DECLARED, seed=1)
-    wanted = getattr(fit.summary(0.9), f"as_{kind}")().rstrip("\n") + "\n"
+    page = {"standalone": True} if kind == "html" else {}  # a file for a browser is a whole page
+    wanted = getattr(fit.summary(0.9), f"as_{kind}")(**page).rstrip("\n") + "\n"
     given = ["ate", "y ~ t", *ESTIMATE, *SEEDED, "--conf-level", 0.9]
     code, out, _ = run(capsys, *given, "--format", kind)
     assert (code, out.rstrip("\n") + "\n") == (0, wanted)
@@ -47,6 +48,14 @@ def test_the_record_for_a_board(study, capsys):
     more = ["--release", "groups", "--by", "sex", "--record", "groups.html"]
     assert run(capsys, "cate", FORMULA, *ESTIMATE, *more)[0] == 0
     assert (study / "groups.json").exists()
+
+
+def test_the_record_of_a_combination(study, capsys):
+    for site in ("North", "South"):
+        sent = ["--site", site, "--out", f"{site}.json"]
+        assert run(capsys, "release", "y ~ t", *ESTIMATE, *SEEDED[:2], *sent)[0] == 0
+    assert run(capsys, "combine", "North.json", "South.json", "--record", "all.html")[0] == 0
+    assert "North" in (study / "all.html").read_text()
 
 
 def test_a_record_is_not_overwritten(study, capsys):
