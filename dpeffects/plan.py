@@ -178,6 +178,10 @@ class Plan(Shown):
     __repr__ = Shown.__str__
 
 
+_MOST = 10_000_000
+"""Records that are rehearsed."""
+
+
 def plan(
     formula: str,
     *,
@@ -239,6 +243,8 @@ def plan(
     low, high = _outcome_range(parsed, declared)
     if isinstance(n, bool) or not isinstance(n, int) or n < 4:
         raise OptionError(f"n must be a whole number of at least 4 records, got {n!r}")
+    if n > _MOST:
+        raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
     for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not 0.0 < value < 1.0:
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")

@@ -22,7 +22,7 @@ LAYERS = [
     ["call"],
     ["api", "balance", "cate", "reference"],
     ["plan", "sites", "audit"],
-    ["federation", "ledger_commands"],
+    ["federation", "commands"],
     ["cli"],
     [""],
 ]

@@ -537,9 +537,9 @@ class CateEffects(CateResult):
             notes.append(f"The first {shown.stop} of {len(self.labels)}; tidy() has them all.")
         return self._summary("Private conditional effects", [table], notes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON."""
-        intervals = self.conf_int()
+        intervals = self.conf_int(conf_level)
         effects = [
             {"label": label, "estimate": effect.value, "noise_variance": effect.noise_variance}
             | {"conf_int": [low, high], "sampling": effect.sampling}
