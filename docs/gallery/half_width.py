@@ -1,0 +1,17 @@
+"""
+Half-width against epsilon
+==========================
+
+What more budget would buy, before any of it is spent.
+"""
+
+import dpeffects as dpe
+
+study = dpe.plan(
+    "y ~ t | age + sex",
+    n=5000,
+    epsilon=1,
+    bounds={"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]},
+    repeats=2,
+)
+ax = study.plot(epsilons=(0.2, 0.5, 1, 2, 5))
