@@ -2,10 +2,11 @@
 Half-width against epsilon
 ==========================
 
-What more budget would buy, before any of it is spent.
+What more budget would buy, before any of it is spent. No data is touched.
 """
 
 import dpeffects as dpe
+from dpeffects import plots
 
 study = dpe.plan(
     "y ~ t | age + sex",
@@ -14,4 +15,4 @@ study = dpe.plan(
     bounds={"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]},
     repeats=2,
 )
-ax = study.plot(epsilons=(0.2, 0.5, 1, 2, 5))
+ax = plots.half_width(study, epsilons=(0.2, 0.5, 1, 2, 5))
