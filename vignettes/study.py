@@ -134,8 +134,8 @@ print(book.verify().partition(": ")[2].partition(";")[0])
 # 7. An audit
 # -----------
 # A promise can be tested. ``audit`` runs the method many times on neighbouring datasets and bounds
-# its true epsilon from below; the bound must not exceed the promise. A short one here
-# (:doc:`auditing` has more):
+# its true epsilon from below; the bound must not exceed the promise. A short one here; the
+# vignette on auditing has more.
 
 found = dpe.audit("diff_in_means", epsilon=1, runs=2_000, seed=1)
 verdict = "the promise is broken" if found.violated else "nothing contradicts the promise"
