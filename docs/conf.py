@@ -34,7 +34,8 @@ exclude_patterns += ["sg_execution_times.rst"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
 
-autodoc_typehints = "description"
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
@@ -63,7 +64,9 @@ sphinx_gallery_conf = {
     "ignore_repr_types": r"matplotlib|tuple|list|NoneType",
     "image_scrapers": ("matplotlib",),
     "image_srcset": ["2x"],
+    "default_thumb_file": str(DOCS / "_static" / "text.svg"),
     "download_all_examples": False,
+    "notebook_extensions": set(),
     "show_signature": False,
     "min_reported_time": 10_000,
     "write_computation_times": False,

@@ -9,7 +9,7 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
 _CODE = re.compile(r"(```.*?```|`[^`]*`)", re.DOTALL)
-_SCRIPT = re.compile(r"(?<=[\w)\]|])(_|\^)(\([^()]*\)|\{[^{}]*\}|-?\w+)")
+_SCRIPT = re.compile(r"(?<=[\w)\]|'])(_|\^)(\([^()]*\)|\{[^{}]*\}|-?\w+)")
 _SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠"}
 
 

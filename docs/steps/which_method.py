@@ -102,32 +102,41 @@ def _needs(spec) -> str:
     return ", ".join([*wants, *(["delta"] if spec.needs_delta else [])])
 
 
-def measured() -> pd.DataFrame:
-    """Errors, coverage, widths and seconds of average effects at epsilon 1."""
+def errors() -> pd.DataFrame:
+    """Errors of average effects at epsilon 1, relative to the effect."""
     accuracy = table("accuracy", "Relative error")
     accuracy = accuracy[accuracy["epsilon"] == EPSILON].sort_values("n")
     confounded = table("accuracy", "Confounded").set_index("method")["relative error"]
+    rows = []
+    for name, (label, *_) in _MEASURED.items():
+        if label:
+            cells = zip(accuracy["data"], accuracy["n"], accuracy[label], strict=True)
+            row = {f"{data}, n = {n:,}": f"{error:.3f}" for data, n, error in cells}
+            confound = {"confounded, n = 20,000": f"{confounded[label]:.3f}"}
+            rows.append({"method": name, **row, **confound})
+    return pd.DataFrame(rows)
+
+
+def intervals() -> pd.DataFrame:
+    """Coverage and half-widths of 95 % intervals at epsilon 1, and seconds of a call."""
     coverage = pd.read_csv(RESULTS / "coverage.csv").query("epsilon == @EPSILON and not binary")
     seconds = pd.read_csv(RESULTS / "seconds.csv").query("n == 100_000").set_index("method")
     planned = table("plan", "").query("data == 'confounded' and epsilon == @EPSILON")
     planned = planned.set_index("method")["half-width, real"]
     rows = []
-    for name, (label, design, timed) in _MEASURED.items():
-        row: dict[str, object] = {"method": name}
-        for data, n, error in _errors(accuracy, label):
-            row[f"{data}, n = {n:,}"] = error
-        row["confounded, n = 20,000"] = confounded.get(label, _ABSENT)
-        row["its half-width"] = planned.get(timed, _ABSENT)
-        row["coverage, %"] = _range(100 * coverage[coverage["method"] == design]["covered"])
-        row["half-width, n = 5,000"] = _half_width(coverage, design)
-        row["seconds, n = 100,000"] = seconds["seconds"].get(timed, _ABSENT)
-        rows.append(row)
+    for name, (_, design, timed) in _MEASURED.items():
+        if design or timed:
+            covered = coverage[coverage["method"] == design].set_index("n")
+            row = {"method": name, "coverage, %": _range(100 * covered["covered"])}
+            row["half-width, n = 5,000"] = _short(covered["width"].get(5000, float("nan")) / 2)
+            row["confounded, n = 20,000"] = _short(planned.get(timed, float("nan")))
+            row["seconds, n = 100,000"] = _short(seconds["seconds"].get(timed, float("nan")))
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _errors(accuracy: pd.DataFrame, label: str):
-    values = accuracy[label] if label else [_ABSENT] * len(accuracy)
-    return zip(accuracy["data"], accuracy["n"], values, strict=True)
+def _short(value: float) -> str:
+    return _ABSENT if pd.isna(value) else f"{value:.2g}"
 
 
 def _range(values: pd.Series) -> str:
@@ -137,19 +146,15 @@ def _range(values: pd.Series) -> str:
     return f"{values.min():.1f} to {values.max():.1f}"
 
 
-def _half_width(coverage: pd.DataFrame, design: str) -> str:
-    found = coverage[(coverage["method"] == design) & (coverage["n"] == 5000)]["width"].dropna()
-    return _ABSENT if found.empty else f"{found.iloc[0] / 2:.2g}"
-
-
 def wins() -> str:
     """Return a sentence: which methods have the least error, in how many settings."""
     accuracy = table("accuracy", "Relative error")
-    errors = accuracy[[label for label, *_ in _MEASURED.values() if label]]
-    best = errors.eq(errors.min(axis=1), axis=0).sum().sort_values(ascending=False)
+    cells = accuracy[[label for label, *_ in _MEASURED.values() if label]]
+    best = cells.eq(cells.min(axis=1), axis=0).sum().sort_values(ascending=False)
     counts = ", ".join(f"`{name}` in {count}" for name, count in best.items() if count)
     return (
-        f"Over {len(errors)} settings (four data sets, epsilon 0.5 to 4) the least error has: "
+        f"Over {len(cells)} settings ({accuracy['data'].nunique()} data sets, epsilon "
+        f"{accuracy['epsilon'].min():g} to {accuracy['epsilon'].max():g}) the least error has: "
         f"{counts}; ties count for each."
     )
 
@@ -191,7 +196,8 @@ def text() -> str:
     template = (Path(__file__).parent / "which_method.md").read_text(encoding="utf-8")
     parts = {
         "capabilities": _markdown(capabilities()),
-        "measured": _markdown(measured()),
+        "errors": _markdown(errors()),
+        "intervals": _markdown(intervals()),
         "wins": wins(),
         "conditional": _markdown(conditional()),
         "rules": _markdown(rules()),
@@ -213,7 +219,7 @@ def _found(name: str, pattern: str) -> str:
 
 
 def _markdown(frame: pd.DataFrame) -> str:
-    right = frame.map(lambda cell: str(cell)[0].isdigit()).any()
+    right = frame.map(lambda cell: cell[0].isdigit() or cell == _ABSENT).all()
     head = [list(frame.columns), ["---:" if number else "---" for number in right]]
     lines = [*head, *frame.astype(str).to_numpy().tolist()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
