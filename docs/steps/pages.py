@@ -6,6 +6,7 @@ links are pointed to the pages.
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from pathlib import Path
@@ -23,6 +24,7 @@ PAGES = {
     "dpeffects/federation/app/README.md": "federation.md",
     "data/README.md": "data.md",
 }
+FOLDERS = {"vignettes": "vignettes/index.rst", "docs/gallery": "gallery/index.rst"}
 _LINK = re.compile(r"(?<=\]\()([^()\s]+)(?=\))")
 
 
@@ -30,7 +32,7 @@ def texts() -> dict[str, str]:
     """Return the text of each page, by its name in docs/generated."""
     made = {}
     for source, page in _table().items():
-        text = (ROOT / source).read_text(encoding="utf-8")
+        text = _read(source)
         if source == "README.md":
             text = text.replace("# dpeffects\n", "# The package on one page\n", 1)
         if source.endswith("PROOFS.md"):
@@ -40,13 +42,26 @@ def texts() -> dict[str, str]:
 
 
 def _table() -> dict[str, str]:
-    results = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
-    return {**PAGES, **{f"benchmarks/results/{p.name}": f"benchmarks/{p.name}" for p in results}}
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"report"}
+    names = scripts | {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.md")}
+    pages = {f"benchmarks/results/{name}.md": f"benchmarks/{name}.md" for name in sorted(names)}
+    return {**PAGES, **pages}
+
+
+def _read(source: str) -> str:
+    """Return the text of a source; a benchmark without results has a page that says so."""
+    path = ROOT / source
+    if path.exists() or "benchmarks/results" not in source:
+        return path.read_text(encoding="utf-8")
+    script = f"benchmarks/{path.stem}.py"
+    about = ast.get_docstring(ast.parse((ROOT / script).read_text(encoding="utf-8"))) or ""
+    title, _, rest = about.partition("\n")
+    return f"# {title.rstrip('.')}\n\nNo results are on file: run `python {script}`.\n{rest}\n"
 
 
 def relink(text: str, folder: str, home: str) -> str:
     """Point links to files of the repository, seen from ``folder``, to pages seen from ``home``."""
-    known = _table()
+    known = _table() | FOLDERS
 
     def target(found: re.Match[str]) -> str:
         path, _, fragment = found[1].partition("#")
