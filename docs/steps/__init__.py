@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steps import command_line, formulas, pages, which_method
+from steps import command_line, formulas, pages, reference, which_method
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -20,6 +20,7 @@ def _generate(app: Any, config: Any) -> None:
     made = Path(app.srcdir) / "generated"
     texts = {
         **pages.texts(),
+        **reference.texts(),
         "command_line.md": command_line.text(),
         "which_method.md": which_method.text(),
     }
