@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
+
+_log = logging.getLogger(__name__)
 
 _CODE = re.compile(r"(```.*?```|`[^`]*`)", re.DOTALL)
 _SCRIPT = re.compile(r"(?<=[\w)\]|'])(_|\^)(\([^()]*\)|\{[^{}]*\}|-?\w+)")
@@ -15,14 +20,23 @@ _SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠"}
 
 def inline(translator: Any, node: nodes.math) -> None:
     """Write a formula in a line."""
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node, as_block=False))
     raise nodes.SkipNode
 
 
 def block(translator: Any, node: nodes.math_block) -> None:
     """Write a formula on lines of its own; wide ones scroll."""
-    translator.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    translator.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
     raise nodes.SkipNode
+
+
+def _mathml(node: nodes.Element, *, as_block: bool) -> str:
+    """Convert LaTeX; what cannot be read is a warning, and stays as it is."""
+    try:
+        return tex2mathml(node.astext(), as_block=as_block)
+    except (MathError, AttributeError, IndexError, KeyError, ValueError) as error:
+        _log.warning("formula %r: %s", node.astext(), error, location=node)
+        return f"<code>{escape(node.astext())}</code>"
 
 
 def typeset(text: str) -> str:

@@ -24,8 +24,10 @@ AREAS = {
         "Bounds, budget and ledgers",
         "How to choose and read them: :doc:`/generated/vignettes/choosing_bounds`, "
         ":doc:`/generated/vignettes/reading_budget`.",
-        "declare Bounds Declared Guarantee Spend Ledger create_ledger open_ledger "
-        "DurableLedger".split(),
+        [
+            *("declare", "Bounds", "Declared", "Guarantee", "Spend", "Ledger"),
+            *("create_ledger", "open_ledger", "DurableLedger"),
+        ],
     ),
     "plan": ("Plan", "", ["plan", "Plan"]),
     "audit": ("Audit", "", ["audit", "AuditResult"]),
