@@ -15,6 +15,7 @@ from dpeffects.privacy.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.reference import reference
 from dpeffects.results import Result, Summary
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
+from dpeffects.study import Study, simulate_study
 from dpeffects.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -40,6 +41,7 @@ __all__ = [
     "Result",
     "SiteRelease",
     "Spend",
+    "Study",
     "Summary",
     "audit",
     "combine",
@@ -64,6 +66,7 @@ __all__ = [
     "plan",
     "reference",
     "simulate",
+    "simulate_study",
     "site_release",
     "wrong_sign_probability",
 ]

@@ -20,7 +20,7 @@ LAYERS = [
     ["results"],
     ["call"],
     ["api", "cate", "reference"],
-    ["plan", "sites", "audit"],
+    ["plan", "sites", "audit", "study"],
     ["federation", "ledger_commands"],
     ["cli"],
     [""],
