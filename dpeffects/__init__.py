@@ -18,6 +18,7 @@ from dpeffects.privacy.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.reference import reference
 from dpeffects.results import Comparison, Result, Summary, compare
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
+from dpeffects.study import Study, simulate_study
 from dpeffects.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -45,6 +46,7 @@ __all__ = [
     "Result",
     "SiteRelease",
     "Spend",
+    "Study",
     "Summary",
     "audit",
     "combine",
@@ -72,6 +74,7 @@ __all__ = [
     "plots",
     "reference",
     "simulate",
+    "simulate_study",
     "site_release",
     "wrong_sign_probability",
 ]

@@ -21,7 +21,7 @@ LAYERS = [
     ["results", "plots"],
     ["call"],
     ["api", "balance", "cate", "reference"],
-    ["plan", "sites", "audit"],
+    ["plan", "sites", "audit", "study"],
     ["federation", "commands"],
     ["cli"],
     [""],
