@@ -1,7 +1,10 @@
 """Differentially private treatment effects, written the R way."""
 
+from dpeffects import plots
 from dpeffects.api import dp_atc, dp_ate, dp_att, methods
 from dpeffects.audit import AuditResult, audit
+from dpeffects.balance.api import dp_balance
+from dpeffects.balance.result import Balance
 from dpeffects.cate.api import dp_cate
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
@@ -15,6 +18,7 @@ from dpeffects.privacy.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.reference import reference
 from dpeffects.results import Comparison, Result, Summary, compare
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
+from dpeffects.study import Study, simulate_study
 from dpeffects.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -27,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditResult",
+    "Balance",
     "Bounds",
     "CateEffects",
     "CateFunction",
@@ -41,6 +46,7 @@ __all__ = [
     "Result",
     "SiteRelease",
     "Spend",
+    "Study",
     "Summary",
     "audit",
     "combine",
@@ -51,6 +57,7 @@ __all__ = [
     "dp_atc",
     "dp_ate",
     "dp_att",
+    "dp_balance",
     "dp_cate",
     "dp_multisite",
     "ipw_bias",
@@ -64,8 +71,10 @@ __all__ = [
     "open_ledger",
     "pehe",
     "plan",
+    "plots",
     "reference",
     "simulate",
+    "simulate_study",
     "site_release",
     "wrong_sign_probability",
 ]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dpeffects import design, inference
 from dpeffects.cate.function import EffectFunction, finite
-from dpeffects.errors import DataError, MissingExtraError, OptionError
+from dpeffects.errors import DataError, OptionError
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.bounds import SOURCES, Bounds
@@ -136,6 +136,11 @@ class CateFunction(CateResult):
     def _formula(self) -> Formula:
         return replace(parse(self.formula), intercept=True)
 
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Columns that the effect is a function of."""
+        return self._formula.covariate_columns
+
     def _encoded(self, newdata: Any) -> FloatArray:
         matrix, clipped = design.queries(newdata, self._formula, self.space)
         for name, count in clipped.items():
@@ -225,39 +230,17 @@ class CateFunction(CateResult):
 
     def plot(
         self,
-        column: str,
+        column: str | None = None,
         *,
         at: Mapping[str, Any] | None = None,
         conf_level: float = 0.95,
         covers: str | None = None,
         ax: Any = None,
     ) -> Any:
-        """Draw the effect along one covariate with its band; return the axes (matplotlib)."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise MissingExtraError(
-                'plots need matplotlib: pip install "dpeffects[plot]"'
-            ) from None
-        curve = self.curve(column, at=at, conf_level=conf_level, covers=covers)
-        ax = ax or plt.figure(figsize=(6.0, 4.0)).add_subplot()
-        low, high = curve["conf_low"], curve["conf_high"]
-        if self.space.is_levels(column):
-            x = np.arange(len(curve))
-            ax.errorbar(x, curve["effect"], curve["effect"] - low, fmt="o", color="0.1", capsize=3)
-            ax.set_xticks(x, [str(level) for level in curve[column]])
-        else:
-            ax.fill_between(curve[column], low, high, color="0.8", linewidth=0, zorder=1)
-            ax.plot(curve[column], curve["effect"], color="0.1", zorder=2)
-        ax.axhline(0.0, color="0.5", linewidth=0.8, linestyle=":")
-        ax.set_xlabel(column)
-        ax.set_ylabel(f"effect of {self.treatment} on {self.outcome}")
-        covered = "noise" if curve["covers"].iloc[0] == "noise" else "noise, sampling, shrinkage"
-        title = f"{100 * conf_level:g} % band: {covered}"
-        if not self.guarantee.holds:
-            title += f" ({self.guarantee.status})"
-        ax.set_title(title, fontsize="medium", loc="left")
-        return ax
+        """Draw the effect along a covariate (by default the first); return the axes."""
+        from dpeffects import plots
+
+        return plots.curve(self, column, at=at, conf_level=conf_level, covers=covers, ax=ax)
 
     def summary(self, conf_level: float = 0.95) -> Summary:
         """Everything worth printing: the function along each covariate, and what it cost."""
@@ -518,6 +501,12 @@ class CateEffects(CateResult):
 
         return about_effects(self, conf_level)
 
+    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = False, ax: Any = None) -> Any:
+        """Draw the effects with their intervals; return the axes (matplotlib)."""
+        from dpeffects import plots
+
+        return plots.curve(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
+
     def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
         """Everything worth printing, as titled blocks."""
         low, high = (f"{50 * (1 + side * conf_level):.4g} %" for side in (-1, 1))
@@ -548,9 +537,9 @@ class CateEffects(CateResult):
             notes.append(f"The first {shown.stop} of {len(self.labels)}; tidy() has them all.")
         return self._summary("Private conditional effects", [table], notes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON."""
-        intervals = self.conf_int()
+        intervals = self.conf_int(conf_level)
         effects = [
             {"label": label, "estimate": effect.value, "noise_variance": effect.noise_variance}
             | {"conf_int": [low, high], "sampling": effect.sampling}

@@ -130,6 +130,12 @@ class Result(Record):
         shown, kept = self.summary(conf_level), self.to_dict(conf_level)
         return dataclasses.replace(page, summary=shown, result=kept)
 
+    def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
+        """Draw the estimate and both parts of its interval; return the axes (matplotlib)."""
+        from dpeffects import plots
+
+        return plots.estimate(self, conf_level=conf_level, ax=ax)
+
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
         """One row for the effect; rows of several results bind with ``pandas.concat``.
 

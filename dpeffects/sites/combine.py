@@ -200,6 +200,12 @@ class Combined(Reported):
             result=self.to_dict() | {"releases": releases},
         )
 
+    def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
+        """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
+        from dpeffects import plots
+
+        return plots.forest(self, conf_level=conf_level, ax=ax)
+
     def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
         """One row for the effect, with the columns of `Result.tidy`."""
         interval = self.conf_int(conf_level)
