@@ -70,7 +70,7 @@ def uses(tree, names):
             yield from (m for m in modules if m.split(".")[0] in names or m in names)
 
 
-MAY_DRAW = {("privacy", "noise"), ("audit", "api"), ("audit", "runs")}
+MAY_DRAW = {("privacy", "noise"), ("audit", "api"), ("audit", "runs"), ("study", "runs")}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: "/".join(parts(p)))
