@@ -342,6 +342,21 @@ def test_a_function_of_ones_own():
         assert 1.0 < tight.lower <= 1.5
 
 
+def balance_shown(data, seed):
+    given = {"epsilon": 1, "bounds": {"x": (0, 1)}, "adjusted": True, "bins": 4, "seed": seed}
+    return dpe.dp_balance("y ~ t | x", data, **given)
+
+
+def test_balance_is_audited():
+    """A record that changes arm and covariate loses no more than epsilon, and not much less."""
+    pairs = [(pair.one, pair.other) for pair in (PAIRS["everything"], PAIRS["few treated"])]
+    found = audit(balance_shown, epsilon=1, pairs=pairs, runs=200, seed=2)
+    assert not found.violated
+    assert 0.2 < found.largest_loss <= 1.0
+    by_outcome = audit(balance_shown, epsilon=1, pairs=pairs[1:], runs=100, seed=2)
+    assert by_outcome.largest_loss == 0.0  # outcomes are not read
+
+
 def test_correlated_draws_are_found_by_the_weighted_sum():
     def twins(data, seed):
         total = np.array([int(data["y"].sum())], dtype=np.int64)
