@@ -17,7 +17,7 @@ release not private, because whoever knows it can subtract the noise: never use 
 matter.
 
 The quick run takes about a minute; ``python vignettes/weighting.py --full`` has the paper's repeats
-(100 for figure 2, 1,000 for the tables) and takes about FULLTIME.
+(100 for figure 2, 1,000 for the tables) and takes about three quarters of an hour on an idle core.
 """
 
 import math
@@ -132,9 +132,9 @@ def synthetic(rows, effect, rng):
 # exponential of the mean. Lemma 3 writes down the bias g; :func:`dpeffects.ipw_bias` computes it.
 # The paper's figure shows g falling as m and epsilon grow.
 #
-# Equation 8 has the sign of the exponent wrong for treated records: its own proof gives
-# :math:`\\exp(\\sigma^2 |x|^2 / 2)` in both arms. ``as_printed=True`` keeps the printed sign, and a
-# simulation of the noise tells which is right.
+# Equation 8 has the sign of the exponent wrong for treated records: in its own proof the factor is
+# ``exp(variance of the noise in x'w / 2)`` in both arms. ``as_printed=True`` keeps the printed
+# sign, and a simulation of the noise tells which is right.
 
 rng = np.random.default_rng(1)
 x, t, y = synthetic(3500, 2.0, rng)
@@ -406,13 +406,13 @@ for table, ways in (("Table 2", table2), ("Table 3", table3)):
     scaled = distance(ways, "printed algorithm, model noise")
     unscaled = distance(ways, "the same, rows not scaled")
     print(
-        f"{table}: wrong signs differ from the printed ones by {scaled:.3f} on average with rows "
-        f"scaled, by {unscaled:.3f} with rows not scaled."
+        f"{table}: wrong signs differ from the printed ones by {scaled:.3f} on average\n"
+        f"with rows scaled, by {unscaled:.3f} with rows not scaled."
     )
 largest = [table2[way][3][0] for way in list(table2)[1:3]]
 print(
-    f"IHDP at epsilon 0.2, largest estimate of {RUNS} runs: {largest[0]:,.0f} with rows scaled, "
-    f"{largest[1]:,.0f} with rows not scaled."
+    f"IHDP at epsilon 0.2, largest estimate of {RUNS} runs: {largest[0]:,.0f} with rows\n"
+    f"scaled, {largest[1]:,.0f} with rows not scaled."
 )
 frame, _, info = sample("IHDP (Table 2)", 0)
 norms = np.linalg.norm(as_rows(frame, info.covariates, scaled=False), axis=1)
@@ -426,9 +426,9 @@ print(f"IHDP rows that are not scaled have norms up to {norms.max():.1f}.")
 sd = math.sqrt(2 * math.log(1.25 / DELTA)) / 0.2 * 4 * 40_000 / 200
 chance = 0.5 * math.erfc(902.11 / sd / math.sqrt(2))
 print(
-    f"Section 3.2 at epsilon 0.2, outcomes up to 40,000 dollars, propensities of 1/2, n = 200: "
-    f"noise of sd {sd:,.0f} dollars.\nAround an effect of 902 dollars the sign is wrong in "
-    f"{chance:.0%} of the runs; printed: {TABLES['Lalonde (Table 3)'][2][0]:.0%}."
+    f"Section 3.2 at epsilon 0.2, outcomes up to 40,000 dollars, propensities of 1/2,\n"
+    f"n = 200: noise of sd {sd:,.0f} dollars. Around an effect of 902 dollars the sign\n"
+    f"is wrong in {chance:.0%} of the runs; printed: {TABLES['Lalonde (Table 3)'][2][0]:.0%}."
 )
 
 # %%
