@@ -56,6 +56,7 @@ SITES = {
     "blind site": ("all", {"variance": False}),
 }
 NAMES = [*AVERAGES, *CATE, *SITES]
+"""All effects; the balance of the arms is beside them."""
 
 
 @cache
@@ -68,6 +69,8 @@ def release(name):
         return dpe.dp_ate("y ~ t", method="diff_in_means", **more)
     if name in CATE:
         return dpe.dp_cate("y ~ t | x1 + x2", frame(), delta=1e-5, **CALL, **CATE[name])
+    if name == "balance":
+        return dpe.dp_balance("y ~ t | x1 + g", frame(), **CALL)
     return _combined(*SITES[name])
 
 

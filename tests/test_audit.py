@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -18,7 +21,7 @@ from dpeffects import design
 from dpeffects.audit import audit
 from dpeffects.audit.evidence import LINEAR, LOSS, lower_bound
 from dpeffects.audit.pairs import BOUNDS, neighbours
-from dpeffects.audit.runs import gather
+from dpeffects.audit.runs import _deaf, gather
 from dpeffects.audit.targets import target
 from dpeffects.audit.watch import Watch
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
@@ -498,3 +501,13 @@ def test_a_watched_call_says_so():
     )
     assert fit.guarantee.void == ("watched by an audit",)
     assert "NOT PRIVATE" in str(fit)
+
+
+def test_processes_leave_an_interrupt_to_their_parent():
+    """Else each of them would print a traceback when a user stops an audit."""
+    code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    before = signal.getsignal(signal.SIGINT)
+    with _deaf():
+        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert child.stdout == "True\n"
+    assert signal.getsignal(signal.SIGINT) is before

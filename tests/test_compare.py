@@ -161,3 +161,8 @@ def test_units_that_do_not_compare_are_said():
 def test_bad_arguments(args, options, words):
     with pytest.raises(OptionError, match=words):
         dpe.compare(*args, **options)
+
+
+def test_what_is_no_effect_is_refused():
+    with pytest.raises(OptionError, match="Balance has none"):
+        dpe.compare(release("balance"))

@@ -6,6 +6,7 @@ import os
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,8 +33,12 @@ class Order:
         return f"<Order of {len(order())}>"
 
 
-def arguments(gallery_conf: object, script_vars: object) -> list[str]:
-    """Return the command-line arguments of an example; ``make vignettes FULL=1`` sets --full."""
+def arguments(gallery_conf: object, script_vars: dict[str, Any]) -> list[str]:
+    """Return the command-line arguments of an example; ``make vignettes FULL=1`` sets --full.
+
+    Examples find files of the repository by ``__file__``, which sphinx-gallery leaves out.
+    """
+    script_vars["example_globals"]["__file__"] = script_vars["src_file"]
     return ["--full"] if os.environ.get("FULL") else []
 
 

@@ -29,7 +29,7 @@ AREAS = {
             *("create_ledger", "open_ledger", "DurableLedger"),
         ],
     ),
-    "plan": ("Plan", "", ["plan", "Plan"]),
+    "plan": ("Plans and simulation studies", "", ["plan", "Plan", "simulate_study", "Study"]),
     "audit": ("Audit", "", ["audit", "AuditResult"]),
     "results": (
         "Results",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import signal
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -79,11 +82,25 @@ def gather(
     ]
     if workers > 1 and len(chunks) > 1:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            done: Iterable[Batch] = pool.map(run_chunk, chunks)
+            with _deaf():  # an interrupt is for this process, which stops the others
+                done: Iterable[Batch] = pool.map(run_chunk, chunks)
             batches = list(bar(done, about, len(chunks)) if about else done)
     else:
         batches = [run_chunk(chunk) for chunk in (bar(chunks, about) if about else chunks)]
     return joined(batches[: len(sizes)], batches[len(sizes) :])
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ignore interrupts; processes that are started meanwhile do so for good."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _seed(seed: Sequence[int] | None, *place: int) -> int | None:

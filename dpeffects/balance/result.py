@@ -10,6 +10,7 @@ from dpeffects.errors import OptionError
 from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.report import paragraph
 from dpeffects.results.summary import Block, Notes, Pairs, Summary, Table, alert, budget, header
 
 if TYPE_CHECKING:
@@ -135,6 +136,20 @@ class Balance(Record):
             blocks.append(budget(self))
         blocks.append(Notes((*self._says(), *self.notes)))
         return Summary("Private overlap and balance", alert(self), tuple(blocks))
+
+    def _paragraph(self, conf_level: float) -> str:
+        rows = zip(self.terms, self.smd, self.noise_sd, strict=True)
+        usable = [row for row in rows if not math.isnan(row[1])]
+        found = ["No covariate varies by more than the noise, so no difference is known."]
+        if usable:
+            term, smd, sd = max(usable, key=lambda row: abs(row[1]))
+            found = [
+                f"The largest standardised mean difference is {number(smd)}, of {term}; its "
+                f"privacy noise has a standard deviation of {number(sd)}, and sampling error is "
+                "not in that."
+            ]
+        subject = f"the balance of covariates between the arms of {self.treatment}"
+        return paragraph(self, found, subject=subject)
 
     def _arms(self) -> Pairs:
         (treated, sd), (outside, outside_sd) = self.treated, self._outside()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dpeffects
 from dpeffects.commands import (
     audit,
+    balance,
     bounds_template,
     cate,
     combine,
@@ -21,6 +22,7 @@ from dpeffects.commands.shared import Command, Parser
 COMMANDS: tuple[Command, ...] = (
     *effect.COMMANDS,
     cate.COMMAND,
+    balance.COMMAND,
     methods.COMMAND,
     bounds_template.COMMAND,
     plan.COMMAND,

@@ -8,8 +8,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.commands.inputs import read_bounds, settings
-from dpeffects.commands.shared import Command, check_files, output_arguments, put, render
-from dpeffects.errors import OptionError
+from dpeffects.commands.shared import (
+    Command,
+    check_files,
+    output_arguments,
+    plot_files,
+    put,
+    put_plot,
+    render,
+)
 from dpeffects.plan import Plan, plan
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
@@ -46,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Plan, solve for what is needed where asked, show, and draw."""
-    check_files(given.force, given.out, given.plot)
+    check_files(given.force, given.out, *plot_files(given.plot))
     names = ["n", "epsilon", "delta", "method", "estimand", "conf_level"]
     names += ["outcome_mean", "outcome_sd", "treated", "selection", "power"]
     wanted = settings(given.option, "option", inspect.signature(plan).parameters)
@@ -56,8 +63,7 @@ def run(given: argparse.Namespace) -> None:
     needed = None if width is None else study.needed(width, of=given.of)
     text = render(given, lambda: _summary(study, needed, width), lambda: _plain(study, needed))
     put(given, text, "plan")
-    if given.plot is not None:
-        _draw(study, given.plot)
+    put_plot(given, study.plot)
 
 
 def _summary(study: Plan, needed: pd.DataFrame | None, width: float | None) -> Summary:
@@ -80,15 +86,6 @@ def _plain(study: Plan, needed: pd.DataFrame | None) -> dict[str, Any]:
     methods = [asdict(row) | {"shares": dict(row.shares)} for row in study.rows]
     found = {} if needed is None else {"needed": plain(needed.to_dict("records"))}
     return {"setting": plain(setting), "methods": plain(methods), **found}
-
-
-def _draw(study: Plan, path: str) -> None:
-    figure = study.plot().figure
-    try:
-        figure.savefig(path, dpi=150, bbox_inches="tight")
-    except (OSError, ValueError) as error:  # a format that matplotlib does not know
-        raise OptionError(f"--plot: {path} cannot be written: {error}") from None
-    print(f"plot written to {path}")
 
 
 COMMAND = Command(

@@ -6,11 +6,12 @@ import argparse
 import inspect
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpeffects.commands.inputs import read_bounds, settings
-from dpeffects.errors import OptionError
+from dpeffects.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     from dpeffects.results.record import Reported
@@ -120,6 +121,7 @@ RENDERERS: dict[str, Callable[[Summary], str]] = {
     "markdown": lambda summary: summary.as_markdown(),
 }
 FORMATS = ("text", "json", "html", "latex", "markdown")
+_PLOTS = (".png", ".pdf", ".svg")
 _ENDINGS = {".json": "json", ".html": "html", ".tex": "latex", ".md": "markdown"}
 
 
@@ -182,7 +184,26 @@ def record_files(path: str | None) -> tuple[str, ...]:
 def put_record(given: argparse.Namespace, fit: Reported) -> None:
     """Write the record of a result where it is asked for."""
     if given.record is not None:
-        fit.report(given.record, conf_level=given.conf_level, overwrite=given.force)
+        level = getattr(given, "conf_level", 0.95)
+        fit.report(given.record, conf_level=level, overwrite=given.force)
+
+
+def plot_files(path: str | None) -> tuple[str, ...]:
+    """Return the file of a plot, if one is asked for and can be drawn."""
+    if path is None:
+        return ()
+    if Path(path).suffix.lower() not in _PLOTS:
+        raise OptionError(f"--plot takes a file that ends in {', '.join(_PLOTS)}, got {path!r}")
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError('plots need matplotlib: pip install "dpeffects[plot]"')
+    return (path,)
+
+
+def put_plot(given: argparse.Namespace, draw: Callable[[], Any]) -> None:
+    """Write the figure of the axes that ``draw`` returns where it is asked for."""
+    if given.plot is not None:
+        draw().figure.savefig(given.plot, dpi=150, bbox_inches="tight")
+        print(f"plot written to {given.plot}")
 
 
 def render(given: argparse.Namespace, summary: Callable[[], Summary], plain: Any) -> str:

@@ -162,9 +162,11 @@ def compare(
     if not fits:
         raise OptionError("compare needs at least one result: compare(fit1, fit2)")
     for fit in fits:
-        if not (hasattr(fit, "tidy") and hasattr(fit, "glance") and hasattr(fit, "estimand")):
+        if not all(hasattr(fit, name) for name in ("tidy", "glance", "report")):
             hint = "; write compare(*fits)" if isinstance(fit, list | tuple) else ""
             raise OptionError(f"compare takes results, not {type(fit).__name__}{hint}")
+        if "estimate" not in fit.tidy():
+            raise OptionError(f"compare takes effects; {type(fit).__name__} has none")
     if stat not in _STATS:
         raise OptionError(f'stat must be "std_error" or "conf_int", got {stat!r}')
     number_ok = isinstance(conf_level, int | float) and not isinstance(conf_level, bool)

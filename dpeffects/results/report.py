@@ -83,10 +83,14 @@ def about_effect(fit: Result, conf_level: float) -> str:
     return paragraph(fit, _estimate(fit, conf_level), _missing(fit.conf_int(conf_level)))
 
 
-def paragraph(record: Record, findings: Iterable[str], missing: str = "") -> str:
-    """Write the paragraph of a record around its findings; ``missing`` goes to the first line."""
+def paragraph(record: Record, findings: Iterable[str], missing: str = "", subject: str = "") -> str:
+    """Write the paragraph of a record around its findings.
+
+    ``subject`` is what was estimated, by default an effect, and ``missing`` what is not there of
+    it; both are in the first sentence.
+    """
     sentences = [
-        opening(_effect_words(record), "estimated", record.guarantee, missing),
+        opening(subject or _effect_words(record), "estimated", record.guarantee, missing),
         f"Caution: {record.caution}." if record.caution else "",
         f"The method was {record.method_title} ({record.method}) at "
         f"{LEVELS.get(record.level, record.level)}, applied to n = {record.n} records with the "
