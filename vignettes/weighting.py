@@ -17,7 +17,7 @@ release not private, because whoever knows it can subtract the noise: never use 
 matter.
 
 The quick run takes about a minute; ``python vignettes/weighting.py --full`` has the paper's repeats
-(100 for figure 2, 1,000 for the tables) and takes about three quarters of an hour on an idle core.
+(100 for figure 2, 1,000 for the tables) and takes about half an hour on an idle core.
 """
 
 import math
@@ -178,8 +178,8 @@ columns = ["epsilon", "m", "g, equation 8 as printed", "g, as proved", "simulate
 print(pd.DataFrame(rows, columns=columns).round(4).to_string(index=False))
 
 # %%
-# The trend is the paper's. With the proved sign the two arms' biases partly cancel; with the
-# printed one they add up.
+# The size falls as the paper reports. As printed, what treated records add has the wrong sign, so
+# that even the direction of the bias can be wrong.
 
 # %%
 # Figure 2: signs and means on synthetic data
@@ -266,8 +266,8 @@ columns = ["effect", "wrong signs", "epsilon 0.2", "epsilon 0.99"]
 print(pd.DataFrame(signs, columns=columns).round(3).to_string(index=False))
 gaps = [abs(b[1] - a[1]) for a, b in zip(*list(means.values())[:2], strict=True)]
 print(
-    f"Effect 2, epsilon {AT:g}: model noise moves the mean by {gaps[0]:.4f} at m = {grown[0]}, by "
-    f"{gaps[-1]:.4f} at m = {grown[-1]}."
+    f"Effect 2, epsilon {AT:g}: model noise moves the mean by {gaps[0]:.4f} at m = {grown[0]},\n"
+    f"by {gaps[-1]:.4f} at m = {grown[-1]}."
 )
 
 # %%
