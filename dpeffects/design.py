@@ -358,7 +358,9 @@ def _names_in_c(formula: Formula) -> set[str]:
 def _ranges(formula: Formula, bounds: Bounds) -> tuple[float, float]:
     """Range of the outcome; raises when it or a covariate's range cannot be used."""
     intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    lower, upper = range_of(formula.outcome, intervals)
+    lower, upper = (0.0, 1.0)
+    if formula.outcome_columns:  # else the call reads no outcome
+        lower, upper = range_of(formula.outcome, intervals)
     if not 1e-100 <= upper - lower <= 1e100:
         raise BoundsError(
             f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
@@ -397,8 +399,9 @@ def encode(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Rows |
         return _index(table, recipe), found.count
 
     starts = range(0, table.n, ROWS)
+    outcome = [recipe.outcome(_cut(table, k)[0], min(ROWS, table.n - k)) for k in starts]
     return Rows(
-        outcome=np.concatenate([recipe.outcome(_cut(table, start)[0]) for start in starts]),
+        outcome=np.concatenate(outcome),
         outcome_range=recipe.outcome_range,
         treated=table.treated,
         covariates=cache(covariates),

@@ -128,14 +128,16 @@ class Recipe:
         made: dict[str, Any] = {}
         for part in parts:
             if part == "outcome":
-                made[part] = self.outcome(numeric)
+                made[part] = self.outcome(numeric, treated.size)
             else:
                 out = np.empty((treated.size, len(self.encoding.names)), order="F")
                 made[part] = self.covariates(numeric, coded, out)
         return Block(treated, **made)
 
-    def outcome(self, numeric: Arrays) -> FloatArray:
-        """Outcomes, clipped to their range."""
+    def outcome(self, numeric: Arrays, size: int) -> FloatArray:
+        """Outcomes, clipped to their range; zeros where the call reads none."""
+        if not columns(self.outcome_term):
+            return np.zeros(size)
         inside = self._clipped(numeric, columns(self.outcome_term))
         return clip(evaluate(self.outcome_term, inside), self.outcome_range)
 
