@@ -51,7 +51,9 @@ def dp_ate(
         ``"outcome ~ treatment | covariates"``. Terms are row-wise: ``log(x)``, ``I(x**2)``,
         ``C(region, levels=[...])``, ``cut(age, [0, 30, 60, 90])``, interactions.
     data
-        A pandas, polars or pyarrow frame, or one with bounds attached (:func:`declare`).
+        A pandas, polars or pyarrow frame, or one with bounds attached (:func:`declare`). Also rows
+        that stay where they are: the path of a Parquet or CSV file, a DuckDB relation, a polars
+        lazy frame, a Dask or a Spark frame, for methods that add up blocks of rows.
     method
         One of :func:`methods`; the default adjusts for the covariates where n and epsilon carry it.
     epsilon, delta

@@ -9,7 +9,8 @@ import pytest
 
 from dpeffects.errors import BudgetError, EstimationError, PrivacyError
 from dpeffects.matching import match, pairs
-from dpeffects.privacy import erm, rows
+from dpeffects.privacy import erm
+from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.bounds import magnitude_counts
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
@@ -340,7 +341,7 @@ def test_fits_do_not_depend_on_order_or_blocks(monkeypatch):
     whole = erm.fit_logistic(erm.held(x, t), 0.01)
     order = rng.permutation(3000)
     assert (erm.fit_logistic(erm.held(x[order], t[order]), 0.01) == whole).all()
-    monkeypatch.setattr(rows, "ROWS", 100)
+    monkeypatch.setattr(private_rows, "ROWS", 100)
     assert (erm.fit_logistic(erm.held(x, t), 0.01) == whole).all()
 
 
