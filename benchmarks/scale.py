@@ -13,6 +13,7 @@ machine hits both. Times include reading the file.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -215,6 +216,7 @@ def main() -> None:
             print(rows[-1], flush=True)
             if not small:
                 pd.DataFrame(rows).to_csv(kept, index=False)
+    rows = sorted(rows, key=lambda r: (list(PEERS).index(r["method"]), int(r["records"])))
     table = pd.DataFrame(rows).fillna("")
     if small:
         print(table.to_string())
@@ -223,7 +225,9 @@ def main() -> None:
         "Aggregate methods read the file through DuckDB: queries are sums that DuckDB makes, "
         "passes stream rows in batches. Matching has the rows in memory (pandas). Medians of "
         "runs that alternate with the peer; the ratio is the median of the ratios of neighbours; "
-        "peak memory is the largest. CPU is that of the whole process, all cores."
+        "peak memory is the largest. CPU is that of the whole process, all cores. "
+        f"Other work on the machine at the end of the run: load {os.getloadavg()[1]:.1f}. Where that "
+        "is much more than one, compare CPU seconds, not seconds."
     )
     save("scale", "Ten million records on one machine", {"": table}, notes)
 

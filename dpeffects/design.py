@@ -97,6 +97,11 @@ def read(
     return reader.lazy_table(n) if lazy else reader.table()
 
 
+def is_lazy(data: Any) -> bool:
+    """True where the rows are not in memory."""
+    return isinstance(_unpack(data, None)[0], nw.LazyFrame)
+
+
 def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[Any], Bounds, bool]:
     known = Bounds()
     if isinstance(data, Declared):

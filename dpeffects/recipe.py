@@ -47,7 +47,7 @@ class Columns:
         if self.arms is not None:
             return codes(column, self.arms).astype(np.bool_)
         values = column.to_numpy()
-        if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
+        if values.dtype != np.bool_ and not ((values == 0) | (values == 1)).all():
             raise DataError(
                 f"treatment {self.treatment!r} must be 0/1, bool, or two declared levels, control "
                 f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"

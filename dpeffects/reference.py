@@ -72,9 +72,10 @@ def reference(
     made = spec.make_options({k: v for k, v in options.items() if k not in private})
     spec.check_estimand(estimand)
     parsed = parse(formula)
-    table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
-    if not isinstance(table, design.Table):
+    if design.is_lazy(data):
         raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
+    table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
+    assert isinstance(table, design.Table)
     outcome, rows = design.raw_rows(table, parsed)
     estimate, std_error = spec.reference(
         outcome, table.treated, rows, estimand=estimand, **vars(made)
