@@ -1,11 +1,13 @@
 # Two commands on a machine with Python 3.11+ and make:
 #   make demo   a private treatment effect, from an empty folder to a summary table
 #   make test   style, types and all tests
+# and: make docs builds the site to docs/_build/html, make vignettes runs and renders the vignettes.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+SPHINX := $(BIN)/python -m sphinx -q
 
-.PHONY: demo federation-demo test lint types unit benchmarks clean
+.PHONY: demo federation-demo test lint types unit docs vignettes benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
@@ -25,6 +27,16 @@ types: $(VENV)/.installed-dev
 unit: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n 2
 
+# Vignettes are run in quick mode while the site is built, and again only when their source changed.
+docs: $(VENV)/.installed-docs
+	$(SPHINX) -W --keep-going docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
+
+# FULL=1 has the repeat counts of the papers: hours.
+vignettes: $(VENV)/.installed-docs
+	FULL=$(FULL) $(SPHINX) docs docs/_build/html
+	@echo "docs/_build/html/generated/vignettes/index.html"
+
 benchmarks: $(VENV)/.installed-dev
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
@@ -43,5 +55,9 @@ $(VENV)/.installed-federation: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[federation]"
 	@touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs,data]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/_build docs/generated $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

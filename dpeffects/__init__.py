@@ -1,7 +1,10 @@
 """Differentially private treatment effects, written the R way."""
 
+from dpeffects import plots
 from dpeffects.api import dp_atc, dp_ate, dp_att, methods
 from dpeffects.audit import AuditResult, audit
+from dpeffects.balance.api import dp_balance
+from dpeffects.balance.result import Balance
 from dpeffects.cate.api import dp_cate
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
@@ -13,8 +16,9 @@ from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.reference import reference
-from dpeffects.results import Result, Summary
+from dpeffects.results import Comparison, Result, Summary, compare
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
+from dpeffects.study import Study, simulate_study
 from dpeffects.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -27,10 +31,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditResult",
+    "Balance",
     "Bounds",
     "CateEffects",
     "CateFunction",
     "Combined",
+    "Comparison",
     "DPEffectsError",
     "Declared",
     "DurableLedger",
@@ -40,15 +46,18 @@ __all__ = [
     "Result",
     "SiteRelease",
     "Spend",
+    "Study",
     "Summary",
     "audit",
     "combine",
+    "compare",
     "create_ledger",
     "data_info",
     "declare",
     "dp_atc",
     "dp_ate",
     "dp_att",
+    "dp_balance",
     "dp_cate",
     "dp_multisite",
     "ipw_bias",
@@ -62,8 +71,10 @@ __all__ = [
     "open_ledger",
     "pehe",
     "plan",
+    "plots",
     "reference",
     "simulate",
+    "simulate_study",
     "site_release",
     "wrong_sign_probability",
 ]

@@ -160,6 +160,8 @@ class Call:
         formula, bounds = self.formula, self.bounds
         names = [n for n in formula.columns if n in bounds and n not in formula.outcome_columns]
         shown = [(name, bounds.describe(name), bounds.source(name)) for name in names]
+        if not formula.outcome_columns:
+            return tuple(shown)
         of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
         text = f"[{self.outcome_range[0]:.6g}, {self.outcome_range[1]:.6g}]"
         return ((source(formula.outcome), text, of_outcome), *shown)

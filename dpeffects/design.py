@@ -327,7 +327,9 @@ def _names_in_c(formula: Formula) -> set[str]:
 def _ranges(table: Table, formula: Formula, bounds: Bounds) -> tuple[float, float]:
     """Range of the outcome; raises when it or a covariate's range cannot be used."""
     intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    lower, upper = range_of(formula.outcome, intervals)
+    lower, upper = (0.0, 1.0)
+    if formula.outcome_columns:  # else the call reads no outcome
+        lower, upper = range_of(formula.outcome, intervals)
     if not 1e-100 <= upper - lower <= 1e100:
         raise BoundsError(
             f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
@@ -355,8 +357,11 @@ def encode(table: Table, formula: Formula, bounds: Bounds) -> Rows:
     clipped = {name: clip(values, intervals[name]) for name, values in table.numeric.items()}
     outcome_range = _ranges(table, formula, bounds)
     encoding = _encoding(formula, bounds)
+    read = bool(formula.outcome_columns)
     return Rows(
-        outcome=clip(evaluate(formula.outcome, clipped), outcome_range),
+        outcome=clip(
+            evaluate(formula.outcome, clipped) if read else np.zeros(table.n), outcome_range
+        ),
         outcome_range=outcome_range,
         treated=table.treated,
         covariates=cache(lambda: encoding.matrix(clipped, table.codes, intervals)),

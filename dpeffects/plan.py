@@ -18,7 +18,7 @@ import numpy as np
 from dpeffects import design
 from dpeffects.api import _effect
 from dpeffects.datasets.rehearsal import rehearsal
-from dpeffects.errors import BoundsError, DPEffectsError, MissingExtraError, OptionError
+from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimate import Unavailable
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
@@ -26,16 +26,15 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.methods import get, registry
 from dpeffects.privacy.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
+from dpeffects.progress import bar
+from dpeffects.render import Notes, Pairs, Shown, Summary, Table
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number
-from dpeffects.results.summary import Notes, Pairs, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpeffects.results import Result
-
-_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
@@ -146,36 +145,41 @@ class Plan:
             raise OptionError(f"half_width must be positive, got {half_width!r}")
         found = [
             {"method": r.method, of: _solve(self.setting, r.method, half_width, of)}
-            for r in self.rows
-            if not r.reason
+            for r in bar([row for row in self.rows if not row.reason], "solving")
         ]
         return frame_of(found, ["method", of])
 
-    def plot(self, epsilons: Sequence[float] = _EPSILONS, ax: Any = None) -> Any:
+    @property
+    def outcome(self) -> str:
+        """The outcome as the formula has it."""
+        return source(parse(self.setting.formula).outcome)
+
+    def against(self, epsilons: Sequence[float]) -> pd.DataFrame:
+        """Noise and half-width of each usable method at several epsilons, one row each."""
+        wanted = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
+        found = [
+            _rehearsed(self.setting, method, epsilon=epsilon)
+            for method, epsilon in bar(wanted, "rehearsing")
+        ]
+        return frame_of(
+            [
+                {"method": m, "epsilon": e, "noise_sd": r.noise_sd, "half_width": r.half_width}
+                for (m, e), r in zip(wanted, found, strict=True)
+            ],
+            ["method", "epsilon", "noise_sd", "half_width"],
+        )
+
+    def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
         """Draw the half-width against epsilon; return the axes (matplotlib)."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise MissingExtraError(
-                'plots need matplotlib: pip install "dpeffects[plot]"'
-            ) from None
-        ax = ax or plt.figure(figsize=(6.0, 4.0)).add_subplot()
-        styles = ["-", "--", ":", "-."]
-        for i, row in enumerate(r for r in self.rows if not r.reason):
-            widths = [_rehearsed(self.setting, row.method, epsilon=e).half_width for e in epsilons]
-            shade = f"{0.1 + 0.5 * (i // len(styles)) / 2:.2f}"
-            ax.plot(epsilons, widths, styles[i % 4], color=shade, label=row.method)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlabel("epsilon")
-        ax.set_ylabel(f"half-width of the {100 * self.setting.conf_level:g} % interval")
-        ax.legend(frameon=False, fontsize="small")
-        return ax
+        from dpeffects import plots
 
-    def __str__(self) -> str:
-        return str(self.summary())
+        return plots.half_width(self, epsilons, ax=ax)
 
-    __repr__ = __str__
+    __repr__ = Shown.__str__
+
+
+_MOST = 10_000_000
+"""Records that are rehearsed."""
 
 
 def plan(
@@ -239,6 +243,8 @@ def plan(
     low, high = _outcome_range(parsed, declared)
     if isinstance(n, bool) or not isinstance(n, int) or n < 4:
         raise OptionError(f"n must be a whole number of at least 4 records, got {n!r}")
+    if n > _MOST:
+        raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
     for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not 0.0 < value < 1.0:
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
@@ -269,7 +275,8 @@ def plan(
         options,
     )
     names = [method] if method else [s.name for s in registry().values() if estimand in s.estimands]
-    return Plan(setting, tuple(_row(setting, name, single=method is not None) for name in names))
+    rows = [_row(setting, name, single=method is not None) for name in bar(names, "planning")]
+    return Plan(setting, tuple(rows))
 
 
 def _row(setting: Setting, method: str, *, single: bool) -> Planned:

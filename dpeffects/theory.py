@@ -80,7 +80,7 @@ def ipw_bias(
         Standard deviation of the noise on each weight, in place of the paper's.
     as_printed
         Equation 8 as it is printed, with (-1)^t in the exponent. The proof has a log-normal mean,
-        exp(sigma^2 |x|^2 / 2), in both arms, so that sign is wrong for treated records.
+        ``exp(sigma^2 |x|^2 / 2)``, in both arms, so that sign is wrong for treated records.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def wrong_sign_probability(
         The estimate with a noisy model, which Theorem 5 as printed takes as known.
     as_printed
         The paper's formulas: exp(-2 u^2) with u = (effect + bias) / bound in Theorem 4, and that
-        times Phi(|partial| / noise_sd) in Theorem 5.
+        times ``Phi(|partial| / noise_sd)`` in Theorem 5.
 
     Returns
     -------

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -18,7 +21,7 @@ from dpeffects import design
 from dpeffects.audit import audit
 from dpeffects.audit.evidence import LINEAR, LOSS, lower_bound
 from dpeffects.audit.pairs import BOUNDS, neighbours
-from dpeffects.audit.runs import gather
+from dpeffects.audit.runs import _deaf, gather
 from dpeffects.audit.targets import target
 from dpeffects.audit.watch import Watch
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
@@ -342,6 +345,21 @@ def test_a_function_of_ones_own():
         assert 1.0 < tight.lower <= 1.5
 
 
+def balance_shown(data, seed):
+    given = {"epsilon": 1, "bounds": {"x": (0, 1)}, "adjusted": True, "bins": 4, "seed": seed}
+    return dpe.dp_balance("y ~ t | x", data, **given)
+
+
+def test_balance_is_audited():
+    """A record that changes arm and covariate loses no more than epsilon, and not much less."""
+    pairs = [(pair.one, pair.other) for pair in (PAIRS["everything"], PAIRS["few treated"])]
+    found = audit(balance_shown, epsilon=1, pairs=pairs, runs=200, seed=2)
+    assert not found.violated
+    assert 0.2 < found.largest_loss <= 1.0
+    by_outcome = audit(balance_shown, epsilon=1, pairs=pairs[1:], runs=100, seed=2)
+    assert by_outcome.largest_loss == 0.0  # outcomes are not read
+
+
 def test_correlated_draws_are_found_by_the_weighted_sum():
     def twins(data, seed):
         total = np.array([int(data["y"].sum())], dtype=np.int64)
@@ -483,3 +501,13 @@ def test_a_watched_call_says_so():
     )
     assert fit.guarantee.void == ("watched by an audit",)
     assert "NOT PRIVATE" in str(fit)
+
+
+def test_processes_leave_an_interrupt_to_their_parent():
+    """Else each of them would print a traceback when a user stops an audit."""
+    code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    before = signal.getsignal(signal.SIGINT)
+    with _deaf():
+        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert child.stdout == "True\n"
+    assert signal.getsignal(signal.SIGINT) is before

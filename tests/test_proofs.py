@@ -160,3 +160,16 @@ def test_every_spend_of_a_method_cites_a_claim(name, given):
 def test_every_spend_of_conditional_effects_cites_a_claim(given):
     fit = dpe.dp_cate("y ~ t | x", frame(), epsilon=1, delta=1e-5, bounds=BOUNDS, seed=1, **given)
     checked(fit.spends)
+
+
+def test_every_spend_of_balance_cites_a_claim():
+    found = dpe.dp_balance(
+        "y ~ t | x", frame(), epsilon=1, delta=1e-5, bounds=BOUNDS, adjusted=True, seed=1
+    )
+    checked(found.spends)
+    assert {spend.share for spend in found.spends} == {
+        "balance",
+        "propensity",
+        "overlap",
+        "adjusted",
+    }

@@ -16,6 +16,7 @@ from dpeffects.audit.runs import gather, misfit
 from dpeffects.audit.targets import FunctionTarget, Target, target
 from dpeffects.errors import OptionError
 from dpeffects.privacy.budget import Budget
+from dpeffects.progress import bar
 
 _PILOT = 0.2
 """Part of the runs that look for the worst pair; of the rest, a quarter chooses the event."""
@@ -127,10 +128,11 @@ class _Attack:
         if not usable:
             raise OptionError(f"no pair of neighbours fits: {outcomes[0].skipped}")
         few = max(4, round(_PILOT * runs / (2 * len(usable)))) if len(usable) > 1 else 0
-        pilots = {k: self._runs(cases[k], (k, 0), few) for k in usable} if few else {}
+        look = bar(usable if few else [], "looking for the worst pair")
+        pilots = {k: self._runs(cases[k], (k, 0), few) for k in look}
         rest = max(20, runs // 2 - few * len(pilots))
         worst = max(usable, key=lambda k: self._promise(pilots[k], rest)) if few else usable[0]
-        last = self._runs(cases[worst], (worst, 1), rest)
+        last = self._runs(cases[worst], (worst, 1), rest, "attacking it")
         for k in usable:
             parts = [pilots[k]] if few else []
             outcomes[k] = _outcome(cases[k], [*parts, last] if k == worst else parts)
@@ -141,9 +143,9 @@ class _Attack:
             "runs": sum(outcome.runs for outcome in outcomes),
         }
 
-    def _runs(self, pair: Pair, place: tuple[int, int], count: int) -> Runs:
+    def _runs(self, pair: Pair, place: tuple[int, int], count: int, about: str = "") -> Runs:
         seed = None if self.entropy is None else (self.entropy, *place)
-        return gather(self.aim, pair, count, seed, self.watched, self.workers)
+        return gather(self.aim, pair, count, seed, self.watched, self.workers, about)
 
     def _promise(self, runs: Runs, size: int) -> float:
         """How much a pair promises, by its losses or else by what was shown."""

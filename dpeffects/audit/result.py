@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from dpeffects.render import Notes, Pairs, Shown, Summary, Table
 from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import number, text_of
-from dpeffects.results.summary import Notes, Pairs, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ class PairOutcome:
 
 
 @dataclass(frozen=True)
-class AuditResult:
+class AuditResult(Shown):
     """A lower bound on the true epsilon of a mechanism, and where it was found.
 
     Parameters
@@ -155,9 +155,6 @@ class AuditResult:
                 "epsilon: some sensitivity is not covered, however rarely that shows."
             )
         return tuple(notes)
-
-    def __str__(self) -> str:
-        return str(self.summary())
 
     def __repr__(self) -> str:
         return f"<dpeffects audit of {self.method}: {self.verdict}>"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import signal
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from dpeffects.audit.targets import Run, Target
 from dpeffects.audit.watch import Impossible, Watch
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from dpeffects.progress import bar
 
 FloatArray = npt.NDArray[np.float64]
 Names = tuple[tuple[tuple[str, int], ...], tuple[str, ...]]
@@ -67,8 +71,9 @@ def gather(
     seed: Sequence[int] | None,
     watched: bool,
     workers: int,
+    about: str = "",
 ) -> Runs:
-    """Run ``counts`` times on each dataset of a pair."""
+    """Run ``counts`` times on each dataset of a pair; ``about`` names the bar that shows it."""
     sizes = [min(CHUNK, counts - start) for start in range(0, counts, CHUNK)]
     chunks = [
         Chunk(target, pair, side, size, _seed(seed, side, k), watched)
@@ -77,10 +82,25 @@ def gather(
     ]
     if workers > 1 and len(chunks) > 1:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            batches = list(pool.map(run_chunk, chunks))
+            with _deaf():  # an interrupt is for this process, which stops the others
+                done: Iterable[Batch] = pool.map(run_chunk, chunks)
+            batches = list(bar(done, about, len(chunks)) if about else done)
     else:
-        batches = [run_chunk(chunk) for chunk in chunks]
+        batches = [run_chunk(chunk) for chunk in (bar(chunks, about) if about else chunks)]
     return joined(batches[: len(sizes)], batches[len(sizes) :])
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ignore interrupts; processes that are started meanwhile do so for good."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _seed(seed: Sequence[int] | None, *place: int) -> int | None:

@@ -40,7 +40,8 @@ class Watch(SeededNoise):
     releaser: type[Releaser]
 
     def __init__(self, source: NoiseSource) -> None:
-        self.description = f"{source.description}, watched by an audit"
+        # the same for every run: a seed in it would tell the two datasets apart
+        self.description = "watched by an audit"
         self._source = source
         self.record()
 

@@ -17,14 +17,15 @@ import numpy.typing as npt
 
 from dpeffects import design, inference
 from dpeffects.cate.function import EffectFunction, finite
-from dpeffects.errors import DataError, MissingExtraError, OptionError
+from dpeffects.errors import DataError, OptionError
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.bounds import SOURCES, Bounds
 from dpeffects.privacy.guarantee import Guarantee, Spend
-from dpeffects.results.export import frame_of, plain
+from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number, numbers, text_of
 from dpeffects.results.record import Record
+from dpeffects.results.release_record import Page
 from dpeffects.results.summary import Block, Notes, Pairs, Summary, Table, alert, budget, header
 
 if TYPE_CHECKING:
@@ -36,6 +37,19 @@ COVERS = {
     "noise": "privacy noise only: where the function would be without it",
     "effect": "noise, sampling and shrinkage: the effect, on average over points",
 }
+_TIDY = (
+    "term",
+    "outcome",
+    "estimand",
+    "estimate",
+    "std_error",
+    "statistic",
+    "p_value",
+    "conf_low",
+    "conf_high",
+    "method",
+    "guarantee",
+)
 _KIND, _VERSION = "dpeffects effect function", 1
 _SHOWN = 6
 _TEXTS = ("estimand", "method", "method_title", "formula", "outcome", "treatment", "level")
@@ -58,12 +72,27 @@ class CateResult(Record):
             blocks.append(Pairs((("Cite", self.citation),)))
         return Summary(f"{title}: {self.method_title} ({self.method})", alert(self), tuple(blocks))
 
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        raise NotImplementedError
+
+    def _page(self, conf_level: float) -> Page:
+        return replace(super()._page(conf_level), summary=self.summary(conf_level))
+
     def _about(self) -> dict[str, Any]:
         """Plain values of the fields of `Record`."""
         out = {name: getattr(self, name) for name in Record.__dataclass_fields__}
         out["guarantee"] = self.guarantee.to_dict() | {"sentence": self.guarantee.sentence()}
         out["spends"] = [spend.to_dict() for spend in self.spends]
         return {name: plain(value) for name, value in out.items()}
+
+    def _rows(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        """Effects as a frame whose first columns are those of `Result.tidy`."""
+        about = {"outcome": self.outcome, "estimand": self.estimand, "method": self.method}
+        about["guarantee"] = self.guarantee.status
+        made: list[dict[str, Any]] = [dict.fromkeys(_TIDY, math.nan) | r | about for r in rows]
+        more = [name for name in (made[0] if made else {}) if name not in _TIDY]
+        return frame_of(made, [*_TIDY, *more])
 
     def glance(self) -> pd.DataFrame:
         """One row for the release: its size, guarantee and method."""
@@ -75,6 +104,7 @@ class CateResult(Record):
             "delta": float(self.guarantee.delta),
             "guarantee": self.guarantee.status,
             "caution": self.caution,
+            "unit": self.guarantee.unit,
         }
         return frame_of([row])
 
@@ -105,6 +135,11 @@ class CateFunction(CateResult):
     @cached_property
     def _formula(self) -> Formula:
         return replace(parse(self.formula), intercept=True)
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Columns that the effect is a function of."""
+        return self._formula.covariate_columns
 
     def _encoded(self, newdata: Any) -> FloatArray:
         matrix, clipped = design.queries(newdata, self._formula, self.space)
@@ -195,39 +230,17 @@ class CateFunction(CateResult):
 
     def plot(
         self,
-        column: str,
+        column: str | None = None,
         *,
         at: Mapping[str, Any] | None = None,
         conf_level: float = 0.95,
         covers: str | None = None,
         ax: Any = None,
     ) -> Any:
-        """Draw the effect along one covariate with its band; return the axes (matplotlib)."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise MissingExtraError(
-                'plots need matplotlib: pip install "dpeffects[plot]"'
-            ) from None
-        curve = self.curve(column, at=at, conf_level=conf_level, covers=covers)
-        ax = ax or plt.figure(figsize=(6.0, 4.0)).add_subplot()
-        low, high = curve["conf_low"], curve["conf_high"]
-        if self.space.is_levels(column):
-            x = np.arange(len(curve))
-            ax.errorbar(x, curve["effect"], curve["effect"] - low, fmt="o", color="0.1", capsize=3)
-            ax.set_xticks(x, [str(level) for level in curve[column]])
-        else:
-            ax.fill_between(curve[column], low, high, color="0.8", linewidth=0, zorder=1)
-            ax.plot(curve[column], curve["effect"], color="0.1", zorder=2)
-        ax.axhline(0.0, color="0.5", linewidth=0.8, linestyle=":")
-        ax.set_xlabel(column)
-        ax.set_ylabel(f"effect of {self.treatment} on {self.outcome}")
-        covered = "noise" if curve["covers"].iloc[0] == "noise" else "noise, sampling, shrinkage"
-        title = f"{100 * conf_level:g} % band: {covered}"
-        if not self.guarantee.holds:
-            title += f" ({self.guarantee.status})"
-        ax.set_title(title, fontsize="medium", loc="left")
-        return ax
+        """Draw the effect along a covariate (by default the first); return the axes."""
+        from dpeffects import plots
+
+        return plots.curve(self, column, at=at, conf_level=conf_level, covers=covers, ax=ax)
 
     def summary(self, conf_level: float = 0.95) -> Summary:
         """Everything worth printing: the function along each covariate, and what it cost."""
@@ -263,16 +276,35 @@ class CateFunction(CateResult):
         return tuple(self._formula.covariate_columns[:_SHOWN])
 
     def tidy(self, conf_level: float = 0.95, points: int = 3) -> pd.DataFrame:
-        """Effects along each covariate, the others midway; one row a point."""
-        import pandas as pd
+        """Effects along each covariate, the others midway; one row a point.
 
-        parts = []
+        ``covers`` says what the band is for; ``std_error`` is NaN where it is for noise only.
+        """
+        rows = []
         for name in self._formula.covariate_columns:
-            curve = self.curve(name, points, None, conf_level)
-            curve = curve.rename(columns={name: "value"})
-            curve.insert(0, "covariate", name)
-            parts.append(curve)
-        return pd.concat(parts, ignore_index=True)
+            noise = self.curve(name, points, None, conf_level, "noise")["std_dev"]
+            curve = self.curve(name, points, None, conf_level).to_dict("records")
+            for found, sd in zip(curve, noise.tolist(), strict=True):
+                covers = found["covers"]
+                rows.append(
+                    {
+                        "term": f"{name} {_shown(found[name])}",
+                        "estimate": found["effect"],
+                        "std_error": found["std_dev"] if covers == "effect" else math.nan,
+                        "conf_low": found["conf_low"],
+                        "conf_high": found["conf_high"],
+                        "noise_sd": sd,
+                        "covers": covers,
+                        "covariate": name,
+                        "value": found[name],
+                    }
+                )
+        return self._rows(rows)
+
+    def _paragraph(self, conf_level: float) -> str:
+        from dpeffects.cate.report import about_function
+
+        return about_function(self, conf_level)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: released and public numbers only."""
@@ -440,24 +472,40 @@ class CateEffects(CateResult):
         return out
 
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
-        """One row for each effect; what is not available is NaN."""
+        """One row for each effect; what is not available is NaN.
+
+        ``covers`` says what the interval is for: the effect, or privacy noise only.
+        """
         intervals = self.conf_int(conf_level, simultaneous=simultaneous)
+        covers = "effect" if self.kind == "groups" else "noise"
         rows = []
         for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
-            error = inference.std_error(effect)
-            row: dict[str, Any] = {"term": label} if self.kind == "groups" else {}
-            row |= {name: values[i] for name, values in self.points.items()}
-            row |= {
+            error = or_nan(inference.std_error(effect))
+            found = {
+                "term": label,
                 "estimate": effect.value,
-                "std_error": math.nan if isinstance(error, Unavailable) else error,
-                "noise_sd": math.sqrt(effect.noise_variance),
+                "std_error": error,
+                "statistic": effect.value / error if error > 0.0 else math.nan,
+                "p_value": or_nan(inference.p_value(effect)),
                 "conf_low": intervals[i, 0],
                 "conf_high": intervals[i, 1],
-                "method": self.method,
-                "guarantee": self.guarantee.status,
+                "noise_sd": math.sqrt(effect.noise_variance),
+                "covers": covers,
             }
-            rows.append(row)
-        return frame_of(rows)
+            at = {name: values[i] for name, values in self.points.items() if name not in _TIDY}
+            rows.append(at | found)
+        return self._rows(rows)
+
+    def _paragraph(self, conf_level: float) -> str:
+        from dpeffects.cate.report import about_effects
+
+        return about_effects(self, conf_level)
+
+    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = False, ax: Any = None) -> Any:
+        """Draw the effects with their intervals; return the axes (matplotlib)."""
+        from dpeffects import plots
+
+        return plots.curve(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
 
     def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
         """Everything worth printing, as titled blocks."""
@@ -489,9 +537,9 @@ class CateEffects(CateResult):
             notes.append(f"The first {shown.stop} of {len(self.labels)}; tidy() has them all.")
         return self._summary("Private conditional effects", [table], notes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON."""
-        intervals = self.conf_int()
+        intervals = self.conf_int(conf_level)
         effects = [
             {"label": label, "estimate": effect.value, "noise_variance": effect.noise_variance}
             | {"conf_int": [low, high], "sampling": effect.sampling}

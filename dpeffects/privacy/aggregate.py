@@ -22,6 +22,7 @@ from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import fixed_generator
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
 from dpeffects.privacy.sums import Grid
+from dpeffects.progress import bar
 
 BlockAnswer = Callable[[FloatArray, BoolArray, FloatArray], npt.ArrayLike]
 """(covariates in [0, 1]^d, treated, outcome) of a block -> numbers; no state from call to call."""
@@ -106,7 +107,7 @@ class AggregateReleases(Holder):
         """Encoded answers, a row for each block; zero, the middle, where the learner fails."""
         x, treated, outcome = self._covariates(), self._rows.treated, self._rows.outcome
         steps = np.zeros((blocks, size), dtype=np.int64)
-        for block in range(blocks):
+        for block in bar(range(blocks), "blocks"):
             own = slice(block, None, blocks)
             rows = x[own].copy(), treated[own].copy(), outcome[own].copy()
             try:

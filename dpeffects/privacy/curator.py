@@ -3,7 +3,7 @@
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
 primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
-`kernel`, `aggregate`, `claimed`.
+`kernel`, `balance`, `aggregate`, `claimed`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dpeffects.errors import BoundsError
 from dpeffects.privacy import bounds as ranges
 from dpeffects.privacy.aggregate import AggregateReleases
 from dpeffects.privacy.arms import ArmReleases
+from dpeffects.privacy.balance import BalanceReleases
 from dpeffects.privacy.blocks import BlockReleases
 from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.claimed import ClaimedReleases
@@ -33,6 +34,7 @@ class Curator(
     StrataReleases,
     WeightingReleases,
     KernelReleases,
+    BalanceReleases,
     ClaimedReleases,
     AggregateReleases,
 ):

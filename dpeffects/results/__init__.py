@@ -1,6 +1,18 @@
-"""What a user gets back: a Result, and its Summary."""
+"""What a user gets back: a Result, its Summary and Report, and several results side by side."""
 
+from dpeffects.render import Notes, Pairs, Prose, Summary, Table
+from dpeffects.results.compare import Comparison, compare
+from dpeffects.results.report import Report
 from dpeffects.results.result import Result
-from dpeffects.results.summary import Notes, Pairs, Summary, Table
 
-__all__ = ["Notes", "Pairs", "Result", "Summary", "Table"]
+__all__ = [
+    "Comparison",
+    "Notes",
+    "Pairs",
+    "Prose",
+    "Report",
+    "Result",
+    "Summary",
+    "Table",
+    "compare",
+]

@@ -14,6 +14,8 @@ from dpeffects.inference import Interval
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.release_record import Page
+from dpeffects.results.report import about_effect
 from dpeffects.results.summary import Summary, summarise
 
 if TYPE_CHECKING:
@@ -119,6 +121,20 @@ class Result(Record):
     def summary(self, conf_level: float = 0.95) -> Summary:
         """Everything worth printing, as titled blocks."""
         return summarise(self, conf_level)
+
+    def _paragraph(self, conf_level: float) -> str:
+        return about_effect(self, conf_level)
+
+    def _page(self, conf_level: float) -> Page:
+        page = super()._page(conf_level)
+        shown, kept = self.summary(conf_level), self.to_dict(conf_level)
+        return dataclasses.replace(page, summary=shown, result=kept)
+
+    def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
+        """Draw the estimate and both parts of its interval; return the axes (matplotlib)."""
+        from dpeffects import plots
+
+        return plots.estimate(self, conf_level=conf_level, ax=ax)
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
         """One row for the effect; rows of several results bind with ``pandas.concat``.

@@ -1,13 +1,15 @@
-"""Summary: a result as titled blocks of text, built once, rendered in several ways."""
+"""The summary of a result, and the blocks that summaries have in common."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
 from typing import TYPE_CHECKING, Protocol
 
 from dpeffects import inference
 from dpeffects.estimate import SamplingVariance, Unavailable
+from dpeffects.render import Block, Notes, Pairs, Prose, Summary, Table
+from dpeffects.render.blocks import NO_BREAK
 from dpeffects.results.numbers import joined, number, numbers, text_of
 
 if TYPE_CHECKING:
@@ -15,56 +17,44 @@ if TYPE_CHECKING:
     from dpeffects.results.record import Record
     from dpeffects.results.result import Result
 
+__all__ = [
+    "ESTIMANDS",
+    "LEVELS",
+    "SOURCES",
+    "Block",
+    "Effect",
+    "Notes",
+    "Pairs",
+    "Prose",
+    "Summary",
+    "Table",
+    "alert",
+    "bounds_text",
+    "budget",
+    "effect_table",
+    "header",
+    "summarise",
+]
+
 ESTIMANDS = {
     "ATE": "average treatment effect",
     "ATT": "average treatment effect on the treated",
     "ATC": "average treatment effect on the controls",
     "CATE": "conditional average treatment effect",
 }
-_LEVELS = {
+_PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
+"""(epsilon, delta), which stays on one line."""
+LEVELS = {
     "sample": "sample level (records are private)",
     "label": "label level (only outcomes are private)",
 }
-_SOURCES = {
+SOURCES = {
     "declared": "declared",
     "dtype": "from the column's type",
     "public": "public",
     "private": "found privately",
     "data": "READ FROM THE DATA (not private)",
 }
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Names with their values, one below the other."""
-
-    rows: tuple[tuple[str, str], ...]
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A titled table of formatted cells.
-
-    ``align`` has "l" or "r" for each column; with ``total`` the last row is set apart.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    align: str
-    total: bool = False
-
-
-@dataclass(frozen=True)
-class Notes:
-    """Sentences for the reader."""
-
-    items: tuple[str, ...]
-    title: str = "Notes"
-
-
-Block = Pairs | Table | Notes
 
 
 class Effect(Protocol):
@@ -96,32 +86,6 @@ class Effect(Protocol):
 
     def conf_int(self, level: float = 0.95) -> inference.Interval | Unavailable:
         """Return its confidence interval."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A title, an alert (empty when all is well), and blocks in reading order.
-
-    Examples
-    --------
-    >>> print(Summary("Effect", "", (Pairs((("Records", "n = 5"),)),)).as_text())
-    Effect
-    ================================================================================
-    Records   n = 5
-    """
-
-    title: str
-    alert: str
-    blocks: tuple[Block, ...]
-
-    def as_text(self, width: int = 80) -> str:
-        """Return the summary as plain text, no line longer than ``width`` (at least 80)."""
-        from dpeffects.results.render_text import render_text
-
-        return render_text(self, width)
-
-    def __str__(self) -> str:
-        return self.as_text()
 
 
 def summarise(result: Result, conf_level: float = 0.95) -> Summary:
@@ -164,22 +128,22 @@ def header(result: Record) -> Pairs:
     rows = [
         ("Formula", result.formula),
         ("Estimand", f"{result.estimand}, {what}"),
-        ("Method", f"{result.method} at {_LEVELS.get(result.level, result.level)}"),
+        ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
         ("Options", _options(result)),
         ("Records", f"n = {result.n}"),
-        ("Guarantee", result.guarantee.sentence()),
+        ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
         ("Noise", result.noise_source),
-        ("Bounds", _bounds(result)),
+        ("Bounds", bounds_text(result)),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
 
 
-def _bounds(result: Record) -> str:
+def bounds_text(result: Record) -> str:
     """Outcome and treatment first, covariates counted by source, risky or found ones named."""
     found = [(name, _unbroken(text), source) for name, text, source in result.bounds]
     roles = dict.fromkeys(result.outcome.split(", "), "outcome") | {result.treatment: "treatment"}
     first = [
-        f"{roles[name]} {text} {_SOURCES.get(source, source)}"
+        f"{roles[name]} {text} {SOURCES.get(source, source)}"
         for role in roles
         for name, text, source in found
         if name == role
@@ -189,7 +153,7 @@ def _bounds(result: Record) -> str:
     for source in dict.fromkeys(source for _, _, source in rest):
         group = [(name, text) for name, text, where in rest if where == source]
         count = f"{len(group)} covariate{'s' if len(group) > 1 else ''}"
-        line = f"{count} {_SOURCES.get(source, source)}"
+        line = f"{count} {SOURCES.get(source, source)}"
         if source in ("private", "data"):
             line += ": " + ", ".join(_unbroken(f"{name} {text}") for name, text in group)
         parts.append(line)
@@ -198,7 +162,11 @@ def _bounds(result: Record) -> str:
 
 def _unbroken(text: str) -> str:
     """Keep a range on one line; long lists of levels may break."""
-    return text.replace(" ", "\u00a0") if len(text) <= 40 else text
+    return text.replace(" ", NO_BREAK) if len(text) <= 40 else text
+
+
+def _whole(match: re.Match[str]) -> str:
+    return _unbroken(match[0])
 
 
 def effect_table(result: Effect, conf_level: float) -> Table:
@@ -282,7 +250,7 @@ def _inference_notes(result: Result, conf_level: float) -> tuple[str, ...]:
 def _options(result: Record) -> str:
     """Options that are set; None stands for a choice that the method makes."""
     given = {name: x for name, x in result.options.items() if x is not None}
-    return ", ".join(f"{name} = {text_of(x)}" for name, x in given.items())
+    return ", ".join(_unbroken(f"{name} = {text_of(x)}") for name, x in given.items())
 
 
 def _noise_only(result: Result, conf_level: float) -> tuple[str, ...]:

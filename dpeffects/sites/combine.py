@@ -15,12 +15,14 @@ import numpy.typing as npt
 from dpeffects.errors import EstimationError
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.inference import Interval, Law
-from dpeffects.results import Summary
+from dpeffects.render import Summary
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
+from dpeffects.results.record import Reported
+from dpeffects.results.release_record import Page, Part
 from dpeffects.sites.checks import check_left_out, check_level, check_rule, check_same, read_all
 from dpeffects.sites.law import Errors, StudentLaw, SumLaw
-from dpeffects.sites.notes import notes
+from dpeffects.sites.notes import listed, notes
 from dpeffects.sites.optimism import of_ivw, of_mvagg
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES, Floats, Heterogeneity, heterogeneity, ivw
@@ -37,7 +39,7 @@ _TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False)
-class Combined:
+class Combined(Reported):
     """One effect from many sites; made by `combine`.
 
     Parameters
@@ -109,6 +111,26 @@ class Combined:
         kinds = {release.guarantee.kind for release in self.used}
         return "asymptotic" if "asymptotic" in kinds else "exact"
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Cautions of the sites that were used, each with its sites."""
+        said: dict[str, list[str]] = {}
+        for release in self.used:
+            if release.released.caution:
+                said.setdefault(release.released.caution, []).append(release.site)
+        return tuple(f"{listed(sites)}: {words}" for words, sites in said.items())
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook about the sites that were used; empty when all is well."""
+        return "; ".join(self.cautions)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the privacy noise in the combined effect, for the weights used."""
+        pairs = zip(self.weights, self.releases, strict=True)
+        return sum(w * w * r.released.noise_variance for w, r in pairs)
+
     def conf_int(self, level: float | None = None) -> Interval | Unavailable:
         """Confidence interval for the effect; by default at the level given to `combine`."""
         level = check_level(self.conf_level if level is None else level)
@@ -160,6 +182,30 @@ class Combined:
 
         return summarise(self, check_level(self.conf_level if conf_level is None else conf_level))
 
+    def _paragraph(self, conf_level: float) -> str:
+        from dpeffects.sites.report import about_combined
+
+        return about_combined(self, conf_level)
+
+    def _page(self, conf_level: float) -> Page:
+        parts = tuple(
+            Part(r.site, r.guarantee, r.spends, r.bounds, r.released.caution) for r in self.releases
+        )
+        releases = [release.to_dict() for release in self.releases]
+        return Page(
+            summary=self.summary(conf_level),
+            paragraph=self._paragraph(conf_level),
+            parts=parts,
+            options={"rule": self.rule},
+            result=self.to_dict() | {"releases": releases},
+        )
+
+    def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
+        """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
+        from dpeffects import plots
+
+        return plots.forest(self, conf_level=conf_level, ax=ax)
+
     def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
         """One row for the effect, with the columns of `Result.tidy`."""
         interval = self.conf_int(conf_level)
@@ -181,21 +227,34 @@ class Combined:
         return frame_of([row])
 
     def glance(self) -> pd.DataFrame:
-        """One row for the combination: sites, records, heterogeneity, guarantee."""
+        """One row for the combination, with the columns of `Result.glance` and more on sites.
+
+        ``epsilon`` and ``delta`` are the largest of all sites: nobody's record was paid for more.
+        """
+        error = or_nan(self.std_error)
         found = self.heterogeneity
         test = None if isinstance(found, Unavailable) else found
         row = {
+            "n": self.n,
+            "method": self.rule,
+            "level": _same(r.level for r in self.releases),
+            "epsilon": max(float(r.guarantee.epsilon) for r in self.releases),
+            "delta": max(float(r.guarantee.delta) for r in self.releases),
+            "guarantee": self.status,
+            "caution": self.caution,
+            "unit": _same(r.guarantee.unit for r in self.releases),
+            "noise_variance": self.noise_variance,
+            "sampling_variance": error**2 - min(self.noise_variance, error**2),
+            "noise_share": min(self.noise_variance / error**2, 1.0) if error > 0 else math.nan,
             "rule": self.rule,
             "sites": len(self.releases),
             "sites_used": len(self.used),
             "sites_left_out": len(self.left_out),
-            "n": self.n,
             "q": test.q if test else math.nan,
             "q_df": test.df if test else math.nan,
             "q_p_value": test.p_value if test else math.nan,
             "tau2": test.tau2 if test else math.nan,
             "i2": test.i2 if test else math.nan,
-            "guarantee": self.status,
         }
         return frame_of([row])
 
@@ -220,9 +279,6 @@ class Combined:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
 
-    def __str__(self) -> str:
-        return str(self.summary())
-
     def __repr__(self) -> str:
         error = self.std_error
         shown = "not available" if isinstance(error, Unavailable) else number(error)
@@ -230,6 +286,10 @@ class Combined:
             f"<dpeffects {self.estimand} {number(self.estimate)} (se {shown}), {self.rule} of "
             f"{len(self.used)} sites, {self.status}>"
         )
+
+
+def _same(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
 
 
 def combine(

@@ -9,6 +9,7 @@ from typing import Any
 from dpeffects.errors import DataError, DPEffectsError, EstimationError, OptionError
 from dpeffects.privacy.bounds import Declared
 from dpeffects.privacy.ledger import Ledger
+from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule
 from dpeffects.sites.combine import Combined, combine
 from dpeffects.sites.release import SiteRelease, check_site, site_release
@@ -70,7 +71,8 @@ def dp_multisite(
     parts = _split(data, site, names)
     releases: list[SiteRelease] = []
     left_out: dict[str, str] = {}
-    for name, part, call in zip(names, parts, calls, strict=True):
+    asked = list(zip(names, parts, calls, strict=True))
+    for name, part, call in bar(asked, "sites"):
         if len(part) == 0:
             left_out[str(name)] = "it has no records"
             continue

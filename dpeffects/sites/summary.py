@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from dpeffects.sites.combine import Combined
     from dpeffects.sites.release import SiteRelease
 
-_SHOWN = 25
-"""Sites shown one by one; of more, those with the largest weights."""
+_PROMISES, _SHOWN = 5, 25
+"""Guarantees said in words; sites shown one by one, of more those with the largest weights."""
 
 
 def summarise(fit: Combined, conf_level: float) -> Summary:
@@ -49,11 +49,7 @@ def _alert(fit: Combined) -> str:
         alerts.append(f"*** NOT PRIVATE: {status.removeprefix('void: ')} ***")
     elif status != "exact":
         alerts.append(f"*** {status.upper()}: NOT A PROVEN GUARANTEE ***")
-    cautions: dict[str, list[str]] = {}
-    for release in fit.used:
-        if release.released.caution:
-            cautions.setdefault(release.released.caution, []).append(release.site)
-    alerts += [f"*** {listed(sites)}: {words} ***" for words, sites in cautions.items()]
+    alerts += [f"*** {words} ***" for words in fit.cautions]
     return "\n".join(alerts)
 
 
@@ -66,8 +62,19 @@ def _header(fit: Combined) -> Pairs:
         ("Rule", f"{fit.rule}: {RULES[fit.rule].words}"),
         ("Sites", f"{len(fit.used)} used{left}"),
         ("Records", f"n = {fit.n} in the sites used"),
+        ("Guarantee", promises(fit)),
     )
     return Pairs(rows)
+
+
+def promises(fit: Combined) -> str:
+    """The guarantees in words, each with its sites."""
+    parts: dict[str, list[str]] = {}
+    for release in fit.releases:
+        parts.setdefault(release.guarantee.sentence(), []).append(release.site)
+    said = [f"{listed(sites)}: {words}" for words, sites in parts.items()]
+    more = [f"and {len(said) - _PROMISES} more"] if len(said) > _PROMISES else []
+    return ". ".join(said[:_PROMISES] + more)
 
 
 def _shown(fit: Combined) -> list[tuple[SiteRelease, float]]:

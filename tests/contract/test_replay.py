@@ -239,6 +239,33 @@ def test_neighbours_move_no_release_by_more_than_declared(
     assert 0.05 < worst <= 1.0
 
 
+BALANCE = {
+    "plain": {"adjusted": False},
+    "ATE": {"adjusted": True},
+    "ATT": {"adjusted": True, "estimand": "ATT", "bins": 10},
+    "ATC, Gaussian": {"adjusted": True, "estimand": "ATC", **DELTA},
+    "rich": {"formula": RICH},
+    "found bounds": {"bounds": {"g": list("abc")}, "epsilon": 8.0, "n": 2000},
+}
+
+
+@pytest.mark.parametrize("given", BALANCE.values(), ids=BALANCE)
+def test_balance_on_neighbours(given):
+    """The outcome may differ too: it is not read."""
+    given = {"formula": PLAIN, "bounds": BOUNDS, "epsilon": 1.0, "n": 60, **given}
+    formula, n = given.pop("formula"), given.pop("n")
+    rng, worst = np.random.default_rng(8), 0.0
+    for trial in range(8 if n <= 60 else 4):
+        noise, shown = Frozen(trial), []
+        for k, data in enumerate(neighbours(rng, n, frozenset())):
+            found = dpe.dp_balance(formula, data, seed=noise.again() if k else noise, **given)
+            shown.append((found.to_json(), str(found), repr(found), found.overlap().to_dict()))
+        noise.finished()
+        assert shown[0] == shown[1]
+        worst = max(worst, noise.worst)
+    assert 0.05 < worst <= 1.0
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 def test_two_calls_on_one_ledger(make):
     """Charges, order of columns and kind of frame: nothing but releases depends on the record."""

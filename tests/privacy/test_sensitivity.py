@@ -15,6 +15,7 @@ from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.sums import Grid, weights_to_grid
+from dpeffects.privacy.weighting import Propensity, limits
 
 SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
 
@@ -163,6 +164,60 @@ def test_a_sensitivity_of_the_printed_kind_would_be_caught():
     y = np.zeros(7)
     moved = [abs(float(weight @ (y + np.eye(7)[j]) - weight @ y)) for j in range(7)]
     assert max(moved) > printed
+
+
+COVARIATES = {
+    "plain": lambda c, model: c.arm_covariates("a"),
+    **{
+        estimand: lambda c, model, e=estimand: c.weighted_covariates(model, e, "a")
+        for estimand in ("ATE", "ATT", "ATC")
+    },
+}
+
+
+@pytest.mark.parametrize("name", COVARIATES)
+def test_covariates_by_arm(name):
+    """Corners and random rows, any model; with flat weights the bound is attained."""
+    rng, worst, longest = np.random.default_rng(11), 0.0, 0.0
+    for trial in range(300):
+        n, m = int(rng.integers(4, 8)), int(rng.integers(1, 5))
+        x = np.column_stack([np.ones(n), rng.choice([0.0, 1.0, 0.5], (n, m))])
+        t = rng.random(n) < 0.5
+        y2, t2, x2 = replaced(rng, np.zeros(n), t, x, 0)
+        if trial % 2:  # from one corner to another, and perhaps to the other arm
+            t[0], t2[0] = True, trial % 4 == 1
+            x[0], x2[0] = 0.0, rng.choice([-50.0, 0.0, 1.0, 50.0])
+        x[:, 0] = x2[:, 0] = 1.0
+        slopes = rng.normal(0, 5, m + 1) * (trial % 3 > 0)
+        model = Propensity.within(slopes, float(rng.normal()), limits(name, 0.1))
+        call = lambda c, model=model: COVARIATES[name](c, model)  # noqa: E731
+        one, two = curator(np.zeros(n), t, x), curator(y2, t2, x2)
+        worst = max(worst, change(one, two, call))
+        moved = (one[1].values[-1] - two[1].values[-1]) * 2.0**-20
+        squared = max(4 * m, 2 + (2.125 if name == "plain" else 2) * m)
+        longest = max(longest, float(np.linalg.norm(moved)) / np.sqrt(squared))
+    assert worst <= 1.0
+    assert longest <= 1.0 + 1e-5
+    assert min(worst, longest) > 0.999  # attained: nothing is wasted
+
+
+def test_covariates_by_arm_are_the_sums():
+    rng = np.random.default_rng(12)
+    x = np.column_stack([np.ones(80), rng.random((80, 2))])
+    t = rng.random(80) < 0.5
+    c, _ = curator(np.zeros(80), t, x)
+    got, u = c.arm_covariates("a").value, 2 * x[:, 1:] - 1
+    model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
+    weighted = c.weighted_covariates(model, "ATE", "a").value
+    norm = np.sqrt(1.5) * (1 + 1e-9)
+    e = 1 / (1 + np.exp(-(0.3 + (0.2 + 2 * (x[:, 1] - 0.5) - (x[:, 2] - 0.5)) / norm)))
+    e = np.clip(e, model.low, model.high)
+    for arm, rows, w in ((0, t, 1 / e), (1, ~t, 1 / (1 - e))):
+        assert got[arm, 0] == rows.sum()
+        assert got[arm, 1:3] == pytest.approx(u[rows].sum(axis=0), abs=1e-3)
+        assert got[arm, 3:] == pytest.approx((u[rows] ** 2 - 0.5).sum(axis=0) / 2, abs=1e-3)
+        mean = (w[rows, None] * u[rows]).sum(axis=0) / w[rows].sum()
+        assert weighted[arm, 1:] / weighted[arm, 0] == pytest.approx(mean, abs=1e-3)
 
 
 def test_noisy_scores_move_for_one_record_only():
@@ -325,6 +380,7 @@ def test_a_charge_comes_before_its_draw():
         lambda: c.propensity_weights(0.1, "a"),
         lambda: c.noisy_scores(np.zeros(1), "a"),
         lambda: c.arm_moments("a"),
+        lambda: c.arm_covariates("a"),
     ):
         with pytest.raises(BudgetError, match="left"):
             ask()

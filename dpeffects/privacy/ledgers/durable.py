@@ -24,6 +24,7 @@ from dpeffects.privacy.ledgers import rules
 from dpeffects.privacy.ledgers.book import Book, Store
 from dpeffects.privacy.ledgers.entries import Entry, State
 from dpeffects.privacy.ledgers.rules import Agreement
+from dpeffects.render import Shown, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +44,7 @@ class OpenCall:
     about: Mapping[str, str]
 
 
-class DurableLedger(Account):
+class DurableLedger(Shown, Account):
     """The privacy budget of one dataset, in a file or on a server. See `open_ledger`.
 
     It behaves as a `Ledger` does, and several processes may use it at once. A call reserves its
@@ -185,8 +186,8 @@ class DurableLedger(Account):
 
         export(self, Path(path))
 
-    def summary(self) -> str:
-        """Totals, what is left, open calls and charges, as text."""
+    def summary(self) -> Summary:
+        """Totals, what is left, open calls and charges."""
         from dpeffects.privacy.ledgers.show import summary
 
         return summary(self)
@@ -201,6 +202,8 @@ class DurableLedger(Account):
             f"left ({left[0]:.6g}, {left[1]:.3g})"
             + (f", VOID: {', '.join(void)})" if void else ")")
         )
+
+    __str__ = __repr__
 
     @contextmanager
     def _book(self, write: bool, more: bool = False) -> Iterator[Book]:

@@ -14,6 +14,7 @@ from dpeffects.errors import LedgerError, MissingExtraError, OptionError
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.ledgers.entries import Entry, State
 from dpeffects.privacy.ledgers.rules import Agreement, read_charge
+from dpeffects.render import Pairs, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,11 +133,10 @@ def totals(agreement: Agreement, state: State) -> dict[str, str]:
     return found
 
 
-def summary(ledger: DurableLedger) -> str:
-    """Return totals, what is left, open calls and the newest charges, as text."""
+def summary(ledger: DurableLedger) -> Summary:
+    """Return totals, what is left, open calls and the newest charges."""
     entries = ledger.entries()
     state = entries[-1].state
-    lines = [f"Ledger {ledger.address}, dataset {ledger.dataset}", "=" * 80]
     pairs = totals(ledger.agreement, state)
     for call in ledger.open_calls():
         what = ", ".join(filter(None, (call.about.get("method"), call.about.get("process"))))
@@ -148,27 +148,26 @@ def summary(ledger: DurableLedger) -> str:
         pairs["Protects"] = f"one {state.terms.unit}; public: {known}"
     if state.charges:
         pairs["Tighter"] = _tighter(ledger)
-    width = max(map(len, pairs)) + 2
-    lines += [f"{name:<{width}}{text}" for name, text in pairs.items()]
-    if state.terms and state.terms.void:
-        lines.append(f"*** SOME CHARGES PROTECT NOBODY: {', '.join(state.terms.void)} ***")
-    return "\n".join([*lines, *_table(charges(entries))])
+    void = state.terms.void if state.terms else ()
+    alert = f"*** SOME CHARGES PROTECT NOBODY: {', '.join(void)} ***" if void else ""
+    title = f"Ledger {ledger.address}, dataset {ledger.dataset}"
+    return Summary(title, alert, (Pairs(tuple(pairs.items())), *_table(charges(entries))))
 
 
-def _table(rows: list[dict[str, Any]]) -> list[str]:
-    from tabulate import tabulate
-
+def _table(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
     if not rows:
-        return []
-    columns = ("call", "time", "method", "label", "mechanism", "epsilon", "delta", "void")
-    cells = [
-        [", ".join(row[c]) if c == "void" else _cell(row[c]) for c in columns]
+        return ()
+    columns = ["call", "UTC", "method", "label", "mechanism", "epsilon", "delta", "void"]
+    if not any(row["void"] for row in rows):
+        columns.remove("void")
+    shown = [
+        row | {"UTC": row["time"][:16].replace("T", " "), "void": ", ".join(row["void"])}
         for row in rows[-_SHOWN:]
     ]
-    more = len(rows) - len(cells)
+    cells = tuple(tuple(_cell(row[c]) for c in columns) for row in shown)
+    more = len(rows) > _SHOWN
     title = f"Charges (the newest {_SHOWN} of {len(rows)})" if more else "Charges"
-    text = tabulate(cells, columns, tablefmt="simple", disable_numparse=True)
-    return ["", title, *text.splitlines()]
+    return (Table(title, tuple(columns), cells, "rllllrrl"[: len(columns)]),)
 
 
 def _tighter(ledger: DurableLedger) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from dpeffects.errors import OptionError
-from dpeffects.results.summary import Notes, Pairs, Table
+from dpeffects.render.blocks import NO_BREAK, Notes, Pairs, Table, column_widths, visible
 
 if TYPE_CHECKING:
-    from dpeffects.results.summary import Block, Summary
+    from dpeffects.render.blocks import Block, Summary
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_GAP, _WIDEST_GAP, _WORDS = 2, 6, 12  # columns between cells, and at least for words
+_WIDEST_GAP = 6
 
 
 def render_text(summary: Summary, width: int = 80) -> str:
@@ -25,7 +23,8 @@ def render_text(summary: Summary, width: int = 80) -> str:
     head = [*_wrap(summary.title, width), "=" * width]
     if summary.alert:
         head += [line for part in summary.alert.split("\n") for line in _wrap(part, width)]
-    parts = ["\n".join(head + _block(summary.blocks[0], width))] if summary.blocks else head
+    first = _block(summary.blocks[0], width) if summary.blocks else []
+    parts = ["\n".join(head + first)]
     parts += ["\n".join(_block(block, width)) for block in summary.blocks[1:]]
     return "\n\n".join(parts)
 
@@ -33,7 +32,10 @@ def render_text(summary: Summary, width: int = 80) -> str:
 def _block(block: Block, width: int) -> list[str]:
     if isinstance(block, Table):
         return _table(block, width)
-    body = _pairs(block, width) if isinstance(block, Pairs) else _notes(block, width)
+    if isinstance(block, Pairs):
+        body = _pairs(block, width)
+    else:
+        body = _notes(block, width) if isinstance(block, Notes) else _wrap(block.text, width)
     return [*_wrap(block.title, width), "-" * width, *body] if block.title else body
 
 
@@ -59,9 +61,10 @@ def _notes(block: Notes, width: int) -> list[str]:
 def _table(table: Table, width: int) -> list[str]:
     from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
-    room = _column_widths(table, width)
-    rows: list[Sequence[str]] = [table.columns, SEPARATING_LINE]
-    widths = [len(head) for head in table.columns]
+    room = column_widths(table, width)
+    heads = [_wrap(head, size) for head, size in zip(table.columns, room, strict=True)]
+    widths = [max(map(len, head)) for head in heads]
+    rows: list[Sequence[str]] = [*zip_longest(*heads, fillvalue=""), SEPARATING_LINE]
     for i, row in enumerate(table.rows):
         if table.total and i == len(table.rows) - 1:
             rows.append(SEPARATING_LINE)
@@ -78,29 +81,11 @@ def _table(table: Table, width: int) -> list[str]:
         colalign=["left" if side == "l" else "right" for side in table.align],
         disable_numparse=True,
     )
-    return [*_wrap(table.title, width), *(row.rstrip() for row in text.splitlines())]
-
-
-def _column_widths(table: Table, width: int) -> list[int]:
-    """Widths that fit: text is wrapped between words first, then numbers, then words are cut."""
-    columns = list(zip(table.columns, *table.rows, strict=True))
-    widths = [max(len(cell) for cell in column) for column in columns]
-    words = [max(len(word) for word in " ".join(column).split()) for column in columns]
-    words = [
-        max(w, _WORDS) if side == "l" else w for w, side in zip(words, table.align, strict=True)
-    ]
-    heads = [max(len(head), 3) for head in table.columns]
-    room = width - _GAP * (len(widths) - 1)
-    for sides, least in (("l", words), ("r", words), ("l", heads), ("r", heads)):
-        while sum(widths) > room:
-            wide = [j for j, w in enumerate(widths) if table.align[j] in sides and w > least[j]]
-            if not wide:
-                break
-            widths[max(wide, key=lambda j: widths[j])] -= 1
-    return widths
+    title = _wrap(table.title, width) if table.title else []
+    return [*title, *(row.rstrip() for row in text.splitlines())]
 
 
 def _wrap(text: str, width: int) -> list[str]:
     """Lines of at most ``width``; a no-break space never ends one."""
-    lines = textwrap.wrap(_CONTROL.sub(" ", text), max(width, 1), break_on_hyphens=False)
-    return [line.replace("\u00a0", " ") for line in lines] or [""]
+    lines = textwrap.wrap(visible(text), max(width, 1), break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines] or [""]

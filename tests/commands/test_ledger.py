@@ -1,13 +1,12 @@
 """``dpeffects ledger ...`` from a shell."""
 
-import argparse
 import json
 import re
 
 import pytest
 
+from dpeffects.commands import parser
 from dpeffects.errors import DPEffectsError
-from dpeffects.ledger_commands import add_commands
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.privacy.ledgers import open_ledger
@@ -18,11 +17,9 @@ from tests.killing import spend
 def run(tmp_path, monkeypatch, capsys):
     """Run a command in an empty folder and return what it prints."""
     monkeypatch.chdir(tmp_path)
-    parser = argparse.ArgumentParser(prog="dpeffects")
-    add_commands(parser.add_subparsers(required=True))
 
     def act(line):
-        args = parser.parse_args(["ledger", *line.split()])
+        args = parser().parse_args(["ledger", *line.split()])
         args.run(args)
         return capsys.readouterr().out
 

@@ -1,10 +1,9 @@
-"""The command line, as a user runs it."""
+"""Releases of sites and their combination, from a shell."""
 
 import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 
 from dpeffects import cli
+from dpeffects.commands.inputs import read_bounds
 from dpeffects.sites import SiteRelease
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
@@ -143,15 +143,22 @@ def test_json_and_out(folder, capsys):
     capsys.readouterr()
     files = ["north.json", "south.json"]
     more = ["--left-out", "West=did not answer", "--rule", "ivw", "--conf-level", "0.9"]
-    assert cli.main(["combine", *files, "--json", "--out", "all.json", *more]) == 0
+    assert cli.main(["combine", *files, "--format", "json", *more]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["conf_int"]["level"] == 0.9
     assert printed["left_out"]["West"] == "did not answer"
+    assert cli.main(["combine", *files, "--out", "all.json", *more]) == 0
     assert json.loads((folder / "all.json").read_text()) == printed
+    assert capsys.readouterr().out.endswith("written to all.json\n")
+    assert cli.main(["combine", *files]) == 0
+    printed = capsys.readouterr().out
     assert cli.main(["combine", *files, "--out", "all.txt"]) == 0
-    assert (folder / "all.txt").read_text() == capsys.readouterr().out
+    assert (folder / "all.txt").read_text() == printed
+    capsys.readouterr()
     assert cli.main(["combine", *files, "--out", "no/all.txt"]) == 2
     assert "cannot be written" in refused(capsys)
+    assert cli.main(["combine", *files, "--left-out", "West"]) == 2
+    assert "SITE=REASON" in refused(capsys)
 
 
 @pytest.mark.parametrize(
@@ -223,37 +230,8 @@ def test_missing_bounds_file(folder, capsys):
 
 
 def test_bounds_file(folder):
-    assert cli.read_bounds("bounds.toml") == {
+    assert read_bounds("bounds.toml") == {
         "y": (0, 1),
         "age_group": ["young", "old"],
         "sex": ["f", "m"],
     }
-
-
-def test_what_nobody_expected_is_one_line_too(folder, capsys, monkeypatch):
-    def fails(*args, **kwargs):
-        raise RuntimeError("on two\nlines")
-
-    monkeypatch.setattr(cli, "combine", fails)
-    assert cli.main(["combine", "x.json"]) == 2
-    assert refused(capsys) == "dpeffects: unexpected RuntimeError: on two lines\n"
-
-
-def test_help(capsys):
-    assert cli.main(["--help"]) == 0
-    out = capsys.readouterr().out
-    for command in cli.COMMANDS:
-        assert command.name in out
-        assert cli.main([command.name, "--help"]) == 0
-
-
-def test_a_closed_pipe_is_no_error(folder):
-    release("north")
-    command = f"{sys.executable} -m dpeffects.cli combine north.json | head -1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=ENVIRONMENT)
-    assert "Traceback" not in done.stderr
-
-
-def test_the_command_is_installed():
-    project = tomllib.loads((Path(cli.__file__).parents[1] / "pyproject.toml").read_text())
-    assert project["project"]["scripts"] == {"dpeffects": "dpeffects.cli:main"}

@@ -1,13 +1,11 @@
-"""``dpeffects ledger create | list | show | verify | export | settle``. One function a command.
-
-Commands print; what can go wrong is raised as a DPEffectsError for the caller to print.
-"""
+"""``dpeffects ledger create | list | show | verify | export | settle``. One function a command."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from dpeffects.commands.shared import Command
 from dpeffects.errors import OptionError
 from dpeffects.privacy.ledgers import (
     create_ledger,
@@ -21,11 +19,9 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
 
-def add_commands(subparsers: Commands) -> None:
-    """Add ``ledger`` and its commands; each sets ``run`` to the function to call."""
-    about = "A privacy budget that outlives the process, in a file or on a server."
-    ledger = subparsers.add_parser("ledger", help=about, description=about)
-    commands = ledger.add_subparsers(metavar="command", required=True)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the ledger; each sets ``act`` to the function to call."""
+    commands = parser.add_subparsers(metavar="command", required=True)
     made = _command(commands, "create", create, "Create a ledger, or add a dataset to one.")
     made.add_argument("--dataset", required=True, help="a name for the data")
     made.add_argument("--epsilon", type=float, required=True, help="total allowed, for good")
@@ -43,6 +39,11 @@ def add_commands(subparsers: Commands) -> None:
     settled.add_argument("--dataset", help="needed where the ledger has several")
     settled.add_argument("--call", type=int, action="append", default=[], help="number of a call")
     settled.add_argument("--all", action="store_true", help="all open calls")
+
+
+def run(given: argparse.Namespace) -> None:
+    """Run one of the commands."""
+    given.act(given)
 
 
 def create(args: argparse.Namespace) -> None:
@@ -69,7 +70,7 @@ def list_datasets(args: argparse.Namespace) -> None:
 def show(args: argparse.Namespace) -> None:
     """Print totals, open calls and charges."""
     names = (args.dataset,) if args.dataset else ledger_datasets(args.ledger)
-    print("\n\n".join(open_ledger(args.ledger, name).summary() for name in names))
+    print("\n\n".join(str(open_ledger(args.ledger, name).summary()) for name in names))
 
 
 def verify(args: argparse.Namespace) -> None:
@@ -93,8 +94,22 @@ def settle(args: argparse.Namespace) -> None:
     print(ledger)
 
 
-def _command(commands: Commands, name: str, run: object, about: str) -> argparse.ArgumentParser:
+def _command(commands: Commands, name: str, act: object, about: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=about, description=about)
     parser.add_argument("ledger", help="a path, or postgresql://user@host/database")
-    parser.set_defaults(run=run)
+    parser.set_defaults(act=act)
     return parser
+
+
+COMMAND = Command(
+    "ledger",
+    "keep a privacy budget that outlives the process, in a file or on a server",
+    arguments,
+    run,
+    """\
+  dpeffects ledger create study.db --dataset nsw --epsilon 3 --delta 1e-5
+  dpeffects ledger list study.db
+  dpeffects ledger show study.db --dataset nsw
+  dpeffects ledger verify study.db
+""",
+)

@@ -1,0 +1,13 @@
+"""
+Where the budget went
+=====================
+
+One bar for each release of a result.
+"""
+
+import dpeffects as dpe
+from dpeffects import plots
+
+data = dpe.simulate("confounded", n=20_000, seed=1)
+fit = dpe.dp_ate(dpe.data_info("confounded").formula, data, "private_aipw", epsilon=1)
+ax = plots.budget(fit)

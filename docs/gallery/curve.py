@@ -1,0 +1,20 @@
+"""
+A conditional effect with its band
+==================================
+
+The effect along one covariate. The band covers noise, sampling error and shrinkage.
+"""
+
+import dpeffects as dpe
+from dpeffects import plots
+
+data = dpe.simulate("cate_1", n=3000, seed=1)
+fit = dpe.dp_cate(
+    "outcome ~ treatment | x1 + x2",
+    data,
+    method="dr_learner",
+    release="function",
+    epsilon=2,
+    delta=1e-5,
+)
+ax = plots.curve(fit, "x1", covers="effect")

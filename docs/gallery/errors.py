@@ -1,0 +1,23 @@
+"""
+Error against epsilon
+=====================
+
+A frame of simulated errors; lines are medians, whiskers hold the middle half of the runs.
+"""
+
+import pandas as pd
+
+import dpeffects as dpe
+from dpeffects import plots
+
+formula = dpe.data_info("confounded").formula
+rows = []
+for seed in range(5):
+    data = dpe.simulate("confounded", n=10_000, seed=seed)
+    truth = float((data["mu1"] - data["mu0"]).mean())
+    for method in ("diff_in_means", "private_ipw", "private_aipw"):
+        for epsilon in (0.5, 1, 2, 4):
+            fit = dpe.dp_ate(formula, data, method, epsilon=epsilon)
+            error = abs(fit.estimate - truth)
+            rows.append({"method": method, "epsilon": epsilon, "error": error})
+ax = plots.errors(pd.DataFrame(rows))

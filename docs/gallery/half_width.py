@@ -1,0 +1,18 @@
+"""
+Half-width against epsilon
+==========================
+
+What more budget would buy, before any of it is spent. No data is touched.
+"""
+
+import dpeffects as dpe
+from dpeffects import plots
+
+study = dpe.plan(
+    "y ~ t | age + sex",
+    n=5000,
+    epsilon=1,
+    bounds={"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]},
+    repeats=2,
+)
+ax = plots.half_width(study, epsilons=(0.2, 0.5, 1, 2, 5))

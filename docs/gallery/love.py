@@ -1,0 +1,13 @@
+"""
+Balance of the covariates
+=========================
+
+Standardised differences before and after weighting. Whiskers hold 95 % of the noise.
+"""
+
+import dpeffects as dpe
+from dpeffects import plots
+
+data = dpe.simulate("confounded", n=20_000, seed=1)
+balance = dpe.dp_balance("outcome ~ treatment | x1 + x2 + x3 + x4", data, epsilon=1)
+ax = plots.love(balance)

@@ -1,0 +1,81 @@
+"""Markdown that is written elsewhere in the repository, as pages of the site.
+
+The sources link to each other as files, so that they work where the code is hosted. Here those
+links are pointed to the pages.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from steps.formulas import typeset
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = "docs/generated"
+PAGES = {
+    "README.md": "tour.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+    "dpeffects/privacy/PROOFS.md": "proofs.md",
+    "dpeffects/federation/app/README.md": "federation.md",
+    "data/README.md": "data.md",
+}
+FOLDERS = {"vignettes": "vignettes/index.rst", "docs/gallery": "gallery/index.rst"}
+_LINK = re.compile(r"(?<=\]\()([^()\s]+)(?=\))")
+
+
+def texts() -> dict[str, str]:
+    """Return the text of each page, by its name in docs/generated."""
+    made = {}
+    for source, page in _table().items():
+        text = _read(source)
+        if source == "README.md":
+            text = text.replace("# dpeffects\n", "# The package on one page\n", 1)
+        if source.endswith("PROOFS.md"):
+            text = typeset(text)
+        made[page] = relink(text, posixpath.dirname(source), posixpath.dirname(f"{HOME}/{page}"))
+    return made
+
+
+def _table() -> dict[str, str]:
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"report"}
+    names = scripts | {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.md")}
+    pages = {f"benchmarks/results/{name}.md": f"benchmarks/{name}.md" for name in sorted(names)}
+    return {**PAGES, **pages}
+
+
+def _read(source: str) -> str:
+    """Return the text of a source; a benchmark without results has a page that says so."""
+    path = ROOT / source
+    if path.exists() or "benchmarks/results" not in source:
+        return path.read_text(encoding="utf-8")
+    script = f"benchmarks/{path.stem}.py"
+    about = ast.get_docstring(ast.parse((ROOT / script).read_text(encoding="utf-8"))) or ""
+    title, _, rest = about.partition("\n")
+    return f"# {title.rstrip('.')}\n\nNo results are on file: run `python {script}`.\n{rest}\n"
+
+
+def relink(text: str, folder: str, home: str) -> str:
+    """Point links to files of the repository, seen from ``folder``, to pages seen from ``home``."""
+    known = _table() | FOLDERS
+
+    def target(found: re.Match[str]) -> str:
+        path, _, fragment = found[1].partition("#")
+        full = posixpath.normpath(posixpath.join(folder, path))
+        if not path or ":" in path or not (full in known or (ROOT / full).exists()):
+            return found[1]
+        page = f"{HOME}/{known[full]}" if full in known else full
+        return posixpath.relpath(page, home) + (f"#{fragment}" if fragment else "")
+
+    return _LINK.sub(target, text)
+
+
+def relink_source(app: Any, name: str, content: list[str]) -> None:
+    """Do the same for the pages in docs, when Sphinx reads them."""
+    if not name.startswith("generated/") and app.env.doc2path(name).suffix == ".md":
+        folder = posixpath.dirname(f"docs/{name}")
+        content[0] = relink(content[0], folder, folder)

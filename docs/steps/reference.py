@@ -1,0 +1,93 @@
+"""The pages of the reference: public names by area, documented from their docstrings."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.util import find_spec
+
+import dpeffects
+
+AREAS = {
+    "effects": ("Average effects", "", ["dp_ate", "dp_att", "dp_atc", "methods", "reference"]),
+    "conditional": (
+        "Conditional effects",
+        "",
+        ["dp_cate", "load_cate", "CateFunction", "CateEffects", "pehe"],
+    ),
+    "sites": (
+        "Many sites",
+        "The document that a site sends is described in :doc:`/site_release`.",
+        ["site_release", "combine", "dp_multisite", "SiteRelease", "Combined"],
+    ),
+    "balance": ("Overlap and balance", "", ["dp_balance", "Balance"]),
+    "budget": (
+        "Bounds, budget and ledgers",
+        "How to choose and read them: :doc:`/generated/vignettes/choosing_bounds`, "
+        ":doc:`/generated/vignettes/reading_budget`.",
+        [
+            *("declare", "Bounds", "Declared", "Guarantee", "Spend", "Ledger"),
+            *("create_ledger", "open_ledger", "DurableLedger"),
+        ],
+    ),
+    "plan": ("Plans and simulation studies", "", ["plan", "Plan", "simulate_study", "Study"]),
+    "audit": ("Audit", "", ["audit", "AuditResult"]),
+    "results": (
+        "Results",
+        "",
+        ["Result", "compare", "Comparison", "Summary", "DPEffectsError"],
+    ),
+    "data": (
+        "Data",
+        "Sources, licences and declared bounds: :doc:`/generated/data`.",
+        ["load_data", "simulate", "list_data", "data_info"],
+    ),
+    "theory": (
+        "Formulas of the papers",
+        "",
+        ["ipw_bound", "ipw_bias", "ipw_bias_bound", "ipw_noise_sd", "wrong_sign_probability"],
+    ),
+}
+_INDEX = """API reference
+=============
+
+Everything a user needs is at the top level: ``import dpeffects as dpe``.
+
+.. toctree::
+   :maxdepth: 2
+
+"""
+_PLOTS = """Plots
+=====
+
+.. py:module:: dpeffects.plots
+
+Needs ``pip install "dpeffects[plot]"``. Every function takes ``ax`` and returns the axes; results
+call them by ``plot()``. Each is shown in the :doc:`gallery </generated/gallery/index>`.
+
+"""
+
+
+def texts() -> dict[str, str]:
+    """Return the pages in reStructuredText, by their names in docs/generated."""
+    pages = {}
+    for area, (title, intro, names) in AREAS.items():
+        entries = "".join(_entry(name) for name in names if name in dpeffects.__all__)
+        if entries:
+            head = f"{title}\n{'=' * len(title)}\n\n{intro}\n\n.. currentmodule:: dpeffects\n\n"
+            pages[f"api/{area}.rst"] = head + entries
+    if find_spec("dpeffects.plots"):
+        from dpeffects import plots
+
+        drawn = "".join(f".. autofunction:: {name}\n\n" for name in plots.__all__)
+        pages["api/plots.rst"] = _PLOTS + drawn
+    index = _INDEX + "".join(f"   {page[4:-4]}\n" for page in pages)
+    return {**pages, "api/index.rst": index}
+
+
+def _entry(name: str) -> str:
+    value = getattr(dpeffects, name)
+    if not inspect.isclass(value):
+        return f".. autofunction:: {name}\n\n"
+    if issubclass(value, Exception):
+        return f".. autoexception:: {name}\n\n"
+    return f".. autoclass:: {name}\n   :members:\n   :inherited-members: Mapping\n\n"

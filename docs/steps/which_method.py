@@ -1,0 +1,225 @@
+"""The page "Which method": what each method can do, and what the benchmarks measured of it.
+
+Capabilities are read from the methods themselves, figures from benchmarks/results, both when the
+site is built. Only the advice is written here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from dpeffects.methods import registry
+
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+EPSILON = 1.0
+ADVICE = {
+    "diff_in_means": "treatment was randomised, or n is too small to adjust",
+    "private_aipw": "observational data, thousands of records; the default",
+    "private_ipw": "to compare with paper 004",
+    "private_psm": 'covariates and treatment are public (`level="label"`); at sample level only to '
+    "compare with paper 000",
+    "sample_aggregate": "models of your own, and n large enough to be cut in blocks",
+    "smooth_matching": "a few discrete covariates, both arms well filled in every stratum",
+    "global_matching": "to compare with papers 002 and 003",
+}
+_MEASURED = {  # rows of the table, with their names in accuracy.md, coverage.csv, seconds.csv
+    "`diff_in_means`": ("diff_in_means", "diff_in_means, private arms", "diff_in_means"),
+    "`private_aipw`": ("private_aipw", "private_aipw", "private_aipw"),
+    "`private_ipw`": ("private_ipw", "private_ipw", "private_ipw"),
+    "`private_psm`, label level": ("", "private_psm, label", ""),
+    "`private_psm`, sample level": ("private_psm, debiased", "private_psm, sample", "private_psm"),
+    "`private_psm` with `debias=False`": ("private_psm, paper", "", ""),
+    "`smooth_matching`": ("", "smooth_matching", "smooth_matching"),
+    "`global_matching`": ("", "global_matching", "global_matching"),
+    "`sample_aggregate`": ("", "", "sample_aggregate"),
+}
+_CATE = {
+    "R-learner, function": ("r_learner", "function", "exact"),
+    "DR-learner, function": ("dr_learner", "function", "exact"),
+    "R-learner, linear function": ("r_learner", "function, linear", "exact"),
+    "DR-learner, linear function": ("dr_learner", "function, linear", "exact"),
+    "R-learner, 300 points": ("r_learner", "300 points", "exact"),
+    "DR-learner, 300 points": ("dr_learner", "300 points", "exact"),
+    "sample and aggregate, forest, 300 points": ("sample_aggregate", "300 points", "exact"),
+    "paper's finite release, forest, R (claimed)": ("r_learner, forest", "points", "asymptotic"),
+}
+_ABSENT = "-"
+
+
+def read_tables(name: str) -> dict[str, pd.DataFrame]:
+    """Return the tables of a Markdown file of results, by their headings."""
+    tables: dict[str, list[list[str]]] = {}
+    heading = ""
+    for line in (RESULTS / f"{name}.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        elif line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            tables.setdefault(heading, []).append(cells)
+    return {
+        heading: pd.DataFrame(rows[2:], columns=rows[0]).apply(_numbers)
+        for heading, rows in tables.items()
+    }
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    try:
+        return pd.to_numeric(column)
+    except ValueError:
+        return column
+
+
+def table(name: str, fragment: str) -> pd.DataFrame:
+    """Return the table of a results file whose heading contains a text."""
+    found = [frame for title, frame in read_tables(name).items() if fragment in title]
+    if len(found) != 1:
+        raise LookupError(f"{name}.md has {len(found)} tables with {fragment!r} in the heading")
+    return found[0]
+
+
+def capabilities() -> pd.DataFrame:
+    """One row a method: what it says about itself, and when to use it."""
+    rows = [
+        {
+            "method": f"`{spec.name}`",
+            "use it when": ADVICE[spec.name],
+            "estimands": ", ".join(spec.estimands),
+            "levels": ", ".join(spec.levels),
+            "guarantee": spec.guarantee,
+            "needs": _needs(spec),
+        }
+        for spec in sorted(registry().values(), key=lambda s: list(ADVICE).index(s.name))
+    ]
+    return pd.DataFrame(rows)
+
+
+def _needs(spec) -> str:
+    covariates = "discrete covariates" if spec.needs_strata else "covariates"
+    wants = [covariates if spec.uses_covariates else "no covariates"]
+    return ", ".join([*wants, *(["delta"] if spec.needs_delta else [])])
+
+
+def errors() -> pd.DataFrame:
+    """Errors of average effects at epsilon 1, relative to the effect."""
+    accuracy = table("accuracy", "Relative error")
+    accuracy = accuracy[accuracy["epsilon"] == EPSILON].sort_values("n")
+    confounded = table("accuracy", "Confounded").set_index("method")["relative error"]
+    rows = []
+    for name, (label, *_) in _MEASURED.items():
+        if label:
+            cells = zip(accuracy["data"], accuracy["n"], accuracy[label], strict=True)
+            row = {f"{data}, n = {n:,}": f"{error:.3f}" for data, n, error in cells}
+            confound = {"confounded, n = 20,000": f"{confounded[label]:.3f}"}
+            rows.append({"method": name, **row, **confound})
+    return pd.DataFrame(rows)
+
+
+def intervals() -> pd.DataFrame:
+    """Coverage and half-widths of 95 % intervals at epsilon 1, and seconds of a call."""
+    coverage = pd.read_csv(RESULTS / "coverage.csv").query("epsilon == @EPSILON and not binary")
+    seconds = pd.read_csv(RESULTS / "seconds.csv").query("n == 100_000").set_index("method")
+    planned = table("plan", "").query("data == 'confounded' and epsilon == @EPSILON")
+    planned = planned.set_index("method")["half-width, real"]
+    rows = []
+    for name, (_, design, timed) in _MEASURED.items():
+        if design or timed:
+            covered = coverage[coverage["method"] == design].set_index("n")
+            row = {"method": name, "coverage, %": _range(100 * covered["covered"])}
+            row["half-width, n = 5,000"] = _short(covered["width"].get(5000, float("nan")) / 2)
+            row["confounded, n = 20,000"] = _short(planned.get(timed, float("nan")))
+            row["seconds, n = 100,000"] = _short(seconds["seconds"].get(timed, float("nan")))
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _short(value: float) -> str:
+    return _ABSENT if pd.isna(value) else f"{value:.2g}"
+
+
+def _range(values: pd.Series) -> str:
+    values = values.dropna()
+    if values.empty:
+        return _ABSENT
+    return f"{values.min():.1f} to {values.max():.1f}"
+
+
+def wins() -> str:
+    """Return a sentence: which methods have the least error, in how many settings."""
+    accuracy = table("accuracy", "Relative error")
+    cells = accuracy[[label for label, *_ in _MEASURED.values() if label]]
+    best = cells.eq(cells.min(axis=1), axis=0).sum().sort_values(ascending=False)
+    counts = ", ".join(f"`{name}` in {count}" for name, count in best.items() if count)
+    return (
+        f"Over {len(cells)} settings ({accuracy['data'].nunique()} data sets, epsilon "
+        f"{accuracy['epsilon'].min():g} to {accuracy['epsilon'].max():g}) the least error has: "
+        f"{counts}; ties count for each."
+    )
+
+
+def conditional() -> pd.DataFrame:
+    """PEHE and coverage of the bands of conditional effects, on the paper's first data set."""
+    cells = pd.read_csv(RESULTS / "cate.csv").query("data == 'data set 1'")
+    rows = []
+    for case, (method, release, guarantee) in _CATE.items():
+        found = cells[cells["case"] == case].set_index("epsilon")
+        row = {"method": f"`{method}`", "release": release, "guarantee": guarantee}
+        row |= {f"error, epsilon {e:g}": f"{found['pehe'][e]:.2f}" for e in (0.5, 1.0, 5.0)}
+        covered = found["covered"].get(EPSILON)
+        row["bands cover, epsilon 1, %"] = (
+            _ABSENT if covered is None or pd.isna(covered) else f"{100 * covered:.1f}"
+        )
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def rules() -> pd.DataFrame:
+    """How often each rule that combines sites is best, with the coverage of its intervals."""
+    best = table("sites", "How often").set_index("budgets")
+    coverage = pd.read_csv(RESULTS / "sites_coverage.csv")
+    same = coverage[~coverage["design"].str.contains("effects differ")]
+    differ = coverage[coverage["design"].str.contains("effects differ")].set_index("rule")
+    rows = []
+    for rule in coverage["rule"].unique():
+        row = {"rule": f"`{rule}`"}
+        row |= {f"best, {b}": best[rule][b] if rule in best else _ABSENT for b in best.index}
+        row["coverage, %"] = _range(100 * same[same["rule"] == rule]["covered"])
+        row["coverage where effects differ, %"] = f"{100 * differ['covered'][rule]:.1f}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def text() -> str:
+    """Return the page in Markdown."""
+    template = (Path(__file__).parent / "which_method.md").read_text(encoding="utf-8")
+    parts = {
+        "capabilities": _markdown(capabilities()),
+        "errors": _markdown(errors()),
+        "intervals": _markdown(intervals()),
+        "wins": wins(),
+        "conditional": _markdown(conditional()),
+        "rules": _markdown(rules()),
+        "runs": _found("accuracy", r"mean of (\d+) runs"),
+        "samples": _found("accuracy", r"Confounded.* (\d+) samples"),
+        "constant": _found("cate", r"best constant: ([\d.]+) \(data set 1\)"),
+        "designs": str(pd.read_csv(RESULTS / "sites_coverage.csv")["design"].nunique() - 1),
+    }
+    for name, part in parts.items():
+        template = template.replace("{{" + name + "}}", part)
+    return template
+
+
+def _found(name: str, pattern: str) -> str:
+    found = re.search(pattern, (RESULTS / f"{name}.md").read_text(encoding="utf-8"))
+    if found is None:
+        raise LookupError(f"{name}.md does not say {pattern}")
+    return found[1]
+
+
+def _markdown(frame: pd.DataFrame) -> str:
+    right = frame.map(lambda cell: cell[0].isdigit() or cell == _ABSENT).all()
+    head = [list(frame.columns), ["---:" if number else "---" for number in right]]
+    lines = [*head, *frame.astype(str).to_numpy().tolist()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

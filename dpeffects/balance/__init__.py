@@ -1,0 +1,1 @@
+"""Overlap and balance of the two arms, before an effect is estimated."""

@@ -1,0 +1,84 @@
+"""``dpeffects methods``: what there is, and one method in detail."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from dataclasses import fields
+from typing import Any
+
+from dpeffects import api
+from dpeffects.cate.api import TITLES
+from dpeffects.commands.shared import Command, check_files, output_arguments, put
+from dpeffects.methods import get, registry
+from dpeffects.methods.spec import MethodSpec
+from dpeffects.results.export import plain
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("method", nargs="?", help="describe this one: options, defaults, shares")
+    output_arguments(parser, ("text", "json"), level=False)
+
+
+def run(given: argparse.Namespace) -> None:
+    """List the methods, or describe one."""
+    import json
+
+    check_files(given.force, given.out)
+    specs = [get(given.method)] if given.method is not None else list(registry().values())
+    if given.format == "json" or (given.out or "").lower().endswith(".json"):
+        found = [_facts(spec) for spec in specs]
+        text = json.dumps(found[0] if given.method is not None else found, indent=2)
+    else:
+        text = _table() if given.method is None else _wrapped(str(api.methods(given.method)))
+    put(given, text, "methods")
+
+
+def _table() -> str:
+    from tabulate import tabulate
+
+    frame = api.methods()
+    table = tabulate(frame, headers="keys", showindex=False)  # type: ignore[arg-type]
+    return (
+        f"{table}\n\nConditional effects (dpeffects cate): {', '.join(TITLES)}.\n"
+        "The first level is the default. dpeffects methods NAME describes one."
+    )
+
+
+def _wrapped(text: str) -> str:
+    """Title, facts and options keep their lines; the paragraphs after them are filled."""
+    title, facts, options, *paragraphs = text.split("\n\n")
+    blocks = [_wrapped_lines(title, 0), _wrapped_lines(facts, 11), options]
+    return "\n\n".join([*blocks, *(textwrap.fill(" ".join(p.split()), 80) for p in paragraphs)])
+
+
+def _wrapped_lines(block: str, indent: int) -> str:
+    lines = (textwrap.wrap(line, 80, subsequent_indent=" " * indent) for line in block.splitlines())
+    return "\n".join(piece for pieces in lines for piece in pieces)
+
+
+def _facts(spec: MethodSpec) -> dict[str, Any]:
+    made = spec.options()
+    return {
+        "method": spec.name,
+        "title": spec.title,
+        "about": spec.about,
+        "estimands": list(spec.estimands),
+        "levels": list(spec.levels),
+        "guarantee": spec.guarantee,
+        "covariates": spec.uses_covariates,
+        "needs_delta": spec.needs_delta,
+        "shares": {level: plain(spec.shares(level, made)) for level in spec.levels},
+        "options": {f.name: plain(getattr(made, f.name)) for f in fields(spec.options)},
+        "citation": spec.citation,
+    }
+
+
+COMMAND = Command(
+    "methods",
+    "list the methods, or describe one with its options and defaults",
+    arguments,
+    run,
+    "  dpeffects methods\n  dpeffects methods private_psm\n  dpeffects methods --format json\n",
+)

@@ -1,0 +1,248 @@
+"""compare: results side by side, one column a fit, as regression tables are printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpeffects.errors import OptionError
+from dpeffects.render import Block, Notes, Shown, Summary, Table
+from dpeffects.results.numbers import number, numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STATS = ("std_error", "conf_int")
+_FACTS = ("outcome", "estimand", "method", "level", "epsilon", "delta", "guarantee", "n")
+_WIDTH, _LABEL, _CELL = 80, 26, 20
+"""A line of text, and the most that a label and a cell take of it before they are wrapped."""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
+    """Results side by side; made by `compare`.
+
+    ``stat`` is what stands below each estimate: "std_error" or "conf_int".
+    """
+
+    fits: tuple[Any, ...]
+    names: tuple[str, ...]
+    stat: str = "std_error"
+    conf_level: float = 0.95
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for each effect of each fit; the column ``fit`` has the fit's name.
+
+        ``covers`` is what an interval is for: "effect", or "noise" where sampling error is left
+        out.
+        """
+        frame = _bound(self.names, [fit.tidy(self.conf_level) for fit in self.fits])
+        if "covers" in frame:
+            frame["covers"] = frame["covers"].fillna("effect")
+        return frame
+
+    def glance(self) -> pd.DataFrame:
+        """One row for each fit: size, method, guarantee, share of noise."""
+        return _bound(self.names, [fit.glance() for fit in self.fits])
+
+    def summary(self, width: int | None = None) -> Summary:
+        """Return the table as a summary; with a width, in panels that fit it."""
+        columns = [self._column(i) for i in range(len(self.fits))]
+        labels = list(dict.fromkeys(label for column in columns for label in column))
+        labels.sort(key=lambda label: label[0])  # effects above facts; a stable sort
+        tables: list[Block] = [
+            _table(labels, panel) for panel in _panels(self.names, columns, width)
+        ]
+        return Summary(self._title(), self._alert(), (*tables, Notes(self._notes())))
+
+    def as_text(self, width: int = 80) -> str:
+        """Return the table as text, in panels no wider than ``width``."""
+        return self.summary(width).as_text(width)
+
+    def as_html(self, standalone: bool = False) -> str:
+        """Return the table as HTML."""
+        return self.summary().as_html(standalone)
+
+    def as_latex(self, standalone: bool = False) -> str:
+        """Return the table as LaTeX, in panels that fit the line."""
+        return self.summary(_WIDTH).as_latex(standalone)
+
+    def as_markdown(self) -> str:
+        """Return the table as Markdown."""
+        return self.summary().as_markdown()
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    __repr__ = __str__
+
+    def _column(self, i: int) -> dict[tuple[int, str, int], str]:
+        """Cells of one fit by (0 for effects or 1 for facts, label, line)."""
+        tidy, glance = self.fits[i].tidy(self.conf_level), self.fits[i].glance().iloc[0]
+        cells: dict[tuple[int, str, int], str] = {}
+        for row in tidy.to_dict("records"):
+            label = _unused(str(row["term"]), cells)
+            cells[0, label, 0], cells[0, label, 1] = _effect(row, self.stat)
+        facts = {name: tidy[name].iloc[0] for name in ("outcome", "estimand")} | dict(glance)
+        cells |= {(1, name, 0): number(facts[name]) for name in _FACTS}
+        share = float(glance.get("noise_share", math.nan))
+        cells[1, "noise share", 0] = "n/a" if math.isnan(share) else f"{100 * share:.1f} %"
+        cells[1, "caution", 0] = str(glance["caution"]).split(":")[0] or "-"
+        return cells
+
+    def _title(self) -> str:
+        return f"{len(self.fits)} private effect{'s' if len(self.fits) > 1 else ''} side by side"
+
+    def _alert(self) -> str:
+        lines = []
+        for name, row in zip(self.names, self.glance().to_dict("records"), strict=True):
+            status = str(row["guarantee"])
+            if status.startswith("void"):
+                lines.append(f"{name}: NOT PRIVATE, {status.removeprefix('void: ')}")
+            elif status != "exact":
+                lines.append(f"{name}: {status.upper()} CLAIM, NOT A PROVEN GUARANTEE AT THIS N")
+            if row["caution"]:
+                lines.append(f"{name}: {row['caution']}")
+        return "\n".join(f"*** {line} ***" for line in lines)
+
+    def _notes(self) -> tuple[str, ...]:
+        level = f"{100 * self.conf_level:.4g} %"
+        below = "standard errors in (...)" if self.stat == "std_error" else f"{level} [intervals]"
+        notes = [f"Below the estimates: {below}; sampling error and privacy noise together."]
+        tidy = self.tidy()
+        if "covers" in tidy and (tidy["covers"] == "noise").any():
+            fits = ", ".join(dict.fromkeys(tidy.loc[tidy["covers"] == "noise", "fit"]))
+            notes.append(f"Of privacy noise only, without sampling error: {fits}.")
+        units = self.glance()["unit"].unique()
+        if len(units) > 1:
+            notes.append(
+                "The guarantees protect different things (one record, or its outcome only): their "
+                "epsilons do not compare."
+            )
+        return tuple(notes)
+
+
+def compare(
+    *fits: Any,
+    names: Sequence[str] | None = None,
+    stat: str = "std_error",
+    conf_level: float = 0.95,
+) -> Comparison:
+    """Put results side by side: one column a fit, estimates above, what they cost below.
+
+    Parameters
+    ----------
+    *fits
+        Results of `dp_ate`, `dp_att`, `dp_atc`, `dp_cate` or `combine`, in any mixture.
+    names
+        Names of the columns; by default (1), (2), ...
+    stat
+        What stands below each estimate: "std_error" or "conf_int".
+    conf_level
+        Level of the intervals.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fits = [
+    ...     dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=e, seed=1)
+    ...     for e in (1, 4)
+    ... ]
+    >>> table = dpe.compare(*fits, names=["strict", "loose"])
+    >>> table.tidy()[["fit", "term"]].values.tolist()
+    [['strict', 'treatment'], ['loose', 'treatment']]
+    """
+    if not fits:
+        raise OptionError("compare needs at least one result: compare(fit1, fit2)")
+    for fit in fits:
+        if not all(hasattr(fit, name) for name in ("tidy", "glance", "report")):
+            hint = "; write compare(*fits)" if isinstance(fit, list | tuple) else ""
+            raise OptionError(f"compare takes results, not {type(fit).__name__}{hint}")
+        if "estimate" not in fit.tidy():
+            raise OptionError(f"compare takes effects; {type(fit).__name__} has none")
+    if stat not in _STATS:
+        raise OptionError(f'stat must be "std_error" or "conf_int", got {stat!r}')
+    number_ok = isinstance(conf_level, int | float) and not isinstance(conf_level, bool)
+    if not number_ok or not 0.0 < conf_level < 1.0:
+        raise OptionError(f"conf_level must be between 0 and 1, got {conf_level!r}")
+    return Comparison(fits, _names(names, len(fits)), stat, conf_level)
+
+
+def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"({i})" for i in range(1, size + 1))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f"names must be a list of texts, got {names!r}")
+    if len(names) != size or len(set(names)) != size:
+        raise OptionError(f"names must be {size} different names, one for each fit, got {names!r}")
+    return tuple(names)
+
+
+def _bound(names: Sequence[str], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    made = []
+    for name, frame in zip(names, frames, strict=True):
+        own = frame.drop(columns="fit", errors="ignore")  # a covariate may have that name
+        own.insert(0, "fit", name)
+        made.append(own)
+    return pd.concat(made, ignore_index=True)
+
+
+def _unused(label: str, cells: dict[tuple[int, str, int], str]) -> str:
+    """Two points may be called the same."""
+    found, i = label, 1
+    while (0, found, 0) in cells:
+        i += 1
+        found = f"{label} ({i})"
+    return found
+
+
+def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
+    """The estimate, and what stands below it."""
+    if stat == "conf_int":
+        below = [row["conf_low"], row["conf_high"]]
+    else:
+        below = [row["noise_sd"] if row.get("covers") == "noise" else row["std_error"]]
+    if not all(math.isfinite(x) for x in below):
+        return number(row["estimate"]), "[n/a]" if stat == "conf_int" else "(n/a)"
+    estimate, *shown = numbers([row["estimate"], *below])
+    return estimate, f"[{', '.join(shown)}]" if stat == "conf_int" else f"({shown[0]})"
+
+
+def _table(labels: Sequence[tuple[int, str, int]], panel: Any) -> Table:
+    names, columns = panel
+    rows = [
+        (label if line == 0 else "", *(column.get((kind, label, line), "") for column in columns))
+        for kind, label, line in labels
+        if kind or any((kind, label, line) in column for column in columns)
+    ]
+    return Table("", ("", *names), tuple(rows), "l" + "r" * len(names))
+
+
+def _panels(
+    names: Sequence[str], columns: Sequence[dict[tuple[int, str, int], str]], width: int | None
+) -> list[tuple[list[str], list[dict[tuple[int, str, int], str]]]]:
+    """Divide the columns so that each panel fits the width."""
+    if width is None:
+        return [(list(names), list(columns))]
+    longest = max(len(label) for column in columns for _, label, _ in column)
+    room = 0
+    panels: list[tuple[list[str], list[dict[tuple[int, str, int], str]]]] = []
+    for name, column in zip(names, columns, strict=True):
+        size = 2 + min(max(len(name), *(len(cell) for cell in column.values())), _CELL)
+        if not panels or size > room:
+            panels.append(([name], [column]))
+            room = width - min(longest, _LABEL) - size
+        else:
+            panels[-1][0].append(name)
+            panels[-1][1].append(column)
+            room -= size
+    return panels

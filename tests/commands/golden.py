@@ -1,0 +1,79 @@
+"""Outputs that are kept in tests/golden; ``python -m tests.commands.golden`` writes them anew.
+
+Noise is seeded and what is printed is rounded, so any machine gives the same text. The methods here
+release counts and sums of whole numbers; nothing rests on the last digits of a fitted model.
+"""
+
+import contextlib
+import io
+import os
+import tempfile
+from pathlib import Path
+
+from dpeffects import cli
+from tests.commands.shell import ESTIMATE, FORMULA, write_files
+
+FOLDER = Path(__file__).resolve().parents[1] / "golden"
+SIMPLE = ["y ~ t", *ESTIMATE, "--method", "diff_in_means", "--seed", "1"]
+STRATA = ["y ~ t | sex", *ESTIMATE, "--method", "smooth_matching", "--delta", "1e-6"]
+PLAN = ["plan", "y ~ t", "--n", "500", "--epsilon", "1", "--bounds", "bounds.toml"]
+LEDGER = ["--ledger", "study.db", "--dataset", "nsw"]
+
+CASES = {
+    "ate": [["ate", *SIMPLE]],
+    "ate_label": [["ate", *SIMPLE, "--level", "label", "--conf-level", "0.9"]],
+    "ate_strata": [["ate", *STRATA, "--seed", "2"]],
+    "ate_no_variance": [["ate", *SIMPLE, "--no-variance"]],
+    "methods": [["methods"]],
+    "methods_private_psm": [["methods", "private_psm"]],
+    "methods_private_psm_json": [["methods", "private_psm", "--format", "json"]],
+    "template_csv": [["bounds-template", "data.csv"]],
+    "template_parquet": [["bounds-template", "data.parquet"]],
+    "plan": [[*PLAN, "--method", "diff_in_means", "--half-width", "0.1"]],
+    "audit": [["audit", "diff_in_means", "--level", "label", "--epsilon", "1", "--runs", "1000",
+               "--no-variance", "--seed", "1"]],
+    "sites": [
+        ["release", *STRATA, "--seed", "1", "--site", "North", "--out", "north.json"],
+        ["release", *STRATA, "--seed", "2", "--site", "South", "--out", "south.json"],
+        ["combine", "north.json", "south.json"],
+    ],
+    "ledger": [
+        ["ledger", "create", "study.db", "--dataset", "nsw", "--epsilon", "1.5"],
+        ["ate", *SIMPLE, *LEDGER, "--out", "effect.txt"],
+        ["ledger", "list", "study.db"],
+        ["ate", *SIMPLE, *LEDGER],
+    ],
+    "errors": [
+        ["ate", FORMULA, "none.csv", "--epsilon", "1"],
+        ["ate", "y ~ t | height", *ESTIMATE],
+        ["ate", FORMULA, *ESTIMATE, "--method", "private_pms"],
+        ["ate", FORMULA, *ESTIMATE, "--option", "block=3"],
+        ["cate", FORMULA, *ESTIMATE, "--release", "groups"],
+        ["plan", FORMULA, "--n", "500", "--epsilon", "0", "--bounds", "bounds.toml"],
+    ],
+    "demo": [["demo", "--seed", "1"]],
+}  # fmt: skip
+
+
+def output(name):
+    """Everything that a case prints, with its command lines and exit codes."""
+    text = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        write_files(Path(folder))
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+            for arguments in CASES[name]:
+                print("$ dpeffects", *(f'"{a}"' if " " in a else a for a in arguments))
+                print(f"[exit code {cli.main(arguments)}]")
+    return text.getvalue()
+
+
+def main():
+    os.environ["COLUMNS"] = "80"
+    FOLDER.mkdir(exist_ok=True)
+    for name in CASES:
+        (FOLDER / f"{name}.txt").write_text(output(name), encoding="utf-8")
+        print(f"wrote {FOLDER / name}.txt")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""``dpeffects ate``, ``att``, ``atc``, ``cate``: from a file to a result, and nothing for free."""
+
+import functools
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects.commands import cate
+from dpeffects.errors import OptionError
+from tests.commands.shell import ESTIMATE, FORMULA, refused, run
+from tests.commands.shell import study as records
+
+DECLARED = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
+SIMPLE = ["--method", "diff_in_means"]
+
+
+@pytest.mark.parametrize("name", ["ate", "att", "atc"])
+def test_the_command_gives_what_the_function_gives(study, capsys, name):
+    more = ["--method", "private_ipw", "--seed", 3, "--option", "clip=0.2", "--share", "model=0.3"]
+    more += ["--delta", "1e-6", "--conf-level", 0.9, "--format", "json"]
+    code, out, err = run(capsys, name, FORMULA, *ESTIMATE, *more)
+    assert (code, err) == (0, "")
+    fit = getattr(dpe, f"dp_{name}")(
+        FORMULA, records(), "private_ipw", epsilon=1, delta=1e-6, bounds=DECLARED, seed=3,
+        clip=0.2, shares={"model": 0.3},
+    )  # fmt: skip
+    assert json.loads(out) == json.loads(json.dumps(fit.to_dict(0.9)))
+
+
+def test_text_is_the_summary(study, capsys):
+    code, out, _ = run(capsys, "ate", "y ~ t", *ESTIMATE, *SIMPLE, "--seed", 1)
+    fit = dpe.dp_ate("y ~ t", records(), "diff_in_means", epsilon=1, bounds=DECLARED, seed=1)
+    assert (code, out) == (0, f"{fit.summary()}\n")
+
+
+@pytest.mark.parametrize("name", ["data.csv.gz", "data.parquet"])
+def test_other_files_hold_the_same(study, capsys, name):
+    given = ["--bounds", "bounds.toml", "--epsilon", "1", "--seed", "1"]
+    first = run(capsys, "ate", FORMULA, "data.csv", *given)
+    assert first[0] == 0
+    assert run(capsys, "ate", FORMULA, name, *given) == first
+
+
+def test_without_a_seed_it_is_private(study, capsys):
+    outs = [run(capsys, "ate", FORMULA, *ESTIMATE, "--no-variance")[1] for _ in range(2)]
+    assert outs[0] != outs[1]
+    assert all("1-differential privacy (pure)" in out and "n/a" in out for out in outs)
+
+
+def test_the_ending_of_the_file_is_the_format(study, capsys):
+    code, out, _ = run(capsys, "ate", FORMULA, *ESTIMATE, "--out", "effect.json")
+    assert code == 0
+    assert out.startswith("<dpeffects ATE ")
+    assert out.endswith(" written to effect.json\n")
+    assert json.loads((study / "effect.json").read_text())["estimand"] == "ATE"
+    assert run(capsys, "ate", FORMULA, *ESTIMATE, "--out", "effect.txt")[0] == 0
+    assert (study / "effect.txt").read_text().startswith("Private average treatment effect")
+
+
+# --- the budget -------------------------------------------------------------------------------
+
+ACCOUNT = ["--ledger", "study.db", "--dataset", "nsw"]
+
+
+@pytest.fixture
+def ledger(study):
+    return dpe.create_ledger("study.db", "nsw", epsilon=2)
+
+
+def test_a_ledger_is_charged_and_may_refuse(ledger, capsys):
+    assert run(capsys, "ate", FORMULA, *ESTIMATE, *ACCOUNT)[0] == 0
+    assert float(ledger.spent[0]) == pytest.approx(1, abs=1e-9)
+    said = refused(capsys, "ate", FORMULA, *ESTIMATE, *ACCOUNT, "--share", "estimate=1",
+                   "--epsilon", 1.5)  # fmt: skip
+    assert "only (1, 0) is left" in said
+
+
+BAD = {
+    "folder": (["--out", "no/effect.txt"], "cannot be written: No such file"),
+    "is a folder": (["--out", "."], "it is a folder"),
+    "exists": (["--out", "data.csv"], "--force"),
+    "a name too long": (["--out", "x" * 300], "cannot be written"),
+    "no name at all": (["--out", "a\0b"], "not the path of a file"),
+    "record": (["--record", "no/record.html"], "cannot be written"),
+    "record's ending": (["--record", "record.pdf"], ".html"),
+    "twice": (["--out", "record.json", "--record", "record.html"], "the same file"),
+    "bounds": (["--bounds", "no.toml"], "no.toml cannot be read"),
+    "level": (["--conf-level", "1.2"], "between 0 and 1"),
+    "format": (["--format", "pdf"], "invalid choice"),
+    "option": (["--option", "colour=red"], "unknown option 'colour'"),
+    "option without value": (["--option", "colour"], "NAME=VALUE"),
+    "option twice": (["--option", "blocks=2", "--option", "blocks=3"], "twice"),
+    "huge option": (["--option", f"blocks={'9' * 400}"], "blocks"),
+    "endless option": (["--option", f"blocks={'9' * 6000}"], "blocks"),
+    "deep option": (["--option", "blocks=" + "[" * 5000], "blocks"),
+    "hidden seed": (["--option", "seed=1"], "an argument of its own"),
+    "hidden bounds": (["--option", "bounds=from_data"], "an argument of its own"),
+    "share": (["--share", "mine=1"], "unknown share 'mine'"),
+    "share in words": (["--share", "estimate=much"], "must be a positive number"),
+    "method": (["--method", "psm"], "unknown method 'psm'"),
+    "abbreviated": (["--eps", "1"], "unrecognized arguments"),
+    "seed": (["--seed", "-1"], "seed"),
+    "dataset": (["--dataset", "other"], "there is no dataset 'other'"),
+    "ledger": (["--ledger", "none.db"], "there is no ledger"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_fails_before_the_draw_costs_nothing(ledger, capsys, what):
+    more, words = BAD[what]
+    said = refused(capsys, "ate", FORMULA, *ESTIMATE, *ACCOUNT, *more)
+    assert words in said
+    assert len(said) < 1200
+    assert ledger.spent == (0, 0)
+    assert ledger.open_calls() == ()
+
+
+def test_a_read_only_folder_costs_nothing(ledger, capsys, study):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    (study / "locked").mkdir(mode=0o555)
+    out = ["--out", "locked/effect.txt"]
+    assert "Permission denied" in refused(capsys, "ate", FORMULA, *ESTIMATE, *ACCOUNT, *out)
+    assert ledger.spent == (0, 0)
+
+
+def test_what_was_paid_for_is_printed_where_it_cannot_be_written(study, capsys):
+    """The check of the path passes on a full disk; the result must not be lost."""
+    code, out, err = run(capsys, "ate", FORMULA, *ESTIMATE, "--out", "/dev/full")
+    assert code == 2
+    assert "Private average treatment effect" in out
+    assert (
+        err == "dpeffects: /dev/full cannot be written (No space left on device); printed instead\n"
+    )
+
+
+def test_checking_a_path_leaves_nothing_behind(study, capsys):
+    before = sorted(os.listdir())
+    refused(capsys, "ate", FORMULA, "no.csv", "--epsilon", 1, "--out", "effect.txt")
+    assert sorted(os.listdir()) == before
+
+
+# --- data -------------------------------------------------------------------------------------
+
+SECRET = "Ada Lovelace 7391"
+
+
+def csv_of(frame):
+    return frame.to_csv(index=False).encode()
+
+
+DATA = {
+    "empty.csv": (b"", "it is empty"),
+    "header.csv": (b"y,t,age,sex\n", "0 rows"),
+    "ragged.csv": (f"y,t,age,sex\n1,0,30,f\n1,0,{SECRET},f,7,7\n".encode(), "not a CSV file"),
+    "shifted.csv": (f"y,t\n{SECRET},1,0\n{SECRET},1,0\n".encode(), "more fields than the header"),
+    "latin.csv": (csv_of(records(9)) + "1,0,30,é\n".encode("latin-1"), "not UTF-8"),
+    "utf16.csv": (csv_of(records(9)).decode().encode("utf-16"), "not UTF-8"),
+    "twice.csv": (b"y,t,age,sex,y\n1,0,30,f,1\n" * 9, "two columns named 'y'"),
+    "words.csv": (csv_of(records(90).assign(age=SECRET)), "age"),
+    "holes.csv": (csv_of(records(90).assign(age=np.nan)), "missing values in age"),
+    "levels.csv": (csv_of(records(90).assign(sex=SECRET)), "outside its declared levels"),
+    "treated.csv": (csv_of(records(90).assign(t=SECRET)), "'t' is not 0/1"),
+    "treated2.csv": (csv_of(records(90).assign(t=7391)), "'t' must be 0/1"),
+    "one_arm.csv": (csv_of(records(90).assign(t=1)), "one of the two arms is empty"),
+    "other.csv": (csv_of(records(90).drop(columns="age")), "'age' that the data does not have"),
+    "not.csv.gz": (csv_of(records(90)), "cannot be read"),
+    "not.parquet": (b"PAR1 " + SECRET.encode(), "cannot be read"),
+    "data.xlsx": (b"", ".csv, .csv.gz or .parquet"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_data_that_cannot_be_used(study, capsys, name):
+    content, words = DATA[name]
+    (study / name).write_bytes(content)
+    said = refused(capsys, "ate", FORMULA, name, "--epsilon", 1, "--bounds", "bounds.toml")
+    assert words in said
+    assert SECRET not in said
+    assert "7391" not in said
+
+
+def test_folders_and_missing_files(study, capsys):
+    (study / "folder.csv").mkdir()
+    (study / "folder.parquet").mkdir()
+    for name in ("folder.csv", "folder.parquet", "none.csv", "none.parquet", "", "."):
+        refused(capsys, "ate", FORMULA, name, "--epsilon", 1)
+
+
+def test_columns_that_come_twice_in_parquet(study, capsys):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = [pa.array([0, 1] * 20)] * 3
+    pq.write_table(pa.Table.from_arrays(columns, ["y", "t", "y"]), "twice.parquet")
+    said = refused(capsys, "ate", "y ~ t", "twice.parquet", "--epsilon", 1, *SIMPLE)
+    assert "two columns named 'y'" in said
+
+
+def test_codes_with_zeros_in_front_are_texts_where_levels_are(study, capsys):
+    frame = records(400).drop(columns="sex").assign(ward=np.tile(["01", "02"], 200))
+    frame.to_csv("wards.csv", index=False)
+    bounds = '[bounds]\ny = {range = [0, 1]}\nward = {levels = ["01", "02"]}\n'
+    (study / "wards.toml").write_text(bounds)
+    given = ["--epsilon", 1, "--method", "global_matching", "--bounds", "wards.toml"]
+    assert run(capsys, "ate", "y ~ t | ward", "wards.csv", *given)[0] == 0
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(study, capsys):
+    (study / "bom.csv").write_text((study / "data.csv").read_text(), encoding="utf-8-sig")
+    (study / "bom.toml").write_text((study / "bounds.toml").read_text(), encoding="utf-8-sig")
+    given = ["bom.csv", "--epsilon", 1, "--bounds", "bom.toml"]
+    assert run(capsys, "ate", FORMULA, *given)[0] == 0
+
+
+def test_missing_bounds_point_to_the_template(study, capsys):
+    few = records(60)
+    few.to_csv("few.csv", index=False)
+    said = refused(capsys, "ate", "y ~ t", "few.csv", "--epsilon", 1, *SIMPLE)
+    assert "no bounds are declared for y" in said
+    assert "dpeffects bounds-template DATA" in said
+    assert "bounds={" not in said
+
+
+# --- conditional effects ----------------------------------------------------------------------
+
+
+def test_a_function_is_saved_and_can_be_queried(study, capsys):
+    more = ["--delta", "1e-5", "--save", "effects.json", "--seed", 1]
+    code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
+    assert code == 0
+    assert "Private conditional effects" in out
+    fit = dpe.dp_cate(FORMULA, records(), epsilon=1, delta=1e-5, bounds=DECLARED, seed=1)
+    at = {"age": [20, 80], "sex": ["f", "m"]}
+    assert np.allclose(dpe.load_cate("effects.json").effect(at), fit.effect(at))
+
+
+def test_groups_and_points(study, capsys):
+    more = ["--release", "groups", "--by", "sex + cut(age, [18, 65, 90])", "--seed", 1]
+    more += ["--format", "json", "--conf-level", 0.5]
+    code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
+    assert code == 0
+    found = json.loads(out)
+    fit = dpe.dp_cate(
+        FORMULA, records(), release="groups", by="sex + cut(age, [18, 65, 90])", epsilon=1,
+        bounds=DECLARED, seed=1,
+    )  # fmt: skip
+    assert [e["conf_int"] for e in found["effects"]] == fit.conf_int(0.5).tolist()
+    more = ["--release", "points", "--at", "points.csv", "--delta", "1e-5"]
+    code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
+    assert code == 0
+    assert "age 20, sex f" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--release", "points"], "needs --at"),
+        (["--by", "sex"], "--by is for --release groups"),
+        (["--release", "groups", "--by", "sex", "--save", "x.json"], "--release function"),
+        (["--release", "points", "--at", "none.csv"], "none.csv cannot be read"),
+        (["--release", "all"], "invalid choice"),
+        (["--save", "no/x.json"], "cannot be written"),
+        (["--save", "x.json", "--out", "x.json"], "the same file"),
+        (["--level", "label"], "unrecognized arguments"),
+        (["--option", "at=3"], "an argument of its own"),
+        (["--method", "private_aipw"], "unknown method"),
+        (["--release", "points", "--at", "points.csv", "--option", "second_stage=random_forest"],
+         "accept_asymptotic"),
+    ],
+)  # fmt: skip
+def test_wrong_conditional_calls(study, capsys, more, words):
+    dpe.create_ledger("study.db", "nsw", epsilon=2)
+    assert words in refused(capsys, "cate", FORMULA, *ESTIMATE, *ACCOUNT, *more)
+    assert dpe.open_ledger("study.db").spent == (0, 0)
+
+
+def test_an_asymptotic_guarantee_is_asked_for(study, capsys, monkeypatch):
+    """The fit itself takes long and is tested elsewhere."""
+    asked = []
+
+    @functools.wraps(dpe.dp_cate)
+    def spy(*args, **given):
+        asked.append(given["accept_asymptotic"])
+        raise OptionError("enough")
+
+    monkeypatch.setattr(cate, "dp_cate", spy)
+    for more in ([], ["--accept-asymptotic"]):
+        assert "enough" in refused(capsys, "cate", FORMULA, *ESTIMATE, *more)
+    assert asked == [False, True]
+
+
+def test_only_the_columns_that_matter_are_read_as_declared(study, capsys):
+    """Columns that the formula does not use may hold anything."""
+    frame = records(2000).assign(name=SECRET, note=None)
+    pd.DataFrame(frame).to_csv("more.csv", index=False)
+    given = ["more.csv", "--epsilon", 1, "--bounds", "bounds.toml"]
+    code, out, _ = run(capsys, "ate", FORMULA, *given)
+    assert code == 0
+    assert SECRET not in out

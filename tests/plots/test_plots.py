@@ -1,0 +1,399 @@
+"""Pictures by their artists: what is drawn are the numbers of the results."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import DataError, MissingExtraError, OptionError
+from dpeffects.estimate import Unavailable
+from dpeffects.plots import look
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.colors import to_rgb  # noqa: E402
+
+NSW = dpe.load_data("lalonde")
+TRIAL = "earnings_1978 ~ treatment"
+CATE = "outcome ~ treatment | x1 + g"
+CATE_BOUNDS = {"outcome": (0, 1), "x1": (0, 1), "g": ["a", "b", "c"]}
+RUNS = pd.DataFrame(
+    {
+        "epsilon": [0.5, 0.5, 0.5, 2.0, 0.5, 2.0],
+        "error": [0.2, 0.4, 0.9, 0.1, 0.3, 0.05],
+        "method": list("aaaabb"),
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def trial(**given):
+    return dpe.dp_ate(TRIAL, NSW, "diff_in_means", **{"epsilon": 1, **given})
+
+
+def cate(**given):
+    rng = np.random.default_rng(0)
+    x, g = rng.random(800), rng.choice(list("abc"), 800)
+    t = rng.random(800) < 0.5
+    y = np.clip(0.3 + 0.2 * t * x + 0.3 * rng.random(800), 0, 1)
+    data = pd.DataFrame({"outcome": y, "treatment": t, "x1": x, "g": g})
+    made = {"epsilon": 2, "delta": 1e-5, "bounds": CATE_BOUNDS, **given}
+    return dpe.dp_cate(CATE, data, **made)
+
+
+def combined(seed=None, rule="mvagg"):
+    sent = [
+        dpe.site_release(
+            "outcome ~ treatment",
+            dpe.simulate("multisite", n=n, seed=k),
+            site=f"site {k}",
+            method="diff_in_means",
+            epsilon=epsilon,
+            seed=None if seed is None else seed + k,
+        )
+        for k, (n, epsilon) in enumerate([(3000, 1), (1000, 1), (500, 0.1)])
+    ]
+    return dpe.combine(sent, rule, left_out={"Isles": "it did not answer"})
+
+
+def balance(**given):
+    data = dpe.simulate("confounded", n=4000, seed=1)
+    made = {"epsilon": 2, "adjusted": True, "bins": 10, **given}
+    return dpe.dp_balance("outcome ~ treatment | x1 + x2 + x3", data, **made)
+
+
+def plan():
+    bounds = {"y": (0, 1)}
+    return dpe.plan("y ~ t", n=500, epsilon=1, bounds=bounds, repeats=2, method="diff_in_means")
+
+
+def named(ax, gid):
+    return [artist for artist in ax.get_children() if artist.get_gid() == gid]
+
+
+def alarm(ax):
+    return " ".join(text.get_text() for text in named(ax, "dpeffects-alarm")).replace("\n", " ")
+
+
+PICTURES = {
+    "estimate": lambda ax=None, **g: dpe.plots.estimate(trial(**g), ax=ax),
+    "fit.plot": lambda ax=None, **g: trial(**g).plot(ax=ax),
+    "budget": lambda ax=None, **g: dpe.plots.budget(trial(**g), ax=ax),
+    "curve": lambda ax=None, **g: dpe.plots.curve(cate(**g), ax=ax),
+    "cate.plot": lambda ax=None, **g: cate(**g).plot("g", ax=ax),
+    "groups": lambda ax=None, **g: cate(release="groups", by="g", **g).plot(ax=ax),
+    "forest": lambda ax=None, **g: combined(**g).plot(ax=ax),
+    "love": lambda ax=None, **g: balance(**g).plot(ax=ax),
+    "overlap": lambda ax=None, **g: balance(**g).plot("overlap", ax=ax),
+    "half_width": lambda ax=None: plan().plot((0.5, 2.0), ax=ax),
+    "errors": lambda ax=None: dpe.plots.errors(RUNS, ax=ax),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_picture_returns_its_axes_and_changes_no_setting(name):
+    before = dict(matplotlib.rcParams)
+    made = PICTURES[name]()
+    assert made.figure.axes == [made]
+    _, given = plt.subplots()
+    assert PICTURES[name](ax=given) is given
+    assert dict(matplotlib.rcParams) == before
+    made.figure.canvas.draw()
+    given.figure.canvas.draw()  # nothing is left to the settings at the time of drawing
+    assert dict(matplotlib.rcParams) == before
+    assert made.get_xlabel()
+
+
+@pytest.mark.parametrize("name", [n for n in PICTURES if n not in ("half_width", "errors")])
+def test_a_guarantee_that_does_not_hold_stands_out(name):
+    assert "NOT PRIVATE" not in alarm(PICTURES[name]())
+    ax = PICTURES[name](seed=1)
+    ax.set_title("a title of mine")
+    if ax.get_legend():
+        ax.legend(handles=[])
+    assert "NOT PRIVATE: seeded" in alarm(ax)
+    (text,) = named(ax, "dpeffects-alarm")
+    ax.figure.canvas.draw()
+    inside, box = ax.get_window_extent(), text.get_window_extent()
+    assert inside.y0 <= box.y0 <= box.y1 <= inside.y1 + 1
+
+
+def test_an_asymptotic_claim_and_a_caution_stand_out():
+    fit = trial()
+    guarantee = dpe.Guarantee(1.0, kind="asymptotic")
+    claimed = type(fit)(**{**vars(fit), "guarantee": guarantee})
+    assert alarm(dpe.plots.estimate(claimed)) == "ASYMPTOTIC CLAIM, NOT PROVEN"
+    both = dpe.plots.estimate(fit, claimed, names=["one", "two"])
+    assert alarm(both) == "two: ASYMPTOTIC CLAIM, NOT PROVEN"
+    noisy = dpe.dp_ate(f"{TRIAL} | age", NSW, "private_psm", epsilon=1)
+    assert "HARDLY ADJUSTED" in alarm(noisy.plot())
+    marked = dpe.plots.errors(RUNS.assign(guarantee=["exact"] * 4 + ["asymptotic"] * 2))
+    assert alarm(marked) == "b: ASYMPTOTIC CLAIM, NOT PROVEN"
+
+
+def test_no_alarm_covers_the_data():
+    ax = dpe.plots.errors(RUNS.assign(guarantee="void: seeded"))
+    ax.figure.canvas.draw()
+    (text,) = named(ax, "dpeffects-alarm")
+    highest = ax.transData.transform([(1.0, RUNS["error"].max())])[0, 1]
+    assert text.get_window_extent().y0 > highest
+
+
+def test_estimates_are_split_into_their_parts():
+    fits = trial(), trial(epsilon=4), trial(variance=False)
+    ax = dpe.plots.estimate(*fits, conf_level=0.9, names=["one", "four", "none"])
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["one", "four", "none"]
+    for row, line in enumerate(named(ax, "estimate")):
+        assert line.get_xdata()[0] == fits[row].estimate
+        assert line.get_ydata()[0] == row
+    whole, alone = named(ax, "whole"), named(ax, "sampling")
+    assert len(whole) == len(alone) == 2
+    for fit, outer, inner in zip(fits, whole, alone, strict=False):
+        table = fit.tidy(0.9)
+        assert outer.get_xdata() == pytest.approx(table[["conf_low", "conf_high"]].iloc[0])
+        low, high = inner.get_xdata()
+        assert outer.get_xdata()[0] < low < fit.estimate < high < outer.get_xdata()[1]
+    shares = [
+        np.ptp(i.get_xdata()) / np.ptp(o.get_xdata()) for o, i in zip(whole, alone, strict=True)
+    ]
+    assert shares[0] < shares[1]  # more epsilon, less of the interval is noise
+    (noise,) = named(ax, "noise")
+    assert noise.get_xdata()[0] < fits[2].estimate
+    words = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert words[:2] == ["sampling error alone", "with privacy noise (90 % interval)"]
+    zero = [line for line in ax.lines if set(np.asarray(line.get_xdata())) == {0.0}]
+    assert zero
+
+
+def test_the_sampling_part_is_the_normal_one_where_the_variance_is_known():
+    fit = trial(epsilon=1e6)
+    (inner,) = named(fit.plot(), "sampling")
+    half = 1.959964 * np.sqrt(fit.sampling_variance)
+    assert np.ptp(inner.get_xdata()) / 2 == pytest.approx(half, rel=1e-4)
+
+
+def test_budget_bars_are_the_charges():
+    fit = dpe.dp_ate(f"{TRIAL} | age", NSW, "private_ipw", epsilon=1, delta=1e-5)
+    ax = dpe.plots.budget(fit)
+    widths = [bar.get_width() for bar in ax.patches]
+    assert sum(widths) == pytest.approx(1.0, abs=1e-6)
+    by_share = fit.spends_frame().groupby("share")["epsilon"].sum()
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    (model,) = [w for w, label in zip(widths, labels, strict=True) if label == "propensity model"]
+    assert model == pytest.approx(by_share["model"])
+    delta = sum(spend.delta for spend in fit.spends)
+    assert f"delta {delta:.3g}" in ax.get_title(loc="left")
+    texts = [text.get_text() for text in ax.texts]
+    assert sum(f"({100 * w:.1f} %)" in t for w, t in zip(widths, texts, strict=True)) == len(widths)
+    with pytest.raises(OptionError, match="no charges"):
+        dpe.plots.budget(type(fit)(**{**vars(fit), "spends": ()}))
+
+
+def test_half_widths_are_those_of_the_plan():
+    study = plan()
+    ax = study.plot((0.5, 1.0, 2.0))
+    (line,) = ax.lines
+    assert line.get_ydata()[1] == study.rows[0].half_width
+    assert line.get_label() == "diff_in_means"
+    assert "units of y" in ax.get_ylabel()
+    noise = dpe.plots.half_width(study, [1.0], what="noise_sd")
+    assert noise.lines[0].get_ydata()[0] == study.rows[0].noise_sd
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    with pytest.raises(OptionError, match="what must be"):
+        dpe.plots.half_width(study, what="width")
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_errors_are_medians_of_runs(make):
+    reference = pd.DataFrame({"epsilon": [2.0, 0.5], "error": [0.2, 0.6]})
+    ax = dpe.plots.errors(make(RUNS.to_dict("list")), reference=reference)
+    one, two, paper = ax.lines
+    assert one.get_ydata().tolist() == [0.4, 0.1]
+    assert two.get_ydata().tolist() == [0.3, 0.05]
+    assert paper.get_ydata().tolist() == [0.6, 0.2]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "paper"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.5", "2"]
+    flat = dpe.plots.errors(RUNS, reference=0.3, reference_name="flat")
+    assert flat.lines[-1].get_ydata()[0] == 0.3
+    with pytest.raises(OptionError, match="'epsilon'"):
+        dpe.plots.errors(RUNS.drop(columns="epsilon"))
+    with pytest.raises(DataError, match="positive"):
+        dpe.plots.errors(RUNS.assign(error=0.0))
+    with pytest.raises(DataError, match="frame"):
+        dpe.plots.errors({"epsilon": 1})
+
+
+def test_curves_are_those_of_the_function():
+    fit = cate()
+    ax = dpe.plots.curve(fit, "x1", at={"g": "b"}, conf_level=0.8)
+    table = fit.curve("x1", at={"g": "b"}, conf_level=0.8)
+    assert ax.lines[0].get_ydata().tolist() == table["effect"].tolist()
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert corners[:, 1].max() == pytest.approx(table["conf_high"].max())
+    assert corners[:, 1].min() == pytest.approx(table["conf_low"].min())
+    assert "80 % band" in ax.get_title(loc="left")
+    assert "g = b" in ax.get_title(loc="left")
+    assert ax.get_ylabel() == "effect of treatment on outcome"
+    levels = fit.plot("g")
+    assert [t.get_text() for t in levels.get_xticklabels()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("given", [{"release": "groups", "by": "g"}, {"release": "points"}])
+def test_single_effects_are_intervals(given):
+    at = {"x1": [0.2, 0.5, 0.9], "g": ["a", "b", "c"]}
+    fit = cate(**given, **({"at": at} if given["release"] == "points" else {}))
+    ax = fit.plot(0.9, simultaneous=True)
+    table = fit.tidy(0.9, simultaneous=True)
+    (known,) = named(ax, "known")
+    assert known.get_ydata().tolist() == table["estimate"].tolist()
+    ends = np.array([path.vertices[:, 1] for path in ax.collections[0].get_paths()])
+    assert ends == pytest.approx(table[["conf_low", "conf_high"]].to_numpy())
+    assert [t.get_text() for t in ax.get_xticklabels()] == list(fit.labels)
+    with pytest.raises(OptionError, match="effect functions"):
+        dpe.plots.curve(fit, "x1")
+
+
+def test_effects_without_an_interval_are_hollow():
+    fit = cate(release="groups", by="g", variance=False)
+    ax = fit.plot()
+    (unknown,) = named(ax, "unknown")
+    assert len(unknown.get_xdata()) == 3
+    assert unknown.get_markerfacecolor() == "white"
+
+
+def test_a_forest_has_all_sites_and_a_diamond():
+    found = combined()
+    ax = found.plot(0.9)
+    sites = named(ax, "site")
+    assert [line.get_xdata()[0] for line in sites] == [r.estimate for r in found.releases]
+    sizes = [line.get_markersize() for line, w in zip(sites, found.weights, strict=True) if w > 0]
+    weights = [w for w in found.weights if w > 0]
+    assert np.argsort(sizes).tolist() == np.argsort(weights).tolist()
+    for line, weight in zip(sites, found.weights, strict=True):
+        assert (line.get_marker() == "s") == (weight > 0)
+    for line, release in zip(named(ax, "interval"), found.releases, strict=True):
+        low, high = dpe.combine([release], "largest").conf_int(0.9)
+        assert line.get_xdata() == pytest.approx([low, high], rel=1e-6)
+    (diamond,) = named(ax, "combined")
+    across = diamond.get_xy()[:, 0]
+    assert (across.min(), across.max()) == pytest.approx(tuple(found.conf_int(0.9)))
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert labels == ["site 0", "site 1", "site 2", "combined (mvagg)"]
+    caption = ax.get_title(loc="left")
+    assert f"Q = {found.heterogeneity.q:.3g}" in caption
+    assert "no release from Isles" in caption
+    weights_shown = [t.get_text() for t in ax.texts if t.get_text().endswith(" %")]
+    assert weights_shown[0] == f"{100 * found.weights[0]:.1f} %"
+
+
+def test_a_forest_without_an_interval():
+    sent = dpe.site_release(
+        TRIAL, NSW, site="one", method="diff_in_means", epsilon=1, variance=False
+    )
+    found = dpe.combine([sent], "all")
+    assert isinstance(found.conf_int(), Unavailable)
+    ax = found.plot()
+    assert named(ax, "interval") == []
+    assert "not available" in ax.get_title(loc="left")
+
+
+def test_love_shows_every_difference_and_its_noise():
+    found = balance()
+    table = found.tidy()
+    ax = found.plot()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["x1", "x2", "x3"]
+    for which in ("", "_adjusted"):
+        drawn = sorted(
+            (round(float(y)), float(x))
+            for kind in ("within", "beyond")
+            for line in named(ax, f"{kind}{which}")
+            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+        )
+        assert [x for _, x in drawn] == pytest.approx(table[f"smd{which}"])
+        inside = sum(len(line.get_xdata()) for line in named(ax, f"within{which}"))
+        assert inside == table[f"within_noise{which}"].sum()
+    ends = np.array([path.vertices[:, 0] for path in ax.collections[0].get_paths()])
+    assert np.ptp(ends, axis=1) / 2 == pytest.approx(1.96 * table["noise_sd"].to_numpy())
+    lone = balance(adjusted=False).plot("love")
+    assert len(lone.get_legend().get_texts()) == 2
+    with pytest.raises(OptionError, match="love"):
+        found.plot("violin")
+
+
+def test_overlap_bars_are_shares_of_the_arms():
+    found = balance()
+    ax = found.plot("overlap")
+    heights = np.array([bar.get_height() for bar in ax.patches])
+    sizes = (found.treated[0], found.n - found.treated[0])
+    for arm, side in enumerate((1, -1)):
+        wanted = side * np.maximum(found.counts[arm], 0) / sizes[arm]
+        assert heights[10 * arm : 10 * arm + 10] == pytest.approx(wanted)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["treated", "control"]
+
+
+def luminance(color):
+    """Relative luminance (WCAG)."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one, two):
+    dark, light = sorted((luminance(one), luminance(two)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_series_differ_in_grey():
+    """The first four by luminance alone; all by luminance, or else by line and marker."""
+    styles = [look.series(k) for k in range(12)]
+    for one, two in itertools.combinations(styles[:4], 2):
+        assert contrast(one.color, two.color) > 1.7
+    for one, two in itertools.combinations(styles, 2):
+        apart = contrast(one.color, two.color) > 1.7
+        assert apart or (one.linestyle != two.linestyle and one.marker != two.marker)
+    assert len({style.marker for style in styles}) == 12
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [(look.INK, look.YELLOW), (look.INK, look.RED), (look.FILL, look.PALE), (look.ALARM, "white")],
+)
+def test_parts_of_a_picture_differ_in_grey(one, two):
+    assert contrast(one, two) > 2.0
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    right = builtins.__import__
+
+    def refuse(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return right(name, *args, **kwargs)
+
+    fit = trial()
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingExtraError, match=r"dpeffects\[plot\]"):
+        fit.plot()
+
+
+def test_mistakes_are_named():
+    with pytest.raises(OptionError, match="at least one fit"):
+        dpe.plots.estimate()
+    with pytest.raises(OptionError, match="2 labels"):
+        dpe.plots.estimate(trial(), trial(), names=["one"])
+    empty = SimpleNamespace(spends=(), guarantee=dpe.Guarantee(1.0))
+    with pytest.raises(OptionError, match="nothing to draw"):
+        dpe.plots.budget(empty)

@@ -1,0 +1,103 @@
+"""One release of every kind, for tests of what is shown of them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import LinearRegression
+
+import dpeffects as dpe
+from dpeffects.methods import registry
+
+BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b"]}
+EFFECTS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
+
+
+def frame(n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    x1, x2 = rng.random(n), rng.uniform(-1, 1, n)
+    t = rng.random(n) < 0.3 + 0.4 * x1
+    y = np.clip(0.3 * x1 + 0.2 * t + 0.4 * rng.random(n), 0, 1)
+    return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2, "g": rng.choice(list("ab"), n)})
+
+
+CALL = {"epsilon": 2.0, "bounds": BOUNDS}
+PATHS = {
+    f"{name}-{level}-{estimand}": (name, level, estimand)
+    for name, spec in registry().items()
+    for level in spec.levels
+    for estimand in spec.estimands
+}
+SPECIAL = {
+    "seeded": {"seed": 1},
+    "without variance": {"variance": False},
+    "bounds found": {"bounds": {}, "epsilon": 8.0, "data": frame(1200)},
+    "bounds of the data": {"bounds": "from_data"},
+}
+AVERAGES = [*PATHS, *SPECIAL]
+CATE = {
+    "function": {},
+    "function without variance": {"variance": False},
+    "points": {"release": "points", "at": {"x1": [0.2, 0.8], "x2": [0.0, 0.5]}},
+    "groups": {"release": "groups", "by": "g"},
+    "claimed": {
+        "release": "points",
+        "at": {"x1": [0.2, 0.8], "x2": [0.0, 0.5]},
+        "second_stage": LinearRegression(),
+        "accept_asymptotic": True,
+    },
+}
+SITES = {
+    "sites": ("all", {}),
+    "random": ("random", {}),
+    "seeded site": ("all", {"seed": 3}),
+    "blind site": ("all", {"variance": False}),
+}
+NAMES = [*AVERAGES, *CATE, *SITES]
+"""All effects; the balance of the arms is beside them."""
+
+
+@cache
+def release(name):
+    """The release of that name; every method at every level is among them."""
+    if name in PATHS:
+        return _average(*PATHS[name])
+    if name in SPECIAL:
+        more = {"data": frame(), **CALL, **SPECIAL[name]}
+        return dpe.dp_ate("y ~ t", method="diff_in_means", **more)
+    if name in CATE:
+        return dpe.dp_cate("y ~ t | x1 + x2", frame(), delta=1e-5, **CALL, **CATE[name])
+    if name == "balance":
+        return dpe.dp_balance("y ~ t | x1 + g", frame(), **CALL)
+    return _combined(*SITES[name])
+
+
+def _average(name, level, estimand):
+    spec = registry()[name]
+    formula = "y ~ t | g" if spec.needs_strata else "y ~ t | x1 + x2"
+    delta = 1e-5 if spec.needs_delta else 0.0
+    return EFFECTS[estimand](formula, frame(), name, level=level, delta=delta, **CALL)
+
+
+def _combined(rule, third):
+    sent = [
+        dpe.site_release(
+            "y ~ t",
+            frame(400, i),
+            site=site,
+            method="diff_in_means",
+            bounds=BOUNDS,
+            epsilon=i,
+            **(third if site == "West" else {}),
+        )
+        for i, site in enumerate(["North", "South", "West"], start=1)
+        if third or site != "West"
+    ]
+    return dpe.combine(sent, rule)
+
+
+def everything():
+    """All of them, by name."""
+    return {name: release(name) for name in NAMES}

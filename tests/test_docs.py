@@ -1,0 +1,156 @@
+"""The documentation site: it builds without a warning, its links hold, its figures are true.
+
+The site is built here without running the vignettes: `test_vignettes.py` runs each of them, and
+``make docs`` builds the site with their output.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+
+ROOT = Path(__file__).resolve().parents[1]
+pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
+pytest.importorskip("myst_parser", reason='needs pip install "dpeffects[docs]"')
+pytest.importorskip("furo", reason='needs pip install "dpeffects[docs]"')
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+
+
+def test_site_builds_and_is_whole(tmp_path):
+    """One test, because workers of a parallel run do not share what was built."""
+    source, built = tmp_path / "source", tmp_path / "html"
+    left_out = shutil.ignore_patterns(".*", "tests", "_build", "generated", "__pycache__", "dist")
+    shutil.copytree(ROOT, source, ignore=left_out)
+    options = ["-q", "-W", "--keep-going", "-D", "plot_gallery=0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, str(source / "docs"), str(built)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    from check_links import problems
+
+    assert sorted(problems(built)) == []
+    folder = built / "generated" / "api"
+    reference = "".join(page.read_text() for page in folder.glob("*.html"))
+    described = set(re.findall(r'id="(?:module-)?dpeffects\.(\w+)"', reference))
+    assert sorted(set(dpe.__all__) - described) == []
+    proofs = (built / "generated" / "proofs.html").read_text()
+    claims = re.findall(r"^## (Claim \d+)\.", _proofs(), re.MULTILINE)
+    assert claims
+    assert [claim for claim in claims if claim not in proofs] == []
+    for vignette in (ROOT / "vignettes").glob("*.py"):
+        assert (built / "generated" / "vignettes" / f"{vignette.stem}.html").exists()
+
+
+def _proofs() -> str:
+    return (ROOT / "dpeffects" / "privacy" / "PROOFS.md").read_text(encoding="utf-8")
+
+
+def test_link_checker_finds_what_is_wrong(tmp_path):
+    from check_links import problems
+
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html">x</a><a href="gone.html">x</a><a href="b.html#here">x</a>'
+        '<a href="b.html#there">x</a><a href="https://example.org">x</a>'
+        '<a href="http://example.org">x</a><script src="https://cdn.example.org/x.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<p id="here">x</p>')
+    found = [line.split(": ", 1)[1] for line in problems(tmp_path)]
+    assert found == [
+        "gone.html does not exist",
+        "b.html#there has no such fragment",
+        "http://example.org is not https",
+        "https://cdn.example.org/x.js is loaded from elsewhere",
+    ]
+
+
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_code_in_the_pages_runs(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {}
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, name, "exec"), space)
+
+
+def test_formulas_keep_every_character():
+    from steps.formulas import typeset
+
+    def bare(text):
+        for sign, plain in (("≤", "<="), ("≥", ">="), ("≠", "!=")):
+            text = text.replace(sign, plain)
+        return re.sub(r"</?su[bp]>|[_^(){}]", "", text)
+
+    assert bare(typeset(_proofs())) == bare(_proofs())
+    assert typeset("v_i^2 <= 2^(b+1)") == "v<sub>i</sub><sup>2</sup> ≤ 2<sup>b+1</sup>"
+
+
+# --- which method ---------------------------------------------------------------------------------
+
+
+def rows(page: str, heading: str) -> pd.DataFrame:
+    """Read a table of a page back, without the code that wrote it."""
+    lines = page.split(f"## {heading}")[1].split("\n\n")[1].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return pd.DataFrame(cells[2:], columns=cells[0]).set_index(cells[0][0])
+
+
+def test_which_method_names_every_method():
+    from steps import which_method
+
+    found = rows(which_method.text(), "What each method can do")
+    listed = dpe.methods().set_index("method")
+    assert sorted(found.index) == sorted(f"`{name}`" for name in listed.index)
+    for name in listed.index:
+        for column in ("estimands", "levels", "guarantee"):
+            assert found[column][f"`{name}`"] == listed[column][name]
+
+
+def test_which_method_agrees_with_the_results_on_file():
+    from steps import which_method
+
+    page, results = which_method.text(), ROOT / "benchmarks" / "results"
+    found = rows(page, "Errors at epsilon 1").loc["`private_aipw`"]
+    accuracy = (results / "accuracy.md").read_text()
+    line = re.search(r"^\| Lalonde +\| +445 \| +1 +\|(.*)\|$", accuracy, re.MULTILINE)[1]
+    assert float(found["Lalonde, n = 445"]) == float(line.split("|")[-1])
+    found = rows(page, "Intervals and seconds at epsilon 1").loc["`private_aipw`"]
+    coverage = pd.read_csv(results / "coverage.csv")
+    kept = (coverage["method"] == "private_aipw") & ~coverage["binary"] & (coverage["epsilon"] == 1)
+    covered = 100 * coverage[kept]["covered"].dropna()
+    assert found["coverage, %"] == f"{covered.min():.1f} to {covered.max():.1f}"
+    seconds = pd.read_csv(results / "seconds.csv").set_index(["method", "n"])["seconds"]
+    assert found["seconds, n = 100,000"] == f"{seconds['private_aipw', 100_000]:.2g}"
+    conditional = pd.read_csv(results / "cate.csv").set_index(["data", "case", "epsilon"])["pehe"]
+    shown = rows(page, "Conditional effects").loc["`dr_learner`"].iloc[0]
+    value = conditional["data set 1", "DR-learner, function", 1.0]
+    assert shown["error, epsilon 1"] == f"{value:.2f}"
+
+
+def test_which_method_follows_the_results(tmp_path, monkeypatch):
+    from steps import which_method
+
+    shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "results")
+    path = tmp_path / "results" / "seconds.csv"
+    frame = pd.read_csv(path)
+    frame.loc[(frame["method"] == "private_aipw") & (frame["n"] == 100_000), "seconds"] = 98.7
+    frame.to_csv(path, index=False)
+    monkeypatch.setattr(which_method, "RESULTS", tmp_path / "results")
+    found = rows(which_method.text(), "Intervals and seconds at epsilon 1")
+    assert found["seconds, n = 100,000"]["`private_aipw`"] == "99"
