@@ -129,6 +129,7 @@ print(combined.summary())
 # %%
 
 ax = combined.plot()
+ax.locator_params(axis="x", nbins=4)
 
 # %%
 # The rule in one paragraph. With ``N`` records and variances ``v`` at the sites of a set, the
