@@ -1,5 +1,6 @@
 """``dpeffects ate``, ``att``, ``atc``, ``cate``: from a file to a result, and nothing for free."""
 
+import functools
 import json
 import os
 
@@ -8,6 +9,8 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.commands import cate
+from dpeffects.errors import OptionError
 from tests.commands.shell import ESTIMATE, FORMULA, refused, run
 from tests.commands.shell import study as records
 
@@ -276,13 +279,19 @@ def test_wrong_conditional_calls(study, capsys, more, words):
     assert dpe.open_ledger("study.db").spent == (0, 0)
 
 
-def test_an_asymptotic_guarantee_is_asked_for(study, capsys):
-    pytest.importorskip("sklearn")
-    more = ["--release", "points", "--at", "points.csv", "--delta", "1e-5"]
-    more += ["--option", "second_stage=random_forest", "--accept-asymptotic"]
-    code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
-    assert code == 0
-    assert "ASYMPTOTIC CLAIM" in out
+def test_an_asymptotic_guarantee_is_asked_for(study, capsys, monkeypatch):
+    """The fit itself takes long and is tested elsewhere."""
+    asked = []
+
+    @functools.wraps(dpe.dp_cate)
+    def spy(*args, **given):
+        asked.append(given["accept_asymptotic"])
+        raise OptionError("enough")
+
+    monkeypatch.setattr(cate, "dp_cate", spy)
+    for more in ([], ["--accept-asymptotic"]):
+        assert "enough" in refused(capsys, "cate", FORMULA, *ESTIMATE, *more)
+    assert asked == [False, True]
 
 
 def test_only_the_columns_that_matter_are_read_as_declared(study, capsys):
