@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 import dpeffects as dpe
+from dpeffects import plots
 
 nsw = dpe.load_data("lalonde")
 fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
@@ -34,6 +35,11 @@ for spend in fit.spends:
     print(f"{spend.label}: {spend.sensitivity[0]:g} / {spend.epsilon:.3g} = {spend.scale[0]:,.1f}")
 
 # %%
+# The same as a picture:
+
+ax = plots.budget(fit)
+
+# %%
 # Shares
 # ------
 # A method divides epsilon among what it has to release, by named shares. Its description has them:
@@ -42,8 +48,8 @@ print(dpe.methods("diff_in_means").split("shares")[1].splitlines()[0].strip())
 
 # %%
 # Give other proportions by name; names left out keep their own, and all are divided by their sum.
-# More for the estimate means a better estimate and a vaguer interval. Without an interval the
-# estimate gets everything.
+# More for the estimate means a better estimate and a vaguer interval. Without an interval the part
+# of the variance goes to the others.
 
 cases = {
     "default": {},

@@ -69,7 +69,8 @@ charged = {"ledger": ledger, "dataset": "births"}
 # %%
 # 4. Balance
 # ----------
-# Do smokers and non-smokers overlap, and how do they differ? Out of its own part of the budget:
+# How do smokers and non-smokers differ? Out of its own part of the budget. Whiskers are noise, a
+# hollow mark may be nothing but noise, and "n/a" is a covariate whose spread drowned in it.
 
 balance = dpe.dp_balance(formula, births, epsilon=1, **charged)
 ax = balance.plot()
