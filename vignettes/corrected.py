@@ -18,7 +18,7 @@ PP-IPW (weighting).
 All data here are public or simulated, so seeds make the page the same each time. A seed makes a
 release not private, because whoever knows it can subtract the noise: never use one on data that
 matter. The quick run takes about 15 seconds; ``--full`` has larger searches and a larger forest and
-takes a few minutes.
+takes about a minute.
 """
 
 import itertools

@@ -165,12 +165,12 @@ def panels(frame, x, title):
         plots.errors(part, x, "error", "setting", ax=ax, **zero)
         ax.get_legend().remove()
         ax.yaxis.set_major_formatter("{x:g}")
-        if part["error"].max() < 6 * part["error"].min():
+        if part["error"].max() < 10 * part["error"].min():
             ax.yaxis.set_minor_formatter("{x:g}")
         ax.set(title=study, ylabel="relative error" if ax is axes[0] else "")
     figure.suptitle(title)
     figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
     )
 
 

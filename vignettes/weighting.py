@@ -232,7 +232,7 @@ for ax, effect in zip(axes[:2], (0.1, 2.0), strict=True):
             mine.append([ours(x, t, y, effect, e, seed) * quiet <= 0 for e in shown])
     lines = {f"printed, {name}": (EPSILONS, found) for name, found in turned.items()}
     lines["private_ipw"] = (shown, mine)
-    for (name, (at, found)), style in zip(lines.items(), ("o-", "s-", "D--"), strict=True):
+    for (name, (at, found)), style in zip(lines.items(), ("C1^-", "C2s-", "C3D--"), strict=True):
         share = np.mean(found, axis=0)
         ax.plot(at, share, style, label=name)
         signs.append((effect, name, share[0], share[-1]))
@@ -251,9 +251,9 @@ for ax, effect in zip(axes[2:], (0.1, 2.0), strict=True):
         for name, values in zip(means, np.array(found).T, strict=True):
             half = 1.96 * values.std(ddof=1) / math.sqrt(len(values))
             means[name].append((m, values.mean(), half))
-    for (name, points), marker in zip(means.items(), "o^s", strict=True):
+    for (name, points), style in zip(means.items(), ("C0o-", "C1^-", "C2s-"), strict=True):
         at, mean, half = np.array(points).T
-        ax.errorbar(at, mean, half, marker=marker, capsize=3, label=name)
+        ax.errorbar(at, mean, half, fmt=style, capsize=3, label=name)
     ax.set(title=f"effect {effect:g}", xlabel="m", ylabel="mean estimate")
 lines, labels = axes[0].get_legend_handles_labels()
 bars, names = axes[2].get_legend_handles_labels()
