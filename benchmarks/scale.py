@@ -226,7 +226,7 @@ def main() -> None:
         "passes stream rows in batches. Matching has the rows in memory (pandas). Medians of "
         "runs that alternate with the peer; the ratio is the median of the ratios of neighbours; "
         "peak memory is the largest. CPU is that of the whole process, all cores. "
-        f"Load of the machine in the last minutes of the run: {os.getloadavg()[1]:.1f}. Where it is "
+        f"Load of the machine at the end of the run: {os.getloadavg()[1]:.1f}. Where it is "
         "more than its cores, compare CPU seconds, not seconds."
     )
     save("scale", "Ten million records on one machine", {"": table}, notes)
