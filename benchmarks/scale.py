@@ -224,7 +224,7 @@ def main() -> None:
     notes = (
         "Aggregate methods read the file through DuckDB: queries are sums that DuckDB makes, "
         "passes stream rows in batches. Matching has the rows in memory (pandas). Medians of "
-        "the runs shown, which alternate with the peer; the ratio is the median of the ratios of neighbours; "
+        "the runs shown, in turns with the peer; the ratio is the median of those of neighbours; "
         "peak memory is the largest. CPU is that of the whole process, all cores. "
         f"Load of the machine at the end of the run: {os.getloadavg()[1]:.1f}. Where it is "
         "more than its cores, compare CPU seconds, not seconds."
