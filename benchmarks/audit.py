@@ -190,8 +190,8 @@ def main() -> None:
         "sensitivities of all its releases at once, and on the runs: a mechanism that loses "
         "exactly epsilon = 1 shows about 0.93 in 20,000 and 0.8 in 2,000. The largest loss is that "
         "of a single run at each epsilon, by the noise that was declared; where delta is 0 it "
-        "must not exceed epsilon. The paper's finite release is an asymptotic claim, and fails; what its answers "
-        f"show in {few} runs is as much as so few runs can show."
+        "must not exceed epsilon. The paper's finite release is an asymptotic claim, and fails; "
+        f"what its answers show in {few} runs is as much as so few runs can show."
     )
     tables = {
         f"Average effects, {many} runs": shown(table, METHODS),
