@@ -47,7 +47,7 @@ def processes_of(folder):
 def test_a_killed_node_and_a_site_that_refuses(tmp_path):
     """The round ends with a table that says so, and the third site's answer."""
     command = [sys.executable, "-m", "dpeffects.federation.demo", "--folder", str(tmp_path)]
-    command += ["--kill", "west", "--refuse", "south", "--deadline", "12"]
+    command += ["--kill", "west", "--refuse", "south", "--deadline", "25"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     ended = read_round(tmp_path)
