@@ -1,6 +1,6 @@
 """How much of epsilon an attacker can be shown to learn, for every method.
 
-    python benchmarks/audit.py            # 20,000 runs a cell: 75 minutes on one core; resumes
+    python benchmarks/audit.py            # 20,000 runs a cell: an hour on one core; resumes
     python benchmarks/audit.py --long     # 20,000 runs for conditional effects too: 2 hours more
     python benchmarks/audit.py --fresh    # the same from the start
     python benchmarks/audit.py --table    # only the table, of the cells on file
