@@ -163,7 +163,7 @@ def shown(table: pd.DataFrame, cases) -> pd.DataFrame:
             row["largest loss"] = " / ".join(f"{x:.2f}" for x in cells["largest"])
         row["worst pair at eps 1"] = cells["worst"].get(1.0, cells["worst"].iloc[0])
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype(object).fillna("not run")
 
 
 def main() -> None:
