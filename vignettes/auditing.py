@@ -16,7 +16,7 @@ Audits here have a seed, so that the page is the same each time; in an audit tha
 its data sets are made up. Real releases must never have one.
 
 The quick run takes under a minute. ``python vignettes/auditing.py --full`` has 20,000 runs for each
-audit and takes about ten minutes on one core.
+audit and should take about ten minutes on one idle core.
 """
 
 import math

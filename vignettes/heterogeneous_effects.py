@@ -21,8 +21,8 @@ matter.
 
 The quick run takes about a minute, with one repeat. ``python vignettes/heterogeneous_effects.py
 --full`` has 20 repeats (the paper does not say how many it had) and the finite release on data set
-2; it takes about ten minutes on one core. Forests have 10 trees in both, for speed; the paper has
-scikit-learn's default, 100.
+2; it should take ten minutes on one idle core. Forests have 10 trees in both, for speed; the paper
+has scikit-learn's default, 100.
 """
 
 import math

@@ -5,8 +5,8 @@ Many sites, one effect: the multi-site paper, figure by figure
 Hospitals that may not pool their records can still answer one question together: each releases a
 private effect and its variance, and a centre combines them. Koga, Chaudhuri and Page
 (*Differentially private multi-site treatment effect estimation*, here "the paper"; an earlier
-version has the same figures) propose how. This page repeats its figures 3 to 11 on the same data.
-You will learn
+version has the same figures, 4 and 5 exchanged) propose how. This page repeats its figures 3 to 11
+on the same data. You will learn
 
 - how a site makes its release and how a centre combines releases, with an interval;
 - which rule to use when sites differ in records and in budget;
@@ -18,7 +18,7 @@ release not private, because whoever knows it can subtract the noise: never use 
 matter.
 
 The quick run takes under a minute. ``python vignettes/many_sites.py --full`` has the paper's 100
-repeats of every setting and takes about three quarters of an hour on one core.
+repeats of every setting and should take three quarters of an hour on one idle core.
 """
 
 import itertools
@@ -318,13 +318,13 @@ findings(
 )
 
 # %%
-# Three differences. In figure 3 ``ivw`` does not lose to ``mvagg`` here: a released variance is
-# noisy and can come out too small, and then inverse variances give a noisy site far too much
-# weight. The noise that a site added is public, so this package never lets a variance count for
-# less than that part of it. In figure 4 at 1:1:1 "the largest" is, by the rounding of n / 3, the
-# second site in ours; in the paper it is the first. And the paper explains the gain on ``all`` at
-# 18:1:1 by a large first site with a small budget; by its own formula the first site has the
-# *largest* budget where alpha is below 1, and it is the small sites that spoil the average.
+# Three differences. In figure 3 ``ivw`` does not lose to ``mvagg`` here. The paper suspects that a
+# noisy variance gave a noisy site too much weight. In this package a variance never counts for less
+# than the part that the noise adds, which is public; that may be the reason, but we did not take it
+# apart. In figure 4 at 1:1:1 "the largest" is, by the rounding of n / 3, the second site in ours;
+# in the paper it is the first. And the paper explains the gain on ``all`` at 18:1:1 by a large
+# first site with a small budget; by its own formula the first site has the *largest* budget where
+# alpha is below 1, and it is the small sites that spoil the average.
 #
 # Figures 6 and 7: the smooth sensitivity of matching
 # ---------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -59,30 +58,28 @@ def _notes(block: Notes, width: int) -> list[str]:
 
 
 def _table(table: Table, width: int) -> list[str]:
-    from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
-
+    """Cells in columns, between rules of the whole width; a character counts as one column."""
     room = column_widths(table, width)
-    heads = [_wrap(head, size) for head, size in zip(table.columns, room, strict=True)]
-    widths = [max(map(len, head)) for head in heads]
-    rows: list[Sequence[str]] = [*zip_longest(*heads, fillvalue=""), SEPARATING_LINE]
-    for i, row in enumerate(table.rows):
-        if table.total and i == len(table.rows) - 1:
-            rows.append(SEPARATING_LINE)
-        cells = [_wrap(cell, size) for cell, size in zip(row, room, strict=True)]
-        widths = [max(w, *map(len, cell)) for w, cell in zip(widths, cells, strict=True)]
-        rows += zip_longest(*cells, fillvalue="")
+    grid = [
+        [_wrap(cell, size) for cell, size in zip(row, room, strict=True)]
+        for row in (table.columns, *table.rows)
+    ]
+    widths = [max(len(line) for row in grid for line in row[k]) for k in range(len(room))]
     gaps = max(len(widths) - 1, 1)
-    gap = min((width - sum(widths)) // gaps, _WIDEST_GAP)
-    rule = Line("", "-", "-" * gap, "-" * (width - sum(widths) - gap * gaps))
-    line = DataRow("", " " * gap, "")
-    text = tabulate(
-        rows,
-        tablefmt=TableFormat(rule, rule, None, rule, line, line, 0, None),
-        colalign=["left" if side == "l" else "right" for side in table.align],
-        disable_numparse=True,
-    )
-    title = _wrap(table.title, width) if table.title else []
-    return [*title, *(row.rstrip() for row in text.splitlines())]
+    gap = " " * min((width - sum(widths)) // gaps, _WIDEST_GAP)
+    rule, lines = "-" * width, [*(_wrap(table.title, width) if table.title else [])]
+    for i, row in enumerate(grid):
+        if i < 2 or (table.total and i == len(grid) - 1):
+            lines.append(rule)
+        lines += [
+            gap.join(_set(*cell) for cell in zip(line, widths, table.align, strict=True)).rstrip()
+            for line in zip_longest(*row, fillvalue="")
+        ]
+    return [*lines, rule]
+
+
+def _set(cell: str, width: int, side: str) -> str:
+    return cell.ljust(width) if side == "l" else cell.rjust(width)
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -29,7 +29,7 @@ def test_tenths_add_up_exactly(path):
         store.reserve(f"q{i}", "hash", Price(0.1, 1e-7))
     assert store.spent == (1, Fraction(1, 10**6))
     with pytest.raises(RefusalError, match="total epsilon"):
-        store.reserve("more", "hash", Price(1e-300))
+        store.reserve("more", "hash", Price(2.0**-24))
 
 
 def test_delta_is_counted_too(path):
