@@ -19,10 +19,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.audit.watch import Impossible, Watch, Watching
-from dpeffects.methods import registry
+from dpeffects.methods import proved
 from dpeffects.privacy.noise import SeededNoise
 
-SPECS = registry()
+SPECS = proved()
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
 PLAIN, STRATA = "y ~ t | x1 + x2 + g", "y ~ t | g + cut(x1, [0, 0.5, 1])"
 SPLINE = "bs(x2, knots=[0], degree=2, lower_bound=-1, upper_bound=1)"
