@@ -114,15 +114,20 @@ class Work:
             entry = self.entries[row["fit"]]
             first = row["repeat"] == 0 and entry.name not in measured
             measured |= {entry.name}
-            facts = {name: getattr(entry, name) for name in FACTS}
-            peak = self._peak(entry, row) if first else math.nan
-            rows.append({"data": self.task.name, "seed": self.seed, **row, "memory": peak, **facts})
+            used = self._peak(entry, row) if first else math.nan
+            place = {"data": self.task.name, "seed": self.seed}
+            rows.append({**place, **row, "memory": used, **facts_of(entry)})
         return rows
 
     def _peak(self, entry: Entry, row: Mapping[str, Any]) -> float:
         if not self.memory or row["failure"] or entries().get(entry.name) != entry:
             return math.nan
         return peak(entry.name, self.task.name, row["epsilon"], self.seed)
+
+
+def facts_of(entry: Entry) -> dict[str, str]:
+    """Return what an entry says about itself."""
+    return {name: getattr(entry, name) for name in FACTS}
 
 
 def _works(
@@ -165,9 +170,10 @@ def _kept(
     """Return the runs that were asked for, in the order of the question."""
     sizes = {task.name: task.n for task in drawn}
     order = {entry.name: k for k, entry in enumerate(chosen)}
+    facts = {entry.name: facts_of(entry) for entry in chosen}
     data = list(sizes)
     kept = [
-        dict(row)
+        {**row, **facts[row["fit"]]}
         for row in rows
         if (row["data"], row["n"]) in sizes.items()
         and row["fit"] in order

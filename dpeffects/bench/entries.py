@@ -19,12 +19,12 @@ from dpeffects.api import dp_ate
 from dpeffects.bench.tasks import Task
 from dpeffects.errors import DPEffectsError, EstimationError, OptionError
 from dpeffects.methods import registry
-from dpeffects.methods.spec import LEVELS
 from dpeffects.plugins import plugins
+from dpeffects.privacy.guarantee import KINDS
 from dpeffects.reference import reference
 
 OURS, BASELINE, REFERENCE = "dpeffects", "baseline", "reference"
-GUARANTEES = ("exact", "asymptotic", "library", "none")
+LEVELS = ("sample", "label", "none")
 COVARIATES = ("any", "needed", "strata")
 
 
@@ -49,7 +49,7 @@ class Entry:
         "exact" (proved), "asymptotic", "library" (proved by the authors of the code that draws the
         noise) or "none". Those with none are run once, not for each epsilon.
     level
-        "sample" or "label".
+        "sample", "label", or "none".
     covariates
         "any" (works with and without), "needed", or "strata" (few, discrete).
     heavy
@@ -71,11 +71,8 @@ class Entry:
     heavy: bool = False
 
     def __post_init__(self) -> None:
-        for name, known in (
-            ("guarantee", GUARANTEES),
-            ("level", tuple(LEVELS)),
-            ("covariates", COVARIATES),
-        ):
+        one_of = {"guarantee": tuple(KINDS), "level": LEVELS, "covariates": COVARIATES}
+        for name, known in one_of.items():
             if getattr(self, name) not in known:
                 raise OptionError(f"entry {self.name!r}: {name} must be one of {', '.join(known)}")
         if not self.name or self.name.split() != [self.name]:
@@ -126,14 +123,18 @@ def _method(name: str, method: str, *, by: str = OURS, **given: Any) -> Entry | 
         return None
     shown = {key: given.pop(key) for key in ("heavy", "citation", "level") if key in given}
     level = shown.setdefault("level", spec.levels[0])
-    run = {"method": method, "level": level, **given}
+    run: dict[str, Any] = {"method": method, "level": level, **given}
     if spec.needs_delta:
         run.setdefault("delta", 1e-5)
-    if spec.guarantee != "exact":
-        run[f"accept_{spec.guarantee}"] = True
+    if accept := KINDS[spec.guarantee].accept:
+        run[accept] = True
     need = "strata" if spec.needs_strata else "needed" if spec.uses_covariates else "any"
-    facts = {"citation": spec.citation, "guarantee": spec.guarantee, "covariates": need}
-    return Entry(name, run, by=by, **{**facts, **shown})
+    facts: dict[str, Any] = {
+        "citation": spec.citation,
+        "guarantee": spec.guarantee,
+        "covariates": need,
+    }
+    return Entry(name, run, by=by, **(facts | shown))
 
 
 def _means(formula: str, data: Any, epsilon: float, seed: int) -> float:
@@ -150,19 +151,30 @@ _GUHA = (
 )
 
 
+_FOLDS = {"folds_g_formula": "regression", "folds_ipw": "ipw", "folds_aipw": "aipw"}
+
+
+def _folds(name: str, estimator: str) -> Entry | None:
+    """As published: predictions are averaged."""
+    given = {"estimator": estimator, "average": "predictions"}
+    return _method(name, "model_folds", by=BASELINE, heavy=True, **given)
+
+
 def _built_in() -> list[Entry | None]:
-    plain = {"by": REFERENCE, "guarantee": "none"}
+    plain: dict[str, Any] = {"by": REFERENCE, "guarantee": "none", "level": "none"}
     text = "The same estimator without privacy, for orientation."
     return [
         _method("diff_in_means", "diff_in_means"),
         _method("private_aipw", "private_aipw"),
         _method("private_ipw", "private_ipw"),
         _method("private_psm", "private_psm", level="sample"),
+        _method("diff_in_means_label", "diff_in_means", level="label"),
         _method("private_psm_label", "private_psm", level="label"),
         _method("private_ipw_label", "private_ipw", level="label"),
         _method("smooth_matching", "smooth_matching"),
         _method("global_matching", "global_matching"),
         _method("sample_aggregate", "sample_aggregate", heavy=True),
+        _method("model_folds", "model_folds", heavy=True),
         _method("private_psm_paper", "private_psm", by=BASELINE, level="sample", debias=False),
         _method(
             "guha_reiter",
@@ -172,9 +184,7 @@ def _built_in() -> list[Entry | None]:
             heavy=True,
             citation=_GUHA,
         ),
-        _method("folds_aipw", "model_folds", by=BASELINE, estimator="aipw", heavy=True),
-        _method("folds_ipw", "model_folds", by=BASELINE, estimator="ipw", heavy=True),
-        _method("folds_g", "model_folds", by=BASELINE, estimator="g_formula", heavy=True),
+        *(_folds(name, estimator) for name, estimator in _FOLDS.items()),
         _method("dpci", "dpci", by=BASELINE, heavy=True),
         _method("synthetic_aim", "synthetic", by=BASELINE, generator="aim", heavy=True),
         _method("synthetic_mst", "synthetic", by=BASELINE, generator="mst", heavy=True),

@@ -1,17 +1,21 @@
-"""Peak memory of one run, in a process that does nothing else."""
+"""Memory that one run adds to a process that holds the data and does nothing else."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+_SELF = Path("/proc/self")
+
 
 def peak(entry: str, task: str, epsilon: float, seed: int) -> float:
-    """Return the peak in MiB of a fresh Python that runs an entry once; NaN where unknown."""
-    command = [sys.executable, "-m", "dpeffects.bench.memory", entry, task, str(epsilon), str(seed)]
+    """Return the growth of the peak in MiB in a fresh Python that runs an entry; NaN if unknown."""
+    code = "import sys; from dpeffects.bench.memory import measure; measure(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, entry, task, str(epsilon), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         return float(done.stdout.split()[-1])
@@ -19,31 +23,35 @@ def peak(entry: str, task: str, epsilon: float, seed: int) -> float:
         return math.nan
 
 
-def _here() -> float:
-    """Return the peak of this process and of those it started, in MiB."""
-    own = Path("/proc/self/status")
-    if not own.exists():
+def _high() -> float:
+    """Return the peak of this process and of those that it started, in MiB."""
+    if not (_SELF / "status").exists():
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak / (2**20 if sys.platform == "darwin" else 2**10)
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return sum(_high(path) for path in (own, *(Path(f"/proc/{pid}/status") for pid in children)))
+    started = (_SELF / "task" / str(os.getpid()) / "children").read_text().split()
+    return _field(_SELF, "VmHWM") + sum(_field(Path("/proc") / pid, "VmHWM") for pid in started)
 
 
-def _high(status: Path) -> float:
-    lines = status.read_text().splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10
+def _field(process: Path, name: str) -> float:
+    lines = (process / "status").read_text().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(name)) / 2**10
 
 
-def _main(entry: str, task: str, epsilon: str, seed: str) -> None:
+def _forget() -> None:
+    """Start the peak of this process anew, where the system can."""
+    with contextlib.suppress(OSError):
+        (_SELF / "clear_refs").write_text("5")
+
+
+def measure(entry: str, task: str, epsilon: str, seed: str) -> None:
+    """Print the growth in this process."""
     from dpeffects.bench.entries import Bound, entries
     from dpeffects.bench.tasks import tasks
 
     data, _ = tasks()[task].make(tasks()[task].n, int(seed))
+    _forget()
+    before = _high()
     Bound(entries()[entry], tasks()[task])(data, float(epsilon), int(seed))
-    print(round(_here(), 1))
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    print(round(_high() - before, 1))

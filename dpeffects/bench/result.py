@@ -65,7 +65,7 @@ class Leaderboard(Shown):
 
     def gaps(self) -> pd.DataFrame:
         """One row for each entry and data set that has no figures, with the reason."""
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"fit": entry.name, "data": task.name, "reason": entry.why_not(task)}
             for entry in self.entries
             for task in self.tasks
@@ -92,7 +92,7 @@ class Leaderboard(Shown):
             "proved guarantee.",
             f"Near: best or within {100 * NEAR:.0f} % of the best. Ratio: geometric mean of the "
             "error over the best.",
-            *(f"{gap.fit} on {gap.data}: {gap.reason}." for gap in self.gaps().itertuples()),
+            *(f"{name} on {data}: {reason}." for name, data, reason in self.gaps().to_numpy()),
         )
         blocks = (Pairs(tuple(about)), _places(self.places()), _overall(self.overall()))
         return Summary("Leaderboard", "", (*blocks, Notes(notes)))
@@ -107,8 +107,11 @@ class Leaderboard(Shown):
 def _places(found: pd.DataFrame) -> Table:
     columns = ("data", "epsilon", "best", "error", "best of ours", "error")
     rows = [
-        (r.data, f"{r.epsilon:g}", r.best, _figure(r.error), r.ours, _figure(r.ours_error))
-        for r in found.itertuples()
+        (
+            *(row["data"], f"{row['epsilon']:g}", row["best"], _figure(row["error"])),
+            *(row["ours"], _figure(row["ours_error"])),
+        )
+        for row in found.to_dict("records")
     ]
     return Table("Best in each place", columns, tuple(rows), "lrlrlr")
 
@@ -117,11 +120,12 @@ def _overall(found: pd.DataFrame) -> Table:
     columns = ("entry", "guarantee", "level", "ratio", "near", "coverage", "seconds")
     rows = [
         (
-            *(r.fit, r.guarantee, r.level, _figure(r.ratio), f"{r.near} of {r.cells}"),
-            "n/a" if math.isnan(r.coverage) else f"{100 * r.coverage:.0f} %",
-            f"{r.seconds:.2g}",
+            *(row["fit"], row["guarantee"], row["level"], _figure(row["ratio"])),
+            f"{row['near']} of {row['cells']}",
+            "n/a" if math.isnan(row["coverage"]) else f"{100 * row['coverage']:.0f} %",
+            f"{row['seconds']:.2g}",
         )
-        for r in found.itertuples()
+        for row in found.to_dict("records")
     ]
     return Table("Entries", columns, tuple(rows), "lllrrrr")
 

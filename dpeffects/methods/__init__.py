@@ -1,6 +1,7 @@
 """One file for each estimator. Adding a method is adding a file with a ``SPEC``.
 
-Other packages add theirs by an entry point of the group "dpeffects.methods" that names a `MethodSpec`.
+Other packages add theirs by an entry point of the group "dpeffects.methods" that names a
+`MethodSpec`.
 """
 
 from __future__ import annotations

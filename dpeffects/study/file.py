@@ -36,9 +36,7 @@ def on_file(
     return [{str(name): x for name, x in row.items()} for row in rows]
 
 
-def append(
-    path: str | Path, rows: list[dict[str, Any]], columns: Sequence[str] = COLUMNS
-) -> None:
+def append(path: str | Path, rows: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> None:
     """Add finished runs to a file."""
     fresh = not Path(path).exists()
     frame_of(rows, list(columns)).to_csv(path, mode="a", header=fresh, index=False, na_rep="nan")
