@@ -44,7 +44,7 @@ def main() -> None:
     if not given.table:
         names = ("epsilon", "repeats", "workers", "seed")
         asked = {name: getattr(given, name) for name in names}
-        bench(given.methods, given.data, path=RUNS, memory=True, **asked)
+        bench(given.methods, given.data, path=RUNS, **asked)
     render(on_record(given.seed))
 
 
@@ -82,7 +82,7 @@ def render(board: Leaderboard) -> None:
         "Coverage of 95 % intervals, epsilon 1, %": wide(cells, "coverage", 1.0, 100.0),
         "Width of the intervals over the effect, epsilon 1": wide(cells, "width", 1.0),
         "Seconds of a call, epsilon 1": wide(cells, "seconds", 1.0),
-        "Memory of a call, MiB": wide(cells, "memory", None),
+        "Memory of a call, epsilon 1, MiB": wide(cells, "memory", 1.0),
         "Empty cells": board.gaps().rename(columns={"fit": "entry"}),
         "Not there": pd.DataFrame(ABSENT.items(), columns=["baseline", "reason"]),
     }
@@ -117,9 +117,9 @@ def over_all(board: Leaderboard) -> pd.DataFrame:
     return table.rename(columns={"fit": "entry", "least_coverage": "least coverage"})
 
 
-def wide(cells: pd.DataFrame, value: str, epsilon: float | None, times: float = 1.0):
+def wide(cells: pd.DataFrame, value: str, epsilon: float, times: float = 1.0):
     """Rows are entries, columns data; what does not depend on epsilon stands in every table."""
-    part = cells if epsilon is None else cells[cells["epsilon"].isin([epsilon, math.inf])]
+    part = cells[cells["epsilon"].isin([epsilon, math.inf])]
     table = part.pivot_table(value, "fit", "data", "max", sort=False) * times
     table = table.reindex([name for name in entries() if name in table.index])
     shown = table.map(lambda x: "-" if not np.isfinite(x) else f"{x:.3g}")
@@ -143,9 +143,8 @@ def notes(board: Leaderboard) -> str:
         "mean of an entry's error over that of the best ranked entry in the same place. Real data "
         "(lalonde, birthweight, ist, acic2016) is taken as a population: samples are drawn from "
         "its rows with replacement. All entries see the same samples. Entries that need a delta "
-        "have 1e-5. Memory is what a call adds to the peak of a process that holds the data and "
-        "does nothing else, libraries that it loads included. Seconds were measured while both "
-        "cores were busy. Noise is seeded."
+        "have 1e-5. Seconds (while both cores were busy) and memory (what a call adds to the peak "
+        "of its process) are medians. Noise is seeded."
     )
 
 

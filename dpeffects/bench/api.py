@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpeffects.bench.entries import Bound, Entry, entries
-from dpeffects.bench.memory import peak
 from dpeffects.bench.result import Leaderboard
 from dpeffects.bench.tasks import Task, tasks
 from dpeffects.errors import OptionError
@@ -40,7 +39,6 @@ def bench(
     workers: int = 1,
     path: str | Path | None = None,
     seed: int = 0,
-    memory: bool = False,
 ) -> Leaderboard:
     """Run entries of the leaderboard on its data, and rank them.
 
@@ -59,9 +57,6 @@ def bench(
         A CSV file that finished runs are appended to, and read from when this is started again.
     seed
         Of data and noise. The data is public, so seeded noise gives nothing away.
-    memory
-        Whether to measure the peak memory of each entry on each data set, once, in a process of
-        its own.
 
     Returns
     -------
@@ -77,11 +72,7 @@ def bench(
     budgets = numbers("epsilon", epsilon, 0.0)
     checked(repeats=repeats, workers=workers)
     known = on_file(path, COLUMNS, KEYS)
-    works = [
-        work
-        for task in drawn
-        for work in _works(task, chosen, budgets, repeats, seed, known, memory)
-    ]
+    works = [work for task in drawn for work in _works(task, chosen, budgets, repeats, seed, known)]
     works.sort(key=lambda work: (work.heavy, min(work.batch.todo)))
     rows = list(known)
     for done in study.run(works, workers):
@@ -100,7 +91,7 @@ class Work:
     entries: Mapping[str, Entry]
     batch: study.Batch
     seed: int
-    memory: bool
+    memory: list[float]
 
     @property
     def heavy(self) -> bool:
@@ -108,21 +99,13 @@ class Work:
         return any(entry.heavy for entry in self.entries.values())
 
     def __call__(self) -> list[dict[str, Any]]:
-        """Run the batch, and say of each run what it belongs to."""
-        rows, measured = [], set()
-        for row in self.batch():
-            entry = self.entries[row["fit"]]
-            first = row["repeat"] == 0 and entry.name not in measured
-            measured |= {entry.name}
-            used = self._peak(entry, row) if first else math.nan
-            place = {"data": self.task.name, "seed": self.seed}
-            rows.append({**place, **row, "memory": used, **facts_of(entry)})
-        return rows
-
-    def _peak(self, entry: Entry, row: Mapping[str, Any]) -> float:
-        if not self.memory or row["failure"] or entries().get(entry.name) != entry:
-            return math.nan
-        return peak(entry.name, self.task.name, row["epsilon"], self.seed)
+        """Run the batch, and say of each run what it belongs to and what memory it took."""
+        self.memory.clear()
+        place = {"data": self.task.name, "seed": self.seed}
+        return [
+            {**place, **row, "memory": used, **facts_of(self.entries[row["fit"]])}
+            for row, used in zip(self.batch(), self.memory, strict=True)
+        ]
 
 
 def facts_of(entry: Entry) -> dict[str, str]:
@@ -137,7 +120,6 @@ def _works(
     repeats: int,
     seed: int,
     known: Sequence[Mapping[str, Any]],
-    memory: bool,
 ) -> Iterator[Work]:
     """Cut what is left on one data set to batches: light entries together, heavy ones alone."""
     runnable = [entry for entry in chosen if not entry.why_not(task)]
@@ -148,13 +130,14 @@ def _works(
         groups.setdefault((entry.guarantee != "none", alone), {})[entry.name] = entry
     for (private, alone), group in groups.items():
         at, size = budgets if private else [math.inf], 1 if alone else study.SIZE
-        plan = _plan(task, group, seed)
+        memory: list[float] = []
+        plan = _plan(task, group, seed, memory)
         for batch in study.batches_of(plan, [task.n], at, repeats, done, size):
             yield Work(task, group, batch, seed, memory)
 
 
-def _plan(task: Task, part: Mapping[str, Entry], seed: int) -> study.Plan:
-    fits: dict[str, study.Fit] = {name: Bound(entry, task) for name, entry in part.items()}
+def _plan(task: Task, part: Mapping[str, Entry], seed: int, memory: list[float]) -> study.Plan:
+    fits: dict[str, study.Fit] = {name: Bound(e, task, memory) for name, e in part.items()}
     plan = study.Plan(fits, task.make, {}, None, "ATE", 0.95, seed)
     return study.Plan(fits, task.make, {}, None, "ATE", 0.95, plan.seed_of("data set", task.name))
 

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from dpeffects.api import dp_ate
+from dpeffects.bench.memory import growth
 from dpeffects.bench.tasks import Task
 from dpeffects.errors import DPEffectsError, EstimationError, OptionError
 from dpeffects.methods import registry
@@ -94,17 +95,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Bound:
-    """An entry on some data, as a study runs it. Whatever fails has a reason, and stops nothing."""
+    """An entry on some data, as a study runs it. Whatever fails has a reason, and stops nothing.
+
+    ``memory`` takes what each call adds to the peak of the process, in MiB.
+    """
 
     entry: Entry
     task: Task
+    memory: list[float]
 
     def __call__(self, data: Any, epsilon: float, seed: int) -> Any:
         """Run once; what is the same at every epsilon is asked at 1."""
         given, strata = self.entry.run, self.entry.covariates == "strata"
         formula = self.task.strata if strata else self.task.formula
         price = epsilon if math.isfinite(epsilon) else 1.0
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), growth(self.memory):
             warnings.simplefilter("ignore")
             try:
                 if isinstance(given, Mapping):

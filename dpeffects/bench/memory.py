@@ -1,57 +1,60 @@
-"""Memory that one run adds to a process that holds the data and does nothing else."""
+"""Memory that one run adds to its process: what its peak grows by."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _SELF = Path("/proc/self")
 
 
-def peak(entry: str, task: str, epsilon: float, seed: int) -> float:
-    """Return the growth of the peak in MiB in a fresh Python that runs an entry; NaN if unknown."""
-    code = "import sys; from dpeffects.bench.memory import measure; measure(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, entry, task, str(epsilon), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+@contextlib.contextmanager
+def growth(found: list[float]) -> Iterator[None]:
+    """Append the growth of the peak in MiB to a list; NaN where the system does not tell.
+
+    Processes that are started on the way, and still run, count with all that they have.
+
+    Examples
+    --------
+    >>> found = []
+    >>> with growth(found):
+    ...     block = bytearray(50 * 2**20)
+    >>> found[0] > 49 or found[0] != found[0]
+    True
+    """
     try:
-        return float(done.stdout.split()[-1])
-    except (IndexError, ValueError):
-        return math.nan
+        before = _fresh()
+    except (OSError, AttributeError):  # not Linux
+        before = math.nan
+    try:
+        yield
+    finally:
+        found.append(math.nan if math.isnan(before) else round(_peak() - before, 2))
 
 
-def _high() -> float:
-    """Return the peak of this process and of those that it started, in MiB."""
-    if not (_SELF / "status").exists():
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak / (2**20 if sys.platform == "darwin" else 2**10)
-    started = (_SELF / "task" / str(os.getpid()) / "children").read_text().split()
-    return _field(_SELF, "VmHWM") + sum(_field(Path("/proc") / pid, "VmHWM") for pid in started)
+def _fresh() -> float:
+    """Give free memory back, start the peak anew, and return it."""
+    ctypes.CDLL(None).malloc_trim(0)
+    (_SELF / "clear_refs").write_text("5")
+    return _peak()
 
 
-def _field(process: Path, name: str) -> float:
-    lines = (process / "status").read_text().splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith(name)) / 2**10
+def _peak() -> float:
+    return _high(_SELF) + _started()
 
 
-def _forget() -> None:
-    """Start the peak of this process anew, where the system can."""
-    with contextlib.suppress(OSError):
-        (_SELF / "clear_refs").write_text("5")
+def _started() -> float:
+    pids = (_SELF / "task" / str(os.getpid()) / "children").read_text().split()
+    return sum(_high(Path("/proc") / pid) for pid in pids)
 
 
-def measure(entry: str, task: str, epsilon: str, seed: str) -> None:
-    """Print the growth in this process."""
-    from dpeffects.bench.entries import Bound, entries
-    from dpeffects.bench.tasks import tasks
-
-    data, _ = tasks()[task].make(tasks()[task].n, int(seed))
-    _forget()
-    before = _high()
-    Bound(entries()[entry], tasks()[task])(data, float(epsilon), int(seed))
-    print(round(_high() - before, 1))
+def _high(process: Path) -> float:
+    with contextlib.suppress(OSError):  # it has ended
+        for line in (process / "status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return float(line.split()[1]) / 2**10
+    return 0.0

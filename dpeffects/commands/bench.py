@@ -30,7 +30,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=int, default=1, help="processes; default 1")
     add("--path", metavar="FILE.csv", help="keep every run there, and go on from there")
     add("--seed", type=int, default=0, help="of data and noise; default 0")
-    add("--memory", action="store_true", help="measure peak memory too (a process a cell)")
     add = output_arguments(parser, level=False)
     add("--plot", metavar="FILE.png", help="draw how far each entry is from the best")
     add("--plot-epsilon", type=float, default=1.0, metavar="EPSILON", help="default 1")
@@ -42,7 +41,7 @@ def run(given: argparse.Namespace) -> None:
         print(_listed())
         return
     check_files(given.force, given.out, *plot_files(given.plot))
-    names = ["epsilon", "repeats", "workers", "path", "seed", "memory"]
+    names = ["epsilon", "repeats", "workers", "path", "seed"]
     board = bench(given.methods, given.data, **{name: getattr(given, name) for name in names})
     text = render(given, board.summary, lambda: plain(board.tidy().to_dict("records")))
     put(given, text, "leaderboard")
