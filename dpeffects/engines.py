@@ -24,6 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.errors import DataError, DPEffectsError, OptionError
+from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts
 from dpeffects.privacy.rows import ROWS, ArmTotals, Rows, Summand, Totals, added
@@ -350,17 +351,24 @@ def _add(
     if not len(frame):
         return None
 
+    columns, recipe = own
+    treated = columns.treated(frame)  # of the whole batch: a look at a column costs more than rows
+    whole = columns.read(frame, recipe.reads(parts))
+    grouped = groups[0].read(frame, groups[1].reads(["strata"])) if groups else None
+
     def totals(start: int) -> Totals:
-        some = frame[start : start + ROWS]
-        columns, recipe = own
-        block = recipe.block(columns.treated(some), *columns.read(some, recipe.reads(parts)), parts)
-        if groups:
-            columns, recipe = groups
-            read = columns.read(some, recipe.reads(["strata"]))
-            block = replace(block, strata=recipe.strata(*read))
+        some = slice(start, start + ROWS)
+        block = recipe.block(treated[some], *_cut(whole, some), parts)
+        if groups and grouped:
+            block = replace(block, strata=groups[1].strata(*_cut(grouped, some)))
         return function(block)
 
     return added(totals(start) for start in range(0, len(frame), ROWS))
+
+
+def _cut(arrays: tuple[Arrays, Arrays], some: slice) -> tuple[Arrays, Arrays]:
+    one, other = ({name: x[some] for name, x in part.items()} for part in arrays)
+    return one, other
 
 
 def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ numbers, and integers add up the same in every order, so the totals do not depen
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -127,6 +128,39 @@ class Rows:
     def held(self, why: str) -> Rows:
         """These rows."""
         return self
+
+
+_ROOM = threading.local()
+
+
+def room(what: str, rows: int, columns: int) -> FloatArray:
+    """Memory for work on a block, column by column, used again by this thread's next block.
+
+    (Pages that are given back and asked for again cost as much as the arithmetic on them.) Its
+    values are anything; nothing that outlives the block may be in it.
+    """
+    kept: FloatArray | None = getattr(_ROOM, what, None)
+    if kept is None or kept.size < rows * columns:
+        kept = np.empty(rows * columns)
+        setattr(_ROOM, what, kept)
+    return kept[: rows * columns].reshape((rows, columns), order="F")
+
+
+_PRODUCT = 2**18
+"""Multiplications that BLAS does in one thread; blocks have threads already."""
+
+
+def exact_products(left: FloatArray, right: FloatArray, bits: int) -> IntArray:
+    """left'right for floats that are whole numbers: exact, as no product has more than these bits.
+
+    It is made of as many rows at a time as floats add up exactly.
+    """
+    rows = min(2 ** (53 - bits), max(64, _PRODUCT // (left.shape[1] * right.shape[1])))
+    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+    for start in range(0, len(left), rows):
+        part = slice(start, start + rows)
+        total += (left[part].T @ right[part]).astype(np.int64)
+    return total
 
 
 def added(results: Iterable[Totals]) -> Totals:
