@@ -81,8 +81,8 @@ def fit_logistic(
     at = partial(_derivatives, source, penalty=penalty, unit=unit, offset=offset, tilt=tilt)
     gradient, hessian = at(weights)
     for _ in range(_STEPS):
-        size = np.linalg.norm(gradient)
-        step = np.linalg.solve(hessian, gradient)
+        size = float(np.linalg.norm(gradient))
+        step = np.asarray(np.linalg.solve(hessian, gradient), np.float64)
         if min(size, _after(step, gradient, hessian, norm)) <= enough:
             if _rounding(weights, offset, norm) > room:
                 break

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from dpeffects.privacy.sums import Grid
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+T = TypeVar("T")
 
 ROWS = 2**15
 """Rows in a block, at most: the room that exact sums within a block are made for."""
@@ -43,6 +45,8 @@ class Block:
 Totals = tuple[IntArray, ...]
 Summand = Callable[[Block], Totals]
 """What a block adds. It may travel to other processes, so it must not hold the curator."""
+ByRecord = Callable[[Block], npt.NDArray[Any]]
+"""One value for each record of a block. It may travel too."""
 
 
 class Source(Protocol):
@@ -66,6 +70,9 @@ class Source(Protocol):
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks with these parts: "outcome", "covariates", "strata"."""
+
+    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
+        """Bring a small value of each record into memory, in the order of the rows."""
 
     def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
         """Sums over (treated, control): "count", or "sum" or "square" of outcomes on a grid."""
@@ -101,11 +108,19 @@ class Rows:
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks."""
+        return added(self._map(function, parts))
+
+    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
+        """One value for each record."""
+        return np.concatenate(list(self._map(function, parts)))
+
+    def _map(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> Iterator[T]:
         blocks = self._blocks(parts)
         if self.n < 4 * ROWS:
-            return added(map(function, blocks))
+            yield from map(function, blocks)
+            return
         with ThreadPoolExecutor(_THREADS) as pool:
-            return added(pool.map(function, blocks))
+            yield from pool.map(function, blocks)
 
     def _blocks(self, parts: tuple[str, ...]) -> Iterator[Block]:
         whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
