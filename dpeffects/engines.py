@@ -60,14 +60,14 @@ def opened(data: Any) -> Any:
         return data
     path = os.fspath(data)
     kind = Path(path).suffix.lower()
-    if kind not in (".parquet", ".csv"):
+    if kind not in (".parquet", ".pq", ".csv"):
         raise DataError(f"data must be a frame, or the path of a .parquet or .csv file: {path!r}")
     if not any(letter in path for letter in "*?[") and not Path(path).exists():
         raise DataError(f"there is no file {path!r}")
     try:
         import duckdb
 
-        read = duckdb.read_parquet if kind == ".parquet" else duckdb.read_csv
+        read = duckdb.read_csv if kind == ".csv" else duckdb.read_parquet
         return read(path)
     except ImportError:
         pass
@@ -79,7 +79,7 @@ def opened(data: Any) -> Any:
         raise OptionError(
             'files are read by DuckDB or polars: pip install "dpeffects[duckdb]"'
         ) from None
-    return pl.scan_parquet(path) if kind == ".parquet" else pl.scan_csv(path)
+    return pl.scan_csv(path) if kind == ".csv" else pl.scan_parquet(path)
 
 
 def memory() -> int:
