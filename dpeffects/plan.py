@@ -138,7 +138,8 @@ class Plan(Shown):
         """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
 
         It is looked for from the plan's own value outwards: a method that adjusts for more as its
-        budget grows may reach the half-width at a smaller one too, without adjusting. NaN where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it.
+        budget grows may reach the half-width at a smaller one too, without adjusting. NaN
+        where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it.
         """
         if of not in ("epsilon", "n"):
             raise OptionError(f'of must be "epsilon" or "n", got {of!r}')
