@@ -14,7 +14,7 @@ import dpeffects as dpe
 from dpeffects import cli
 from dpeffects.bench import Entry, Leaderboard, Task, entries, tasks
 from dpeffects.bench.cells import cells_of, overall, places
-from dpeffects.errors import OptionError
+from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.methods import registry
 
 OFF = {"seconds": 0.0, "memory": math.nan, "caution": "", "failure": "", "std_error": 1.0}
@@ -190,6 +190,21 @@ def test_what_breaks_has_a_reason():
     assert board.gaps()["reason"].tolist() == [
         "2 runs failed: EstimationError: ZeroDivisionError: division of nothing"
     ]
+
+
+def test_what_lacked_a_library_is_tried_again(tmp_path):
+    there = []
+
+    def fit(formula, data, epsilon, seed):
+        if not there:
+            raise MissingExtraError("install it")
+        return 0.1
+
+    ask = {"epsilon": 1.0, "repeats": 2, "path": tmp_path / "runs.csv"}
+    board = dpe.bench([Entry("late", fit, "-")], [TRIAL], **ask)
+    assert "install it" in board.gaps()["reason"].item()
+    there.append(True)
+    assert dpe.bench([Entry("late", fit, "-")], [TRIAL], **ask).gaps().empty
 
 
 def test_empty_cells_have_a_reason():

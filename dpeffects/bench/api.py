@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from dpeffects.bench.entries import Bound, Entry, entries
 from dpeffects.bench.result import Leaderboard
 from dpeffects.bench.tasks import Task, tasks
-from dpeffects.errors import OptionError
+from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.results.export import frame_of
 from dpeffects.study import runs as study
 from dpeffects.study.api import checked, numbers
@@ -78,9 +78,14 @@ def bench(
     for done in study.run(works, workers):
         rows += done
         if path is not None:
-            append(path, done, COLUMNS)
+            append(path, [row for row in done if not _missing(row)], COLUMNS)
     kept = _kept(rows, chosen, drawn, budgets, repeats, seed)
     return Leaderboard(frame_of(kept, COLUMNS), tuple(chosen), tuple(drawn), repeats, seed)
+
+
+def _missing(row: Mapping[str, Any]) -> bool:
+    """Whether a run only lacked a library: it is tried again when the file is read."""
+    return str(row["failure"]).startswith(MissingExtraError.__name__)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ _SELF = Path("/proc/self")
 def growth(found: list[float]) -> Iterator[None]:
     """Append the growth of the peak in MiB to a list; NaN where the system does not tell.
 
-    Processes that are started on the way, and still run, count with all that they have.
+    Processes that it has started and that still run count with all that they had.
 
     Examples
     --------
@@ -37,19 +37,15 @@ def growth(found: list[float]) -> Iterator[None]:
 
 
 def _fresh() -> float:
-    """Give free memory back, start the peak anew, and return it."""
+    """Give free memory back, start the peak of this process anew, and return it."""
     ctypes.CDLL(None).malloc_trim(0)
     (_SELF / "clear_refs").write_text("5")
-    return _peak()
+    return _high(_SELF)
 
 
 def _peak() -> float:
-    return _high(_SELF) + _started()
-
-
-def _started() -> float:
     pids = (_SELF / "task" / str(os.getpid()) / "children").read_text().split()
-    return sum(_high(Path("/proc") / pid) for pid in pids)
+    return _high(_SELF) + sum(_high(Path("/proc") / pid) for pid in pids)
 
 
 def _high(process: Path) -> float:
