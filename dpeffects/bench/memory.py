@@ -16,7 +16,7 @@ _SELF = Path("/proc/self")
 def growth(found: list[float]) -> Iterator[None]:
     """Append the growth of the peak in MiB to a list; NaN where the system does not tell.
 
-    Processes that it has started and that still run count with all that they had.
+    Processes that worked for it (their clocks went on) count with all that they had.
 
     Examples
     --------
@@ -27,13 +27,13 @@ def growth(found: list[float]) -> Iterator[None]:
     True
     """
     try:
-        before = _fresh()
+        before, idle = _fresh(), _clocks()
     except (OSError, AttributeError):  # not Linux
-        before = math.nan
+        before, idle = math.nan, {}
     try:
         yield
     finally:
-        found.append(math.nan if math.isnan(before) else round(_peak() - before, 2))
+        found.append(math.nan if math.isnan(before) else round(_peak(idle) - before, 2))
 
 
 def _fresh() -> float:
@@ -43,9 +43,20 @@ def _fresh() -> float:
     return _high(_SELF)
 
 
-def _peak() -> float:
+def _peak(idle: dict[str, str]) -> float:
+    busy = [pid for pid, clock in _clocks().items() if idle.get(pid) != clock]
+    return _high(_SELF) + sum(_high(Path("/proc") / pid) for pid in busy)
+
+
+def _clocks() -> dict[str, str]:
+    """Return the processes that this one has started, with the time they have worked."""
     pids = (_SELF / "task" / str(os.getpid()) / "children").read_text().split()
-    return _high(_SELF) + sum(_high(Path("/proc") / pid) for pid in pids)
+    clocks = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            clocks[pid] = " ".join(fields[11:13])  # user and system time
+    return clocks
 
 
 def _high(process: Path) -> float:
