@@ -92,7 +92,7 @@ class Leaderboard(Shown):
             "proved guarantee.",
             f"Near: best or within {100 * NEAR:.0f} % of the best. Ratio: geometric mean of the "
             "error over the best.",
-            *(f"{name} on {data}: {reason}." for name, data, reason in self.gaps().to_numpy()),
+            *_gaps(self.gaps()),
         )
         blocks = (Pairs(tuple(about)), _places(self.places()), _overall(self.overall()))
         return Summary("Leaderboard", "", (*blocks, Notes(notes)))
@@ -102,6 +102,14 @@ class Leaderboard(Shown):
         from dpeffects.plots import leaderboard
 
         return leaderboard(self.tidy(), epsilon, ax=ax)
+
+
+def _gaps(found: pd.DataFrame) -> list[str]:
+    """One line for each entry and reason."""
+    return [
+        f"{name} on {', '.join(group['data'])}: {reason}."
+        for (name, reason), group in found.groupby(["fit", "reason"], sort=False)
+    ]
 
 
 def _places(found: pd.DataFrame) -> Table:
