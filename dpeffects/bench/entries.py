@@ -194,7 +194,10 @@ def _built_in() -> list[Entry | None]:
         _method("dpci", "dpci", by=BASELINE, heavy=True),
         _method("synthetic_aim", "synthetic", by=BASELINE, generator="aim", heavy=True),
         _method("synthetic_mst", "synthetic", by=BASELINE, generator="mst", heavy=True),
-        _method("dp_ebm", "dp_ebm", by=BASELINE, heavy=True),
+        *(
+            _method(f"dp_ebm_{learner}", "dp_ebm", by=BASELINE, learner=learner, heavy=True)
+            for learner in ("s", "t", "dr")
+        ),
         _method("k_anonymous", "k_anonymous", by=BASELINE, heavy=True),
         Entry("plain_means", _means, text, **plain),
         Entry("plain_aipw", _adjusted, text, covariates="needed", **plain),
