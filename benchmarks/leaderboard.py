@@ -90,7 +90,7 @@ def render(board: Leaderboard) -> None:
         "Not there": pd.DataFrame(ABSENT.items(), columns=["baseline", "reason"]),
     }
     save("leaderboard", "Leaderboard", tables, notes(board))
-    into_readme(winners(board))
+    into_readme(winners(board), samples(board))
 
 
 def winners(board: Leaderboard) -> pd.DataFrame:
@@ -134,20 +134,25 @@ def empty(board: Leaderboard) -> pd.DataFrame:
     return found.reset_index()[["fit", "data", "reason"]].rename(columns={"fit": "entry"})
 
 
-def notes(board: Leaderboard) -> str:
-    found, near = board.places(), 100 * board.glance()["near"].iloc[0]
+def samples(board: Leaderboard) -> str:
     runs = board.runs.groupby(["data", "fit", "epsilon"]).size()
     least, most = int(runs.min()), int(runs.max())
+    return f"{least if least == most else f'{least} to {most}'} samples a cell"
+
+
+def notes(board: Leaderboard) -> str:
+    found, near = board.places(), 100 * board.glance()["near"].iloc[0]
     met = "reaches" if near >= 100 * BAR else "misses"
     return (
-        f"{least if least == most else f'{least} to {most}'} samples a cell, seed {board.seed}. "
+        f"{samples(board)}, seed {board.seed}. "
         f"In {near:.0f} % of {len(found)} places (data and epsilon) one of our methods is best or "
         f"within {100 * NEAR:.0f} % of the best, which {met} the bar of {100 * BAR:.0f} %.\n\n"
         "Error is the median over samples of |estimate - truth| / |truth|; a mean would rank by "
         "the rare sample in which a noisy denominator, or the truth, comes near zero. It has a "
-        "standard error of about a tenth of itself at 50 samples. Ranked are entries that protect "
-        "whole records with a proved guarantee; the others stand there for orientation, and those "
-        "without any (guarantee none) are run once, not for each epsilon. Ratio is the geometric "
+        "standard error of about a sixth of itself at 50 samples; to answer zero would score 1. "
+        "Ranked are entries that protect whole records with a proved guarantee; the others stand "
+        "there for orientation, and those without any (guarantee none) are run once, not for each "
+        "epsilon. Ratio is the geometric "
         "mean of an entry's error over that of the best ranked entry in the same place. Real data "
         "(lalonde, birthweight, ist, acic2016) is taken as a population: samples are drawn from "
         "its rows with replacement. All entries see the same samples. Entries that need a delta "
@@ -157,10 +162,11 @@ def notes(board: Leaderboard) -> str:
     )
 
 
-def into_readme(table: pd.DataFrame) -> None:
+def into_readme(table: pd.DataFrame, said: str) -> None:
     """Put the table between its marks."""
     text = README.read_text(encoding="utf-8")
-    made = f"<!-- leaderboard -->\n{table.to_markdown(index=False)}\n<!-- end -->"
+    shown = f"{table.to_markdown(index=False)}\n\nMade of {said}."
+    made = f"<!-- leaderboard -->\n{shown}\n<!-- end -->"
     found = re.sub(r"<!-- leaderboard -->.*?<!-- end -->", lambda _: made, text, flags=re.DOTALL)
     README.write_text(found, encoding="utf-8")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.bench.cells import NEAR, cells_of, overall, places
@@ -42,18 +43,22 @@ class Leaderboard(Shown):
         among entries that protect records with a proved guarantee. What does not depend on epsilon
         has the epsilon infinity.
         """
+        return self._cells.copy()
+
+    @cached_property
+    def _cells(self) -> pd.DataFrame:
         return cells_of(self.runs)
 
     def places(self) -> pd.DataFrame:
         """One row for each data set and epsilon: the best entry, the best of ours, their errors."""
-        return places(self.tidy())
+        return places(self._cells)
 
     def overall(self) -> pd.DataFrame:
         """One row for each entry, over all its cells; the nearest to the best come first.
 
         ``ratio`` is the geometric mean of its error over that of the best.
         """
-        return overall(self.tidy()).sort_values("ratio", kind="stable", ignore_index=True)
+        return overall(self._cells).sort_values("ratio", kind="stable", ignore_index=True)
 
     def glance(self) -> pd.DataFrame:
         """One row: in which share of places one of ours is best, or within 10 % of the best."""
