@@ -4,24 +4,32 @@
 (Rahimi and Recht 2007): cosines and sines at frequencies that follow the kernel's spectrum. The
 frequencies are a fixed low-discrepancy sequence, so they are public and the same for everybody.
 `Linear` features are the covariates themselves, centred.
+
+Features are rounded to multiples of 2^-18, so that products of matrices of them are exact in floats
+(`huber`), and are made by sums and products of single numbers: a row has the same features alone,
+in a batch, and on another machine.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.erm import unit_norm, unit_rows
+from dpeffects.privacy.erm import unit_rows
 
 FloatArray = npt.NDArray[np.float64]
+Values = TypeVar("Values", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
 _PER_COLUMN = 3
 """Frequencies for each covariate in the additive kernel."""
-_WIDER = 1.0 + 1e-9
+GRID = 18
+"""Features are multiples of 2^-18."""
+_SINE = (6.283164044, -41.337142306, 81.34076697, -70.993416573)
+"""sin(2 pi z) for |z| <= 1/4 as a polynomial z (c_0 + c_1 z^2 + ...), off by less than 1e-6."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +74,20 @@ class Fourier:
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Features of encoded rows, the intercept first."""
-        centred = np.clip(covariates[:, 1:], 0.0, 1.0) - 0.5
-        phase = np.einsum("ij,kj->ik", centred, self.frequencies)  # a row's value is its own
         pairs = len(self.frequencies)
-        out = np.empty((len(covariates), self.size))
-        out[:, 0] = math.sqrt(self.constant)
-        np.cos(phase, out=out[:, 1 : pairs + 1])
-        np.sin(phase, out=out[:, pairs + 1 :])
-        out[:, 1:] *= math.sqrt((1.0 - self.constant) / pairs)
-        out /= _WIDER
-        return out
+        turns = np.zeros((pairs, len(covariates)))
+        for column, each in zip(covariates.T[1:], self.frequencies.T, strict=True):
+            used = np.flatnonzero(each)
+            if used.size:  # an additive kernel has few frequencies for each covariate
+                part = slice(used[0], used[-1] + 1)
+                centred = np.clip(column, 0.0, 1.0) - 0.5
+                turns[part] += np.multiply.outer(each[part] / (2.0 * math.pi), centred)
+        turns -= np.rint(turns)
+        wider = widened(self.size) + 2e-6
+        out = np.empty((self.size, len(covariates)))
+        out[0] = on_grid(np.array([math.sqrt(self.constant) / wider]))
+        out[1:] = _cosines_and_sines(turns, math.sqrt((1.0 - self.constant) / pairs) / wider)
+        return out.T
 
     def kernel(self, one: FloatArray, other: FloatArray) -> FloatArray:
         """Inner products of features: the kernel that they stand for."""
@@ -99,11 +111,49 @@ class Linear:
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Features of encoded rows."""
-        assert unit_norm(self.columns) >= 1.0
-        return unit_rows(covariates)
+        rows = np.ascontiguousarray(unit_rows(covariates).T)
+        rows /= widened(self.columns)
+        return on_grid(rows).T
 
 
 Features = Fourier | Linear
+
+
+def widened(size: int) -> float:
+    """Return what rows of norm at most 1 are divided by, so that they are so on the grid too."""
+    return 1.0 + math.sqrt(size) * 2.0**-GRID
+
+
+def on_grid(values: Values) -> Values:
+    """Round to multiples of 2^-18, in place."""
+    values *= 2.0**GRID
+    values += 0.5
+    np.floor(values, out=values)
+    values *= 2.0**-GRID
+    return values
+
+
+def _cosines_and_sines(turns: FloatArray, size: float) -> npt.NDArray[np.float32]:
+    """Cosines, then sines, of angles in [-1/2, 1/2] turns, times ``size`` and on the grid.
+
+    Single precision has six bits more than the grid, and takes half the time.
+    """
+    pairs = len(turns)
+    z = np.empty((2 * pairs, turns.shape[1]), dtype=np.float32)
+    cosine, sine = z[:pairs], z[pairs:]
+    sine[:] = turns
+    np.abs(sine, out=cosine)
+    np.subtract(0.25, cosine, out=cosine)  # cos(2 pi u) is sin(2 pi (1/4 - |u|))
+    np.copysign(0.25 - np.abs(cosine), sine, out=sine)  # u or its mirror image, within 1/4
+    square = z * z
+    total = square * np.float32(_SINE[-1])
+    for coefficient in _SINE[-2:0:-1]:
+        total += coefficient
+        total *= square
+    total += _SINE[0]
+    z *= np.float32(size)
+    total *= z
+    return on_grid(total)
 
 
 def _spread(count: int, dimension: int) -> FloatArray:

@@ -38,6 +38,11 @@ class Block:
     covariates: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     strata: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
+    def some(self, which: slice | BoolArray) -> Block:
+        """Some of these rows."""
+        parts = (self.outcome, self.covariates, self.strata)
+        return Block(self.treated[which], *(x[which] if len(x) else x for x in parts))
+
 
 Totals = tuple[IntArray, ...]
 Summand = Callable[[Block], Totals]
