@@ -56,6 +56,35 @@ def answer(data, call, **more):
     return dpe.dp_ate(formula, data, method, **given).to_dict()
 
 
+def cate(data, method="r_learner", release="groups", **more):
+    by = {"by": "g + cut(x, [-3, 0, 3])"} if release == "groups" else {}
+    given = {"epsilon": 1, "delta": 1e-6, "bounds": BOUNDS, "seed": 1, "release": release}
+    return dpe.dp_cate("y ~ t | x + z", data, method, **given, **by, **more).to_dict()
+
+
+def site(data, method, formula=ADJUST, **more):
+    given = {"epsilon": 2, "bounds": BOUNDS, "seed": 1, "site": "A", "method": method}
+    sent = dpe.site_release(formula, data, **given, **more)
+    return {k: v for k, v in sent.to_dict().items() if k not in ("id", "made")}
+
+
+BEYOND = {
+    "groups": cate,
+    "groups, DR-learner": lambda d: cate(d, "dr_learner"),
+    "function": lambda d: cate(d, release="function"),
+    "points": lambda d: cate(d, release="points", at=frame(5)),
+    "linear": lambda d: cate(d, release="function", second_stage="linear", noise="kernel"),
+    "balance": lambda d: dpe.dp_balance(
+        ADJUST, d, epsilon=2, bounds=BOUNDS, seed=1, adjusted=True
+    ).to_dict(),
+    "site, means": lambda d: site(d, "diff_in_means", "y ~ t"),
+    "site, ipw": lambda d: site(d, "private_ipw"),
+    "site, aipw": lambda d: site(d, "private_aipw"),
+    "site, strata": lambda d: site(d, "smooth_matching", "y ~ t | g", delta=1e-6),
+}
+"""Calls other than `dp_ate`."""
+
+
 def polars_lazy(data, folder):
     polars = pytest.importorskip("polars")
     return polars.from_pandas(data).lazy()
@@ -109,6 +138,20 @@ def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
     assert answer(data, call) == expected
     for holder in (polars_lazy, parquet):
         assert answer(holder(data, tmp_path), call) == expected, holder.__name__
+
+
+@pytest.mark.parametrize("call", BEYOND)
+def test_other_calls_give_the_same_numbers(call, tmp_path, monkeypatch):
+    data, run = frame(1201), BEYOND[call]
+    expected = run(data)
+    shuffled = data.sample(frac=1, random_state=3)
+    for holder in (polars_eager, polars_lazy, duckdb_relation, parquet):
+        assert run(holder(shuffled, tmp_path)) == expected, holder.__name__
+    monkeypatch.setattr(private_rows, "ROWS", 100)
+    monkeypatch.setattr(engines, "ROWS", 70)
+    monkeypatch.setattr(engines, "_BATCH", 300)
+    assert run(data) == expected
+    assert run(parquet(data, tmp_path)) == expected
 
 
 def test_threads_give_the_same_numbers(monkeypatch):
@@ -239,9 +282,7 @@ def test_other_calls_need_rows_in_memory_too(tmp_path):
     data, ledger = polars_lazy(frame(200), tmp_path), dpe.Ledger(epsilon=1)
     given = {"epsilon": 1, "bounds": BOUNDS, "ledger": ledger}
     with pytest.raises(dpe.DPEffectsError, match="in memory"):
-        dpe.dp_cate("y ~ t | x", data, release="groups", by="g", **given)
-    with pytest.raises(dpe.DPEffectsError, match="in memory"):
-        dpe.dp_balance("y ~ t | x", data, **given)
+        dpe.dp_cate("y ~ t | x", data, "sample_aggregate", release="points", at=frame(3), **given)
     with pytest.raises(dpe.DPEffectsError, match="in memory"):
         dpe.reference("y ~ t", data, "diff_in_means")
     assert not ledger.spends

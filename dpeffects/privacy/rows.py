@@ -40,8 +40,12 @@ class Block:
 
     def some(self, which: slice | BoolArray) -> Block:
         """Some of these rows."""
-        parts = (self.outcome, self.covariates, self.strata)
-        return Block(self.treated[which], *(x[which] if len(x) else x for x in parts))
+        return Block(
+            self.treated[which],
+            self.outcome[which] if len(self.outcome) else self.outcome,
+            self.covariates[which] if len(self.covariates) else self.covariates,
+            self.strata[which] if len(self.strata) else self.strata,
+        )
 
 
 Totals = tuple[IntArray, ...]
