@@ -349,45 +349,75 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peaks[1] < 2 * peaks[0] + 8e6
 
 
-def test_a_dask_cluster_of_processes(tmp_path):
-    """Four partitions, two processes: functions go there, sums come back."""
+CLUSTER = {"means": lambda d: answer(d, "means"), "groups": BEYOND["groups"]}
+"""One query of the engine; functions of blocks: a propensity model, a function, sums by group."""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A process of its own for Dask, with two threads."""
     pytest.importorskip("distributed", reason="Dask is not installed")
-    import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
-    data = frame(1200)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster),
+            n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None
+        ) as made,
+        Client(made) as client,
     ):
-        for call in ("means", "ipw", "strata"):
-            there = dd.from_pandas(data.sample(frac=1, random_state=1), npartitions=4)
-            assert answer(there, call) == answer(data, call), call
-        bad = dd.from_pandas(data.assign(x=np.where(data.index == 7, np.inf, data["x"])), 4)
-        with pytest.raises(dpe.DPEffectsError, match="infinite"):
-            answer(bad, "ipw")
+        yield client
 
 
-def test_a_local_spark_session(tmp_path):
+def in_partitions(data):
+    import dask.dataframe as dd
+
+    return dd.from_pandas(data.sample(frac=1, random_state=1), npartitions=4)
+
+
+@pytest.mark.parametrize("call", CLUSTER)
+def test_a_dask_cluster(call, cluster):
+    """Four partitions in another process: functions go there, sums come back."""
+    data = frame(400)
+    assert CLUSTER[call](in_partitions(data)) == CLUSTER[call](data)
+
+
+def test_what_a_dask_cluster_refuses(cluster):
+    data = frame(400)
+    with pytest.raises(dpe.DPEffectsError, match="infinite"):
+        answer(in_partitions(data.assign(y=data["y"].where(data.index != 7, np.inf))), "means")
+
+
+SPARK_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "localhost",
+    # a few hundred rows are not worth plans that adapt, nor code that is compiled for them
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """A local session."""
     pytest.importorskip("pyspark", reason="Spark is not installed")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    data = frame(300)
-    data.to_parquet(tmp_path / "rows.parquet")
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    try:
-        there = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(2)
-        for call in ("means", "ipw"):
-            assert answer(there, call) == answer(data, call), call
-    finally:
-        spark.stop()
+    session = SparkSession.builder.master("local[2]").config(map=SPARK_SETTINGS).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize("call", CLUSTER)
+def test_a_local_spark_session(call, spark, tmp_path):
+    """Two files, so two partitions."""
+    data = frame(200)
+    data[:50].to_parquet(tmp_path / "one.parquet")
+    data[50:].to_parquet(tmp_path / "two.parquet")
+    assert CLUSTER[call](spark.read.parquet(str(tmp_path))) == CLUSTER[call](data)
