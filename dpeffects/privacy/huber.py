@@ -20,7 +20,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpeffects.errors import EstimationError
-from dpeffects.privacy.features import GRID, on_grid
+from dpeffects.privacy.features import GRID, along, on_grid, weight_bits
 from dpeffects.privacy.release import FloatArray, IntArray
 from dpeffects.privacy.rows import Block, Rows, Source, Totals
 from dpeffects.privacy.sums import Grid, from_limbs, two_limbs
@@ -108,7 +108,7 @@ class Huber:
         """
         n = self.source.n
         largest = (n * self.steepest + noise) / self.strength
-        off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - 2 * _bits(self.size))
+        off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - 2 * weight_bits(self.size))
         return (n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise) / self.strength
 
     def solve(self, noise: FloatArray | None = None) -> FloatArray:
@@ -240,26 +240,6 @@ def _product(left: FloatArray, rows: FloatArray) -> IntArray:
     total[:-2] *= 2.0 ** (2 * GRID)
     total[-2:] *= 2.0**GRID
     return total.astype(np.int64)
-
-
-def _bits(size: int) -> int:
-    """Bits of a weight that leave room for exact sums over this many features."""
-    return 53 - GRID - math.ceil(math.log2(max(size, 2)))
-
-
-def along(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """rows'weights for rows on the grid, such that a row's value is its own.
-
-    (A product of matrices may add up a row in another order when its neighbours change.) Weights
-    are cut into two parts that leave room for exact sums.
-    """
-    bits = _bits(weights.size)
-    top = max(float(np.abs(weights).max(initial=0.0)), 1e-200)
-    scale = 2.0 ** (bits - math.frexp(top)[1])
-    high = np.rint(weights * scale)
-    low = np.rint((weights * scale - high) * 2.0**bits) * 2.0**-bits
-    parts = rows @ np.stack([high, low], axis=1)
-    return np.asarray((parts[:, 0] + parts[:, 1]) / scale)
 
 
 def _square_sums(

@@ -15,9 +15,9 @@ import numpy as np
 
 from dpeffects.privacy.bounds import Interval, clip
 from dpeffects.privacy.erm import Weights, minimise, unit_rows
-from dpeffects.privacy.features import Features
+from dpeffects.privacy.features import Features, along
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.huber import Huber, Terms, along, chunks
+from dpeffects.privacy.huber import Huber, Terms, chunks
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
 from dpeffects.privacy.rows import Block, Totals, sums_by_cell
 from dpeffects.privacy.sums import Grid

@@ -17,8 +17,8 @@ from dpeffects.errors import PrivacyError
 from dpeffects.privacy import erm
 from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.curator import Curator, Releaser, Rows
-from dpeffects.privacy.features import Fourier, Linear, on_grid, spread_points, widened
-from dpeffects.privacy.huber import Huber, along
+from dpeffects.privacy.features import Fourier, Linear, along, on_grid, spread_points, widened
+from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.kernel import BINS, Learner, Nuisance, OutcomeTerms
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
