@@ -22,7 +22,7 @@ import numpy as np
 from dpeffects.errors import EstimationError
 from dpeffects.privacy.features import GRID, along, on_grid, weight_bits
 from dpeffects.privacy.release import FloatArray, IntArray
-from dpeffects.privacy.rows import Block, Rows, Source, Totals
+from dpeffects.privacy.rows import Block, Rows, Source, Totals, exact_products, room
 from dpeffects.privacy.sums import Grid, from_limbs, two_limbs
 
 _TIGHT = 1e-12
@@ -32,10 +32,9 @@ _STEPS = 300
 _HIGH, _FINE = 22, 44
 """A factor of the gradient is rounded to a multiple of 2^-44, in two parts of 22 bits."""
 _BEND = 7
+"""Bits of a second derivative."""
 _ROWS = 2**10
-"""Records that products of matrices add up exactly: 18 + 18 + 7 bits leave 10 of 53 for the sum."""
-_SMALL = 2**18
-"""Products of matrices with at most this many terms are left to one thread by OpenBLAS."""
+"""Records whose features a processor keeps at hand."""
 
 Terms = tuple[FloatArray, FloatArray, FloatArray]
 """Rows of records (one for each, multiples of 2^-18), their slopes and their targets."""
@@ -144,9 +143,9 @@ class Huber:
         pieces = weights.reshape(self.arms, self.size)
         add = partial(_derivatives, terms=self.terms, weights=pieces)
         limbs = self.source.fold(add, "covariates", "outcome")[0]
-        high, low = from_limbs(limbs[:, :, self.size :], GRID).swapaxes(0, 1)
+        high, low = np.moveaxis(from_limbs(limbs[..., self.size :], GRID), -1, 0)
         slopes = high * 2.0**-_HIGH + low * 2.0**-_FINE
-        high, low = limbs[:, :, : self.size]
+        high, low = limbs[..., : self.size]
         bends = (high * 2.0**32 + low) * 2.0 ** -(_BEND + 2 * GRID)
         gradient = self.strength * weights + tilt - slopes.reshape(-1)
         return gradient, bends + self.strength * np.eye(self.size)
@@ -198,8 +197,8 @@ def _given(block: Block) -> Terms:
 
 
 def chunks(block: Block, size: int) -> Iterator[Block]:
-    """Records that fit in a processor's memory, with room for small products of matrices."""
-    rows = min(_ROWS, 2 ** max(int(math.log2(_SMALL / (2 * size))), 0))
+    """Few records at a time: their features take far more room than their covariates."""
+    rows = min(_ROWS, max(64, 2**17 // size))  # a product with two vectors stays in one thread
     for start in range(0, block.treated.size, rows):
         yield block.some(slice(start, start + rows))
 
@@ -209,37 +208,22 @@ def _derivatives(block: Block, terms: Callable[[Block], Terms], weights: FloatAr
     arms, size = weights.shape
     treated = block.treated
     pieces = [block] if arms == 1 else [block.some(treated), block.some(~treated)]
-    total = np.zeros((arms, size + 2, size), dtype=np.int64)
+    total = np.zeros((arms, size, size + 2), dtype=np.int64)
     for sums, piece, own in zip(total, pieces, weights, strict=True):
         for chunk in chunks(piece, size):
             rows, slopes, targets = terms(chunk)
             residual = targets - slopes * along(rows, own)
             inside = np.abs(residual) <= 1.0
-            left = np.empty((size + 2, len(rows)))
-            np.multiply(rows.T, np.floor(slopes**2 * 2.0**_BEND + 0.5) * inside, out=left[:size])
+            made = room("terms", len(rows), size + 2)
+            bend = np.floor(slopes**2 * 2.0**_BEND + 0.5) * inside
+            np.multiply(rows, (bend * 2.0 ** (2 * GRID))[:, None], out=made[:, :size])
             factor = slopes * np.clip(residual, -1.0, 1.0)
-            left[size] = np.floor(factor * 2.0**_HIGH + 0.5)
-            factor -= left[size] * 2.0**-_HIGH
-            left[size + 1] = np.floor(factor * 2.0**_FINE + 0.5)
-            sums += _product(left, rows)
+            high = np.floor(factor * 2.0**_HIGH + 0.5)
+            factor -= high * 2.0**-_HIGH
+            made[:, size] = high * 2.0**GRID
+            made[:, size + 1] = np.floor(factor * 2.0**_FINE + 0.5) * 2.0**GRID
+            sums += exact_products(rows, made, 2 * GRID + _BEND)
     return (two_limbs(total),)
-
-
-def _product(left: FloatArray, rows: FloatArray) -> IntArray:
-    """left @ rows in whole numbers: units of 2^-36, and of 2^-18 for the last two of ``left``.
-
-    A few records at a time: such products are too small to be spread over threads, and those of
-    OpenBLAS would fight with those of `fold`.
-    """
-    (entries, m), size = left.shape, rows.shape[1]
-    each = 2 ** max(int(math.log2(_SMALL / (entries * size))), 4)
-    even = m - m % each
-    one = left[:, :even].reshape(entries, -1, each).transpose(1, 0, 2)
-    total = (one @ rows[:even].reshape(-1, each, size)).sum(axis=0)
-    total += left[:, even:] @ rows[even:]
-    total[:-2] *= 2.0 ** (2 * GRID)
-    total[-2:] *= 2.0**GRID
-    return total.astype(np.int64)
 
 
 def _square_sums(
