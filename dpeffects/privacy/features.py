@@ -20,12 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.privacy.erm import unit_rows
+from dpeffects.privacy.rows import room
 
 FloatArray = npt.NDArray[np.float64]
 Values = TypeVar("Values", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
 _PER_COLUMN = 3
 """Frequencies for each covariate in the additive kernel."""
+ROWS = 2**11
+"""Rows at a time: what is made of them stays close to the processor."""
 GRID = 18
 """Features are multiples of 2^-18."""
 _SINE = (6.283164044, -41.337142306, 81.34076697, -70.993416573)
@@ -72,22 +75,30 @@ class Fourier:
         """Number of features."""
         return 1 + 2 * len(self.frequencies)
 
-    def __call__(self, covariates: FloatArray) -> FloatArray:
-        """Features of encoded rows, the intercept first."""
-        pairs = len(self.frequencies)
-        turns = np.zeros((pairs, len(covariates)))
-        for column, each in zip(covariates.T[1:], self.frequencies.T, strict=True):
+    def __call__(self, covariates: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Features of encoded rows, the intercept first, in ``out`` where it is given."""
+        if out is None:
+            out = np.empty((len(covariates), self.size), order="F")
+        for start in range(0, len(covariates), ROWS):
+            part = slice(start, start + ROWS)
+            self._write(covariates[part].T, out[part].T)
+        return out
+
+    def _write(self, columns: FloatArray, out: FloatArray) -> None:
+        pairs, n = len(self.frequencies), columns.shape[1]
+        turns, work = (room(f"features {k}", n, pairs).T for k in range(2))
+        centred = np.clip(columns[1:], 0.0, 1.0)
+        centred -= 0.5
+        turns[:] = 0.0
+        for column, each in zip(centred, self.frequencies.T / (2.0 * math.pi), strict=True):
             used = np.flatnonzero(each)
             if used.size:  # an additive kernel has few frequencies for each covariate
                 part = slice(used[0], used[-1] + 1)
-                centred = np.clip(column, 0.0, 1.0) - 0.5
-                turns[part] += np.multiply.outer(each[part] / (2.0 * math.pi), centred)
-        turns -= np.rint(turns)
+                turns[part] += np.multiply.outer(each[part], column, out=work[part])
+        turns -= np.rint(turns, out=work)
         wider = widened(self.size) + 2e-6
-        out = np.empty((self.size, len(covariates)))
         out[0] = on_grid(np.array([math.sqrt(self.constant) / wider]))
         out[1:] = _cosines_and_sines(turns, math.sqrt((1.0 - self.constant) / pairs) / wider)
-        return out.T
 
     def kernel(self, one: FloatArray, other: FloatArray) -> FloatArray:
         """Inner products of features: the kernel that they stand for."""
@@ -109,11 +120,14 @@ class Linear:
         """Number of features."""
         return self.columns
 
-    def __call__(self, covariates: FloatArray) -> FloatArray:
-        """Features of encoded rows."""
-        rows = np.ascontiguousarray(unit_rows(covariates).T)
+    def __call__(self, covariates: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Features of encoded rows, in ``out`` where it is given."""
+        rows = unit_rows(covariates)
         rows /= widened(self.columns)
-        return on_grid(rows).T
+        if out is None:
+            out = np.empty(rows.shape, order="F")
+        out[:] = on_grid(rows)
+        return out
 
 
 Features = Fourier | Linear
@@ -158,15 +172,17 @@ def _cosines_and_sines(turns: FloatArray, size: float) -> npt.NDArray[np.float32
 
     Single precision has six bits more than the grid, and takes half the time.
     """
-    pairs = len(turns)
-    z = np.empty((2 * pairs, turns.shape[1]), dtype=np.float32)
+    pairs, n = turns.shape
+    z, square, total = (room(f"waves {k}", n, 2 * pairs, np.float32).T for k in range(3))
     cosine, sine = z[:pairs], z[pairs:]
     sine[:] = turns
     np.abs(sine, out=cosine)
     np.subtract(0.25, cosine, out=cosine)  # cos(2 pi u) is sin(2 pi (1/4 - |u|))
-    np.copysign(0.25 - np.abs(cosine), sine, out=sine)  # u or its mirror image, within 1/4
-    square = z * z
-    total = square * np.float32(_SINE[-1])
+    near = np.clip(sine, -0.25, 0.25, out=square[:pairs])
+    near *= 2.0
+    np.subtract(near, sine, out=sine)  # u, or beyond a quarter turn its mirror image
+    np.multiply(z, z, out=square)
+    np.multiply(square, np.float32(_SINE[-1]), out=total)
     for coefficient in _SINE[-2:0:-1]:
         total += coefficient
         total *= square

@@ -20,7 +20,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpeffects.errors import EstimationError
-from dpeffects.privacy.features import GRID, along, on_grid, weight_bits
+from dpeffects.privacy.features import GRID, ROWS, along, on_grid, weight_bits
 from dpeffects.privacy.release import FloatArray, IntArray
 from dpeffects.privacy.rows import Block, Rows, Source, Totals, exact_products, room
 from dpeffects.privacy.sums import Grid, from_limbs, two_limbs
@@ -33,11 +33,12 @@ _HIGH, _FINE = 22, 44
 """A factor of the gradient is rounded to a multiple of 2^-44, in two parts of 22 bits."""
 _BEND = 7
 """Bits of a second derivative."""
-_ROWS = 2**10
-"""Records whose features a processor keeps at hand."""
 
 Terms = tuple[FloatArray, FloatArray, FloatArray]
-"""Rows of records (one for each, multiples of 2^-18), their slopes and their targets."""
+"""Rows of records (multiples of 2^-18), their slopes and their targets.
+
+They are for one look: the next block's may take their place in memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class Huber:
     def _held(self) -> Terms:
         held = self.source.held("an audit looks at all rows at once")
         block = Block(held.treated, held.outcome, held.covariates())
-        rows, slopes, targets = self.terms(block)
+        rows, slopes, targets = (np.array(part) for part in self.terms(block))
         if self.by_arm:
             own = held.treated[:, None]
             rows = np.concatenate([rows * own, rows * ~own], axis=1)
@@ -198,7 +199,7 @@ def _given(block: Block) -> Terms:
 
 def chunks(block: Block, size: int) -> Iterator[Block]:
     """Few records at a time: their features take far more room than their covariates."""
-    rows = min(_ROWS, max(64, 2**17 // size))  # a product with two vectors stays in one thread
+    rows = min(ROWS, max(64, 2**17 // size))  # a product with two vectors stays in one thread
     for start in range(0, block.treated.size, rows):
         yield block.some(slice(start, start + rows))
 

@@ -19,7 +19,7 @@ from dpeffects.privacy.features import Features, along
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.huber import Huber, Terms, chunks
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
-from dpeffects.privacy.rows import Block, Totals, sums_by_cell
+from dpeffects.privacy.rows import Block, Totals, room, sums_by_cell
 from dpeffects.privacy.sums import Grid
 from dpeffects.privacy.weighting import Propensity
 
@@ -118,7 +118,7 @@ class OutcomeTerms:
     def __call__(self, block: Block) -> Terms:
         """Features, slopes of 1, and targets."""
         base, treated = self.base, block.treated
-        rows = base.features(block.covariates)
+        rows = _features(base.features, block)
         one, zero = base.outcomes(block.covariates, rows)
         if base.by_arm:
             mean = np.where(treated, one, zero)
@@ -137,10 +137,10 @@ class EffectTerms:
 
     def __call__(self, block: Block) -> Terms:
         """Features, slopes and targets."""
-        rows = self.learner.nuisance.features(block.covariates)
+        rows = _features(self.learner.nuisance.features, block)
         slopes, targets = self.learner.terms(block.covariates, block.treated, block.outcome, rows)
         if self.features is not self.learner.nuisance.features:
-            rows = self.features(block.covariates)
+            rows = _features(self.features, block)
         return rows, slopes, targets
 
 
@@ -305,6 +305,11 @@ class KernelReleases(Holder):
         return (2.0 * problem.steepest / problem.strength + 2.0 * problem.slack()) * _WIDER
 
 
+def _features(features: Features, block: Block) -> FloatArray:
+    """Features of a few records, until the next ones are asked for."""
+    return features(block.covariates, room("features", block.treated.size, features.size))
+
+
 def _histograms(block: Block) -> Totals:
     """Counts of each covariate by bin."""
     counts = []
@@ -320,7 +325,7 @@ def _group_sums(
     """Sums by group: of slope times target and squared slope, or of squares about the effects."""
     total = np.zeros((len(grids), count), dtype=np.int64)
     for some in chunks(block, learner.nuisance.features.size):
-        rows = learner.nuisance.features(some.covariates)
+        rows = _features(learner.nuisance.features, some)
         slopes, targets = learner.terms(some.covariates, some.treated, some.outcome, rows)
         targets = np.clip(targets, -1.0, 1.0)
         if effects is None:
