@@ -114,8 +114,8 @@ def dp_cate(
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
     with Call(parsed, ask, "sample", made.public("sample"), method) as call:
         table = call.read(data)
-        if isinstance(table, LazyTable):
-            raise OptionError("dp_cate needs rows in memory: collect the lazy frame first")
+        if isinstance(table, LazyTable) and not _folds(made):
+            raise OptionError("these learners need rows in memory: collect the lazy frame first")
         if isinstance(made, AggregateOptions):
             return _blocks(call, made, at, about)
         if release == "groups":
@@ -146,7 +146,7 @@ def _points(
     about: dict[str, Any],
 ) -> CateEffects:
     queries, clipped = _queries(call, at)
-    exact = made.second_stage in STAGES
+    exact = _folds(made)
     if exact:
         estimates = points.fit_points(call.curator(points.shares()), made, method, queries)
     else:
@@ -237,6 +237,11 @@ def _options(method: str, options: Mapping[str, Any]) -> CateOptions | Aggregate
         if name not in known:
             raise OptionError(f"unknown option {name!r}: {method} has {', '.join(known)}")
     return make(**options)
+
+
+def _folds(made: CateOptions | AggregateOptions) -> bool:
+    """True where sums over the records are all that is asked of the data."""
+    return isinstance(made, CateOptions) and made.second_stage in STAGES
 
 
 def _check_second_stage(stage: Any, release: str, delta: float, accepted: bool) -> None:
