@@ -22,6 +22,7 @@ ADVICE = {
     "private_psm": 'covariates and treatment are public (`level="label"`); at sample level only to '
     "compare with paper 000",
     "sample_aggregate": "models of your own, and n large enough to be cut in blocks",
+    "model_folds": "models of your own, like `sample_aggregate`; to compare with Lebeda et al.",
     "smooth_matching": "a few discrete covariates, both arms well filled in every stratum",
     "global_matching": "to compare with papers 002 and 003",
 }

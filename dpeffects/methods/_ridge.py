@@ -28,10 +28,16 @@ class _Standardised:
         spread = np.sqrt(weight @ (rows - centre) ** 2 / weight.sum())
         self._kept = spread > _FLAT * (1.0 + np.abs(centre))
         self._centre, self._spread = centre[self._kept], spread[self._kept]
-        return self._scaled(rows)
-
-    def _scaled(self, rows: FloatArray) -> FloatArray:
         return np.asarray((rows[:, self._kept] - self._centre) / self._spread)
+
+    def _keep(self, constant: float, slopes: FloatArray) -> None:
+        """Keep a line in the standardised columns as one in the columns as they are."""
+        self._slopes = np.zeros(len(self._kept))
+        self._slopes[self._kept] = slopes / self._spread
+        self._constant = constant - float(self._centre @ (slopes / self._spread))
+
+    def _line(self, rows: FloatArray) -> FloatArray:
+        return self._constant + rows @ self._slopes
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -45,16 +51,16 @@ class RidgeRegression(_Standardised):
         weight = np.ones(len(target)) if sample_weight is None else np.asarray(sample_weight)
         weight = weight / weight.mean()
         columns = self._learn(rows, weight)
-        self._constant = float(weight @ target / weight.sum())
+        mean = float(weight @ target / weight.sum())
         width = columns.shape[1]
         weighted = (columns * weight[:, None]).T
         gram = weighted @ columns + _PENALTY * width * np.eye(width)
-        self._slopes = np.linalg.solve(gram, weighted @ (target - self._constant))
+        self._keep(mean, np.linalg.solve(gram, weighted @ (target - mean)))
         return self
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Fitted means."""
-        return self._constant + self._scaled(rows) @ self._slopes
+        return self._line(rows)
 
 
 class RidgeLogistic(_Standardised):
@@ -66,16 +72,13 @@ class RidgeLogistic(_Standardised):
         """Fit 0/1 targets by Newton steps."""
         columns = self._learn(rows, np.ones(len(target)))
         penalty = _PENALTY * max(columns.shape[1], 1) / len(target)
-        rows = self._with_constant(columns)
+        rows = np.column_stack([np.full(len(columns), _INTERCEPT), columns])
         largest = float(np.abs(rows).max())  # the solver takes rows within [-1, 1]
         found = fit_logistic(held(rows / largest, target == 1), penalty / largest**2)
-        self._weights = found / largest
+        self._keep(_INTERCEPT * float(found[0]) / largest, found[1:] / largest)
         return self
 
     def predict_proba(self, rows: FloatArray) -> FloatArray:
         """Chances of 0 and of 1, a column each."""
-        one = sigmoid(self._with_constant(self._scaled(rows)) @ self._weights)
+        one = sigmoid(self._line(rows))
         return np.column_stack([1.0 - one, one])
-
-    def _with_constant(self, columns: FloatArray) -> FloatArray:
-        return np.column_stack([np.full(len(columns), _INTERCEPT), columns])

@@ -22,6 +22,7 @@ SPECS = proved()
 EXTRA = {
     "diff_in_means": [{"arms": "public"}],
     "private_aipw": [{"adjust": "all", "blocks": 3, "regression": True}],
+    "model_folds": [{"average": "predictions"}, {"estimator": "regression"}],
 }
 CASES = [
     (name, level, options)
