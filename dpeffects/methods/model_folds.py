@@ -27,10 +27,10 @@ effects, and their mean is released. It moves by at most 2 B / K + 2 B / (c n) (
 with c = 0.1 about a tenth of the above. Averaged predictions are better models, but that does not
 make up for ten times the noise. A narrow ``effect_range`` divides the noise further.
 
-The sampling variance, from a noisy sum of squares, is that of the terms over n, and with
-``average="estimates"`` also that between folds over K, for the error of the models; together they
-are cautious where the two overlap. For ``average="predictions"`` with estimator="regression" there
-is none: the error of the models does not show in the terms.
+The sampling variance, from a noisy sum of squares, is that of the terms over n. Residuals are part
+of them, and show the error of the models; for the regression estimator, which has none, the
+variance between the estimates of folds over K is added, and with averaged predictions there is no
+variance at all.
 
 Folds are as small as the blocks of ``sample_aggregate``, by the same rule, and what models miss at
 that size stays in the estimate; IPW suffers most, since inverse propensities by few records are too
@@ -204,18 +204,19 @@ def shares(level: str, options: ModelFoldsOptions) -> dict[str, float]:
 def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate:
     """Release the average effect, and the squares for its variance."""
     lower, upper = curator.outcome_range
-    widest = (lower - upper, upper - lower)
-    interval = options.effect_range or widest
+    interval = options.effect_range or (lower - upper, upper - lower)
     folds = options.folds or 2
     models, terms = options.in_fold(), Terms(options.estimator, options.clip)
     if options.average == "estimates":
         mean = curator.fold_estimates("mean effect", models, terms, folds, interval, "estimate")
+        value = float(np.clip(float(mean), *interval))
     else:
         mean = curator.fold_predictions("mean effect", models, terms, folds, "estimate")
+        value = float(mean)
     records = curator.n // folds
     few = records < _COLUMNS * curator.width
     return Estimate(
-        value=float(np.clip(float(mean), *interval)),
+        value=value,
         sampling=_variance(curator, options, mean, interval, folds),
         laplace=() if mean.gaussian else (mean.scale,),
         gaussian=mean.variance if mean.gaussian else 0.0,
@@ -251,9 +252,9 @@ def _variance(
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     squares, largest = curator.fold_squares("squares", "variance")
-    of_estimates = options.average == "estimates"
-    middle = sum(interval) / 2.0 if of_estimates else 0.0
-    part = 1.0 / curator.n + (1.0 / (folds - 1) if of_estimates else 0.0)
+    middle = sum(interval) / 2.0 if options.average == "estimates" else 0.0
+    between = 1.0 / (folds - 1) if options.estimator == "regression" else 0.0
+    part = 1.0 / curator.n + between
     centre = float(np.clip(float(mean), *interval)) - middle
     value = float(squares) - part * (centre**2 - mean.variance)
     noise = squares.variance + (2.0 * centre * part) ** 2 * mean.variance

@@ -144,7 +144,8 @@ class FoldReleases(Holder):
         fewest = self.n - math.ceil(self.n / folds)
         moved = 2.0 * most / fewest
         cap = terms.variance
-        parts = 1.0 / self.n, 1.0 / (folds - 1)
+        # residuals show the error of outcome models; without them, only other folds do
+        parts = 1.0 / self.n, 1.0 / (folds - 1) if terms.estimator == "regression" else 0.0
         second = _Moves(
             parts[0] * np.minimum(squares, cap) + parts[1] * (means - middle) ** 2,
             (0.0, parts[0] * cap + parts[1] * reach**2),
@@ -159,8 +160,8 @@ class FoldReleases(Holder):
     def fold_squares(self, label: str, share: str) -> tuple[Noisy, float]:
         """Release second moments that belong to the last release, and say how large they can be.
 
-        After `fold_predictions` they are squares of terms over n (claim 45); after `fold_estimates`
-        there are also squares of estimates over K - 1 (claim 46).
+        They are squares of terms over n (claim 45); after `fold_estimates` by regression there are
+        also squares of estimates over K - 1 (claim 46).
         """
         if self._second is None:
             raise PrivacyError("there are no estimates yet; nothing drawn")
