@@ -24,8 +24,17 @@ of IPW.
 ``average="estimates"``, the default, takes the averages in the other order: the models of each fold
 give an estimate over all records outside of the fold, the K estimates are clipped to the range of
 effects, and their mean is released. It moves by at most 2 B / K + 2 B / (c n) (claim 46): for AIPW
-with c = 0.1 about a tenth of the above. Averaged predictions are better models, but that does not
-make up for ten times the noise. A narrow ``effect_range`` divides the noise further.
+with c = 0.1 about a tenth of the above. Averaged predictions are better models (without noise half
+the error, measured), but that does not make up for ten times the noise. A narrow ``effect_range``
+divides the noise further. Root mean squared errors on the confounded simulation, epsilon 1, 25 runs,
+in units of the outcome's range (``sample_aggregate`` has 0.043 and 0.020):
+
+========= ========= ===================== =========== ===========
+n         estimates estimates in +-0.5    regression  predictions
+========= ========= ===================== =========== ===========
+2,000         0.042                 0.033       0.042       0.239
+5,000         0.024                 0.018       0.018       0.155
+========= ========= ===================== =========== ===========
 
 The sampling variance, from a noisy sum of squares, is that of the terms over n. Residuals are part
 of them, and show the error of the models; for the regression estimator, which has none, the

@@ -194,7 +194,7 @@ PATHS = {
     "model_folds, rich": path("model_folds", formula=RICH, n=200, effect_range=(-0.2, 0.3)),
     "model_folds, regression": path("model_folds", estimator="regression", **DELTA),
     "model_folds, the paper's": path(
-        "model_folds", average="predictions", estimator="regression", folds=20
+        "model_folds", average="predictions", estimator="regression", folds=15
     ),
     "model_folds, the paper's IPW": path("model_folds", average="predictions", estimator="ipw"),
     "model_folds, no variance": path("model_folds", variance=False, estimator="ipw"),
