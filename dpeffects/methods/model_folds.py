@@ -26,7 +26,7 @@ give an estimate over all records outside of the fold, the K estimates are clipp
 effects, and their mean is released. It moves by at most 2 B / K + 2 B / (c n) (claim 46): for AIPW
 with c = 0.1 about a tenth of the above. Averaged predictions are better models (without noise half
 the error, measured), but that does not make up for ten times the noise. A narrow ``effect_range``
-divides the noise further. Root mean squared errors on the confounded simulation, epsilon 1, 25 runs,
+divides the noise further. Root mean squared errors on the confounded simulation, epsilon 1, 25 runs
 in units of the outcome's range (``sample_aggregate`` has 0.043 and 0.020):
 
 ========= ========= ===================== =========== ===========
