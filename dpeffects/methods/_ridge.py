@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.erm import fit_logistic, held, sigmoid
+from dpeffects.privacy.erm import sigmoid
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -18,6 +18,9 @@ of 25 records with 11 columns 0.1 left a quarter of the confounding and 0.01 a t
 _INTERCEPT = 10.0
 """Size of the constant column of the logistic model: its weight is hardly penalised."""
 _FLAT = 1e-9
+_STEPS = 50
+_LEAP = 4.0
+"""Newton's steps are cut so that no logit moves further."""
 
 
 class _Standardised:
@@ -73,9 +76,16 @@ class RidgeLogistic(_Standardised):
         columns = self._learn(rows, np.ones(len(target)))
         penalty = _PENALTY * max(columns.shape[1], 1) / len(target)
         rows = np.column_stack([np.full(len(columns), _INTERCEPT), columns])
-        largest = float(np.abs(rows).max())  # the solver takes rows within [-1, 1]
-        found = fit_logistic(held(rows / largest, target == 1), penalty / largest**2)
-        self._keep(_INTERCEPT * float(found[0]) / largest, found[1:] / largest)
+        one, weights = target == 1, np.zeros(rows.shape[1])
+        for _ in range(_STEPS):
+            chance = sigmoid(rows @ weights)
+            gradient = (chance - one) @ rows / len(rows) + penalty * weights
+            if np.linalg.norm(gradient) <= _FLAT:
+                break
+            bend = (rows * (chance * (1.0 - chance) / len(rows))[:, None]).T @ rows
+            step = np.linalg.solve(bend + penalty * np.eye(len(bend)), gradient)
+            weights = weights - step * min(1.0, _LEAP / np.abs(rows @ step).max())
+        self._keep(_INTERCEPT * float(weights[0]), weights[1:])
         return self
 
     def predict_proba(self, rows: FloatArray) -> FloatArray:
