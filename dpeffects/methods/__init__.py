@@ -22,6 +22,11 @@ def registry() -> dict[str, MethodSpec]:
     return specs
 
 
+def proved() -> dict[str, MethodSpec]:
+    """Return the methods whose guarantee is exact: those that nobody has to opt in to."""
+    return {name: spec for name, spec in registry().items() if spec.guarantee == "exact"}
+
+
 def get(name: str) -> MethodSpec:
     """Return a method by name."""
     specs = registry()
