@@ -12,7 +12,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
-    ["errors", "progress"],
+    ["errors", "plugins", "progress"],
     ["render"],
     ["privacy"],
     ["formula", "matching", "estimate"],
@@ -24,6 +24,7 @@ LAYERS = [
     ["call"],
     ["api", "balance", "cate", "reference"],
     ["plan", "sites", "audit", "study"],
+    ["bench"],
     ["federation", "commands"],
     ["cli"],
     [""],

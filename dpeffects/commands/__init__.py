@@ -6,6 +6,7 @@ import dpeffects
 from dpeffects.commands import (
     audit,
     balance,
+    bench,
     bounds_template,
     cate,
     combine,
@@ -28,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     plan.COMMAND,
     ledger.COMMAND,
     audit.COMMAND,
+    bench.COMMAND,
     release.COMMAND,
     combine.COMMAND,
     keygen.COMMAND,
