@@ -3,7 +3,7 @@
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
 primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
-`kernel`, `balance`, `aggregate`, `claimed`.
+`kernel`, `balance`, `aggregate`, `claimed`, `synthetic`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dpeffects.privacy.kernel import KernelReleases
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.release import FloatArray, IntArray, Releaser, Rows
 from dpeffects.privacy.strata import StrataReleases
+from dpeffects.privacy.synthetic import SyntheticReleases
 from dpeffects.privacy.weighting import WeightingReleases
 
 __all__ = ["Curator", "Releaser", "Rows", "find_bounds"]
@@ -37,6 +38,7 @@ class Curator(
     BalanceReleases,
     ClaimedReleases,
     AggregateReleases,
+    SyntheticReleases,
 ):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 

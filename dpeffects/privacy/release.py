@@ -120,6 +120,17 @@ class Releaser:
         """Charge what a mechanism costs beyond its noise; nothing is drawn."""
         self._charge(Spend(label, share, *price, "no draw", (), (), claim))
 
+    def by_library(self, label: str, mechanism: str, *, share: str, claim: int) -> Share:
+        """Charge a share for what a library is going to draw, and return it."""
+        price = self._shares[share]
+        self._charge(Spend(label, share, *price, mechanism, (), (), claim))
+        return price
+
+    def number(self) -> int:
+        """Draw a number that means nothing, for the drawing of records from released tables."""
+        drawn = self._noise.laplace(np.zeros(1, dtype=np.int64), 2.0**40, 1, 1.0)
+        return abs(int(drawn[0]))
+
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
         """Return a releaser of a part of the rows, by default on the same ledger (claim 26)."""
         return type(self)(shares, ledger or self._ledger, self._noise, alone=False)
