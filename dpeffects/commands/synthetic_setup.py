@@ -27,5 +27,5 @@ COMMAND = Command(
     "make the environment that method synthetic needs",
     arguments,
     run,
-    "  dpeffects synthetic-setup\n  DPEFFECTS_GENERATORS=/opt/generators dpeffects synthetic-setup\n",
+    "  dpeffects synthetic-setup\n  DPEFFECTS_GENERATORS=/opt/dpmm dpeffects synthetic-setup\n",
 )

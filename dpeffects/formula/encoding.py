@@ -135,7 +135,7 @@ class Encoding:
     def values(self, whole: Mapping[str, int]) -> tuple[int, ...]:
         """How many values each column could take; 0 for a continuum.
 
-        ``whole`` has the number of whole numbers within the bounds, for columns that hold no others.
+        ``whole``: how many whole numbers are within the bounds, for columns that hold no others.
 
         Examples
         --------

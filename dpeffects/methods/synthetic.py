@@ -6,13 +6,13 @@ fits a distribution of all columns to them; as many records as the data has are 
 estimator then runs on those as if they were data: it costs nothing more.
 
 - "aim": rounds; in each, the table that the present fit gets most wrong is released. It is asked to
-  get right the tables of treatment, outcome and one covariate, so that confounding by each covariate
-  can survive; ``workload="pairs"`` adds those of two covariates.
+  get right the tables of treatment, outcome and one covariate, so that confounding by each can
+  survive; ``workload="pairs"`` adds those of two covariates.
 - "mst": all columns by themselves, then the pairs of a tree that holds most dependence. Treatment,
   outcome and a confounder are three columns: a tree has at most two of their three pairs.
 
-Generators and noise are those of dpmm, in an environment of its own (``dpeffects synthetic-setup``).
-The fit to released tables is ours, because the library's takes minutes, and is post-processing.
+Generators and noise are those of dpmm, in its own environment (``dpeffects synthetic-setup``). The
+fit to released tables is ours, because the library's takes minutes, and is post-processing.
 The library means datasets that differ in the presence of one record; replacing one costs four times
 the rho, and a quarter of it is given (claim 47). Its noise cannot be seeded: with ``seed`` only the
 drawing of records repeats itself.
@@ -33,8 +33,9 @@ from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.methods._learners import AVERAGES, BlockLearner, Learner
 from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
 from dpeffects.methods.sample_aggregate import SPEC as ON_BLOCKS
-from dpeffects.methods.spec import MethodSpec, Options
+from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.generators import environment
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -83,6 +84,13 @@ class SyntheticOptions(Options):
         for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, wrap(name, getattr(self, name)))
+
+    def resolve(self, facts: Facts) -> SyntheticOptions:
+        """Refuse a budget that Gaussian noise cannot have, and a missing environment."""
+        if not facts.budget.delta > 0.0:
+            raise OptionError("synthetic needs a delta: write delta=1e-5, for example")
+        environment.require()
+        return self
 
     def learner(self, estimand: str) -> BlockLearner:
         """What is computed from the synthetic records."""

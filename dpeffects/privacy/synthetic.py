@@ -71,7 +71,6 @@ class SyntheticReleases(Holder):
         scales |= {"t": Cells(2, True), "y": Cells.of(known[-1], cells[1])}
         columns = {f"x{j}": x[:, j] for j in used}
         columns |= {"t": rows.treated * 1.0, "y": (rows.outcome - lower) / (upper - lower)}
-        environment.require()
         price = self._releaser.by_library(
             "synthetic records",
             f"{environment.LIBRARY}: {generator.upper()}",

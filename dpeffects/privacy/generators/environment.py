@@ -64,7 +64,8 @@ def make() -> Path:
 def ask(request: dict[str, Any]) -> dict[str, Any]:
     """Send a request to the process, and return its answer."""
     process = _process()
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()

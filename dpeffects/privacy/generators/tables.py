@@ -75,7 +75,7 @@ class Tree:
 
     @cached_property
     def steps(self) -> list[tuple[str, str | None, tuple[int, ...], tuple[int, ...]]]:
-        """Column, where its sum goes, the shape of it there, and the axes summed on the way back."""
+        """Column, where its sum goes, the shape there, and the axes summed on the way back."""
         found = []
         for name in self.order:
             rest = self.later[name]

@@ -2,9 +2,9 @@
 
 Run as a script: one request a line on standard input, one answer a line on standard output, both
 JSON. A request has ``codes`` (a list for each column), ``sizes`` (number of cells of each column),
-``generator``, ``workload`` (lists of columns, for AIM), ``rho`` (for adding or removing one record),
-``seed`` (of the drawing of records only). The answer has the ``codes`` of as many synthetic records,
-and the ``tables`` that were measured.
+``generator``, ``workload`` (lists of columns, for AIM), ``rho`` (for the presence of a record) and
+``seed`` (of the drawing of records only). The answer has the ``codes`` of as many synthetic
+records, and the ``tables`` that were measured.
 
 The library chooses tables and draws noise. What happens to noisy tables is post-processing, and is
 done by `tables.py`, because the library's own takes minutes.
