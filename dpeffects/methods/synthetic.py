@@ -7,7 +7,7 @@ estimator then runs on those as if they were data: it costs nothing more.
 
 - "aim": rounds; in each, the table that the present fit gets most wrong is released. It is asked to
   get right the tables of treatment, outcome and one covariate, so that confounding by each can
-  survive; ``workload="pairs"`` adds those of two covariates.
+  survive, and (``workload="pairs"``) the tables of two covariates.
 - "mst": all columns by themselves, then the pairs of a tree that holds most dependence. Treatment,
   outcome and a confounder are three columns: a tree has at most two of their three pairs.
 
@@ -42,6 +42,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 GENERATORS = ("aim", "mst")
 WORKLOADS = ("effect", "pairs")
+_FEW = 30
+"""Encoded covariates up to which AIM is asked for their pairs too: beyond, that takes minutes."""
 _NO_INTERVAL = Unavailable("the error of synthetic data is not known")
 
 
@@ -52,8 +54,8 @@ class SyntheticOptions(Options):
     ``generator``: "aim" or "mst". ``estimator``: "aipw", "ipw" or "regression", on the synthetic
     records. ``outcome``, ``propensity``: scikit-learn models for it, by default light ridge models.
     ``cells``: the most cells of a covariate. ``outcome_cells``: those of the outcome. ``workload``:
-    tables that AIM is asked for, "effect" or "pairs". ``clip``: propensities are kept within
-    [clip, 1 - clip].
+    tables that AIM is asked for, "effect" or "pairs"; by default "pairs" up to 30 columns.
+    ``clip``: propensities are kept within [clip, 1 - clip].
     """
 
     generator: str = "aim"
@@ -62,7 +64,7 @@ class SyntheticOptions(Options):
     propensity: Any = None
     cells: int = 4
     outcome_cells: int = 8
-    workload: str = "effect"
+    workload: str | None = None
     clip: float = 0.05
 
     def needs_memory(self) -> str:
@@ -73,7 +75,9 @@ class SyntheticOptions(Options):
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 given = getattr(self, name)
-                raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
+                raise OptionError(
+                    f"{name} must be one of {', '.join(map(str, known))}, got {given!r}"
+                )
         for name in ("cells", "outcome_cells"):
             size = getattr(self, name)
             if not (isinstance(size, int) and not isinstance(size, bool) and 2 <= size <= 64):
@@ -90,7 +94,8 @@ class SyntheticOptions(Options):
         if not facts.budget.delta > 0.0:
             raise OptionError("synthetic needs a delta: write delta=1e-5, for example")
         environment.require()
-        return self
+        few = facts.width <= _FEW
+        return replace(self, workload=self.workload or ("pairs" if few else "effect"))
 
     def learner(self, estimand: str) -> BlockLearner:
         """What is computed from the synthetic records."""
@@ -104,7 +109,7 @@ class SyntheticOptions(Options):
         return replace(made, crossfit=made.flexible)
 
 
-_CHOICES = {"generator": GENERATORS, "estimator": AVERAGES, "workload": WORKLOADS}
+_CHOICES = {"generator": GENERATORS, "estimator": AVERAGES, "workload": (*WORKLOADS, None)}
 
 
 def shares(level: str, options: SyntheticOptions) -> dict[str, float]:
@@ -115,7 +120,8 @@ def shares(level: str, options: SyntheticOptions) -> dict[str, float]:
 def fit(curator: Curator, options: SyntheticOptions, estimand: str) -> Estimate:
     """Release synthetic records and estimate from them."""
     cells = options.cells, options.outcome_cells
-    found = curator.synthetic_records(options.generator, options.workload, cells, "records")
+    workload = options.workload or "effect"
+    found = curator.synthetic_records(options.generator, workload, cells, "records")
     (rows, treated, outcome), measured = found
     try:
         value = float(options.learner(estimand)(rows, treated, outcome)[0])

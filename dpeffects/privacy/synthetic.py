@@ -70,7 +70,10 @@ class SyntheticReleases(Holder):
         scales = {f"x{j}": Cells.of(known[j], cells[0]) for j in used}
         scales |= {"t": Cells(2, True), "y": Cells.of(known[-1], cells[1])}
         columns = {f"x{j}": x[:, j] for j in used}
-        columns |= {"t": rows.treated * 1.0, "y": (rows.outcome - lower) / (upper - lower)}
+        columns |= {
+            "t": rows.treated.astype(np.float64),
+            "y": (rows.outcome - lower) / (upper - lower),
+        }
         price = self._releaser.by_library(
             "synthetic records",
             f"{environment.LIBRARY}: {generator.upper()}",
