@@ -3,7 +3,8 @@
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
 primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
-`kernel`, `balance`, `aggregate`, `claimed`, `synthetic`.
+`kernel`, `balance`, `aggregate`, `claimed`, `synthetic`,
+`boosting`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dpeffects.privacy.aggregate import AggregateReleases
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.balance import BalanceReleases
 from dpeffects.privacy.blocks import BlockReleases
+from dpeffects.privacy.boosting import BoostedReleases
 from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.claimed import ClaimedReleases
 from dpeffects.privacy.kernel import KernelReleases
@@ -39,6 +41,7 @@ class Curator(
     ClaimedReleases,
     AggregateReleases,
     SyntheticReleases,
+    BoostedReleases,
 ):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 

@@ -66,7 +66,7 @@ class SyntheticReleases(Holder):
         rows, (lower, upper) = self._rows, self.outcome_range
         x = self._covariates()
         known = rows.values or (0,) * (self.width + 1)
-        used = [j for j in range(self.width) if known[j] != 1]
+        used = self.varying()
         scales = {f"x{j}": Cells.of(known[j], cells[0]) for j in used}
         scales |= {"t": Cells(2, True), "y": Cells.of(known[-1], cells[1])}
         columns = {f"x{j}": x[:, j] for j in used}
@@ -87,7 +87,7 @@ class SyntheticReleases(Holder):
                 "codes": {name: scales[name].codes(v).tolist() for name, v in columns.items()},
                 "sizes": {name: scales[name].size for name in columns},
                 "rho": largest_rho(price.epsilon, price.delta) / 4.0,
-                "seed": self._releaser.number(),
+                "seed": self._releaser.seed(),
             }
         )
         made = {name: scales[name].values(np.array(v)) for name, v in answer["codes"].items()}
