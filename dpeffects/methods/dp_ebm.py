@@ -21,7 +21,8 @@ residuals within the range of the target but does not clip them, and noise can c
 beyond that range: then a record weighs more than the library charges. The summary shows how far
 that could have gone in the models that were released, and warns beyond 1.
 
-There is no interval: how noise in the steps adds up is not known.
+The library's 300 steps of rate 0.01 leave effects somewhat shrunk, also without noise. There is no
+interval: how noise in the steps adds up is not known.
 """
 
 from __future__ import annotations
