@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeffects import design
 from dpeffects.call import Ask, Call
-from dpeffects.engines import MOST_STRATA, LazyTable
+from dpeffects.engines import MOST_STRATA, LazyTable, memory
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
@@ -168,7 +168,16 @@ class Prepared:
     def estimate(self) -> Estimate:
         """Divide the budget, and let the method release and estimate."""
         curator = self.call.curator(self.spec.shares(self.call.level, self.options))
-        return self.spec.fit(curator, self.options, self.estimand)
+        found = self.spec.fit(curator, self.options, self.estimand)
+        if isinstance(self.call.table, LazyTable) and self.options.bytes_held():
+            return replace(found, notes=(*found.notes, _COLLECTED))
+        return found
+
+
+_COLLECTED = (
+    "Scores, treatments and outcomes were collected from the engine: matching sorts them in memory "
+    "and follows the order of the rows."
+)
 
 
 def prepare(
@@ -207,6 +216,13 @@ def _check_engine(spec: MethodSpec, made: Options, table: LazyTable, formula: Fo
     why = made.needs_memory()
     if spec.needs_strata and design.strata(table, formula).count > MOST_STRATA:
         why = f"more than {MOST_STRATA} strata are declared"
+    needed, there = made.bytes_held() * table.n / 2**30, memory() / 2**30
+    if needed > there:
+        raise OptionError(
+            f"{spec.name} sorts scores in memory: {table.n} records take about {needed:.3g} GiB "
+            f"and this machine has {there:.3g}. Methods that add up blocks of rows do not: "
+            "diff_in_means, private_ipw, private_aipw, smooth_matching"
+        )
     if why:
         raise OptionError(
             f"{spec.name} on a lazy frame: {why}. Collect the frame first, or use a method that "

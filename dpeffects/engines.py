@@ -22,11 +22,22 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import numpy.typing as npt
 
 from dpeffects.errors import DataError, DPEffectsError, OptionError
+from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts
-from dpeffects.privacy.rows import ROWS, ArmTotals, Rows, Summand, Totals, added
+from dpeffects.privacy.rows import (
+    ROWS,
+    ArmTotals,
+    Block,
+    ByRecord,
+    Rows,
+    Summand,
+    Totals,
+    added,
+)
 from dpeffects.privacy.sums import Grid
 from dpeffects.recipe import Columns, IntArray, Recipe, outside_levels
 
@@ -39,6 +50,8 @@ Ready = dict[tuple[str, Grid | None], IntArray]
 """Sums by arm that are known, by what they are of and on which grid."""
 OnBatch = Callable[[Any], Totals | None]
 """From a native frame in memory to integers; None where it has no rows."""
+Combine = Callable[[Iterable[Totals]], Totals]
+"""`added`, or `joined` where a value of each record is asked for."""
 
 
 def opened(data: Any) -> Any:
@@ -47,14 +60,14 @@ def opened(data: Any) -> Any:
         return data
     path = os.fspath(data)
     kind = Path(path).suffix.lower()
-    if kind not in (".parquet", ".csv"):
+    if kind not in (".parquet", ".pq", ".csv"):
         raise DataError(f"data must be a frame, or the path of a .parquet or .csv file: {path!r}")
     if not any(letter in path for letter in "*?[") and not Path(path).exists():
         raise DataError(f"there is no file {path!r}")
     try:
         import duckdb
 
-        read = duckdb.read_parquet if kind == ".parquet" else duckdb.read_csv
+        read = duckdb.read_csv if kind == ".csv" else duckdb.read_parquet
         return read(path)
     except ImportError:
         pass
@@ -66,7 +79,15 @@ def opened(data: Any) -> Any:
         raise OptionError(
             'files are read by DuckDB or polars: pip install "dpeffects[duckdb]"'
         ) from None
-    return pl.scan_parquet(path) if kind == ".parquet" else pl.scan_csv(path)
+    return pl.scan_csv(path) if kind == ".csv" else pl.scan_parquet(path)
+
+
+def memory() -> int:
+    """Bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows does not say
+        return 2**34
 
 
 @dataclass(frozen=True)
@@ -313,13 +334,20 @@ class LazyRows:
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks, wherever they are."""
+        return self._run(function, parts, added)
+
+    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
+        """One value for each record, in the order in which the engine hands them out."""
+        return self._run(partial(_alone, function=function), parts, joined)[0]
+
+    def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
         own = (self.table.columns, self.recipe)
         groups = (self.groups or own) if "strata" in parts else None
         parts = tuple(part for part in parts if part != "strata")
         names = [self.table.columns.treatment, *self.recipe.reads(parts)]
         names += groups[1].reads(["strata"]) if groups else ()
-        add = partial(_add, function=function, own=own, parts=parts, groups=groups)
-        return run(self.table.frame, list(dict.fromkeys(names)), add)
+        add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
+        return run(self.table.frame, list(dict.fromkeys(names)), add, combine)
 
     def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
         """Sums over (treated, control): by the engine where the outcome is a column."""
@@ -344,23 +372,40 @@ def _add(
     own: tuple[Columns, Recipe],
     parts: tuple[str, ...],
     groups: tuple[Columns, Recipe] | None,
+    combine: Combine,
 ) -> Totals | None:
     """Apply a function to the blocks of a frame in memory."""
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
 
+    columns, recipe = own
+    treated = columns.treated(frame)  # of the whole batch: a look at a column costs more than rows
+    whole = columns.read(frame, recipe.reads(parts))
+    grouped = groups[0].read(frame, groups[1].reads(["strata"])) if groups else None
+
     def totals(start: int) -> Totals:
-        some = frame[start : start + ROWS]
-        columns, recipe = own
-        block = recipe.block(columns.treated(some), *columns.read(some, recipe.reads(parts)), parts)
-        if groups:
-            columns, recipe = groups
-            read = columns.read(some, recipe.reads(["strata"]))
-            block = replace(block, strata=recipe.strata(*read))
+        some = slice(start, start + ROWS)
+        block = recipe.block(treated[some], *_cut(whole, some), parts)
+        if groups and grouped:
+            block = replace(block, strata=groups[1].strata(*_cut(grouped, some)))
         return function(block)
 
-    return added(totals(start) for start in range(0, len(frame), ROWS))
+    return combine(totals(start) for start in range(0, len(frame), ROWS))
+
+
+def _alone(block: Block, function: ByRecord) -> Totals:
+    return (function(block),)
+
+
+def joined(results: Iterable[Totals]) -> Totals:
+    """Arrays one after the other."""
+    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
+
+
+def _cut(arrays: tuple[Arrays, Arrays], some: slice) -> tuple[Arrays, Arrays]:
+    one, other = ({name: x[some] for name, x in part.items()} for part in arrays)
+    return one, other
 
 
 def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:
@@ -371,8 +416,10 @@ def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, An
         return dict(zip(ask, (found[name].to_list()[0] for name in named), strict=True))
 
 
-def run(frame: nw.LazyFrame[Any], names: list[str], function: OnBatch) -> Totals:
-    """Add up a function of the frame's rows, batch by batch or partition by partition."""
+def run(
+    frame: nw.LazyFrame[Any], names: list[str], function: OnBatch, combine: Combine = added
+) -> Totals:
+    """Combine a function of the frame's rows, batch by batch or partition by partition."""
     implementation = frame.implementation
     with _Quiet(frame):
         native: Any = frame.select(names).to_native()
@@ -383,8 +430,8 @@ def run(frame: nw.LazyFrame[Any], names: list[str], function: OnBatch) -> Totals
         elif implementation.is_dask():
             results = _on_dask(native, function)
         else:
-            results = _on_spark(native, function)
-        return added(result for result in results if result is not None)
+            results = _on_spark(native, function, combine)
+        return combine(result for result in results if result is not None)
 
 
 def _streamed(batches: Iterable[Any], function: OnBatch) -> Iterator[Totals | None]:
@@ -414,14 +461,15 @@ def _on_dask(native: Any, function: OnBatch) -> Iterator[Totals | None]:
     yield from dask.compute(*[work(part) for part in native.to_delayed()])
 
 
-def _on_spark(native: Any, function: OnBatch) -> Iterator[Totals | None]:
+def _on_spark(native: Any, function: OnBatch, combine: Combine) -> Iterator[Totals | None]:
     import pickle
 
-    rows = native.mapInArrow(partial(_spark_partition, function=function), "totals binary")
+    work = partial(_spark_partition, function=function, combine=combine)
+    rows = native.mapInArrow(work, "totals binary")
     yield from (pickle.loads(row.totals) for row in rows.collect())
 
 
-def _spark_partition(batches: Iterator[Any], function: OnBatch) -> Iterator[Any]:
+def _spark_partition(batches: Iterator[Any], function: OnBatch, combine: Combine) -> Iterator[Any]:
     import pickle
 
     import pyarrow as pa
@@ -429,7 +477,7 @@ def _spark_partition(batches: Iterator[Any], function: OnBatch) -> Iterator[Any]
     results = (_on_batch(batch, function) for batch in batches)
     found = [result for result in results if result is not None]
     if found:
-        yield pa.record_batch([pa.array([pickle.dumps(added(found))])], names=["totals"])
+        yield pa.record_batch([pa.array([pickle.dumps(combine(found))])], names=["totals"])
 
 
 class _Quiet:

@@ -9,7 +9,7 @@ What the rehearsal cannot know (how covariates really spread, how outcomes vary)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,9 @@ class Plan(Shown):
     def needed(self, half_width: float, *, of: str = "epsilon") -> pd.DataFrame:
         """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
 
-        NaN where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it.
+        It is looked for from the plan's own value outwards: a method that adjusts for more as its
+        budget grows may reach the half-width at a smaller one too, without adjusting. NaN
+        where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it.
         """
         if of not in ("epsilon", "n"):
             raise OptionError(f'of must be "epsilon" or "n", got {of!r}')
@@ -343,31 +345,48 @@ def _run(setting: Setting, method: str, epsilon: float | None, n: int | None, se
     )
 
 
-def _solve(setting: Setting, method: str, wanted: float, of: str) -> float:
-    """Bisect on a logarithmic scale for the smallest epsilon or n that reaches the half-width."""
+_FAR, _STRIDE = 20.0, math.log(4.0)
 
-    def width(value: float) -> float:
+
+def _solve(setting: Setting, method: str, wanted: float, of: str) -> float:
+    """Solve on logarithmic scales, where the half-width is nearly a line, to half a per cent."""
+
+    def above(position: float) -> float:
+        value = math.exp(position)
         try:
             if of == "epsilon":
-                return _rehearsed(setting, method, epsilon=value).half_width
-            return _rehearsed(setting, method, n=round(value)).half_width
+                found = _rehearsed(setting, method, epsilon=value).half_width
+            else:
+                found = _rehearsed(setting, method, n=round(value)).half_width
         except DPEffectsError:
-            return math.inf
+            return _FAR
+        return min(math.log(found / wanted), _FAR) if found > 0 else _FAR
 
-    low, high = (1e-3, 1e3) if of == "epsilon" else (20.0, 2e5)
-    if not width(high) <= wanted:
-        return _extrapolated(width, high, wanted) if of == "n" else math.nan
-    if width(low) <= wanted:
-        return low
-    for _ in range(12):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if width(middle) <= wanted else (middle, high)
-    return float(math.ceil(high)) if of == "n" else float(f"{high:.3g}")
+    least, most = (1e-3, 1e3) if of == "epsilon" else (20.0, 2e5)
+    end = min(max(setting.epsilon if of == "epsilon" else setting.n, least), most)
+    here = math.log(end)
+    gap = above(here)
+    while True:  # walk away from the plan's own value, until the wanted one is passed
+        other = min(max(here + math.copysign(_STRIDE, gap), math.log(least)), math.log(most))
+        if other == here and gap > 0:
+            return _extrapolated(gap, most) if of == "n" else math.nan
+        if other == here:
+            return least
+        beyond = above(other)
+        if (beyond > 0) != (gap > 0):
+            break
+        here, gap = other, beyond
+    low, high = (here, other) if gap > 0 else (other, here)
+    ends = {low: max(gap, beyond), high: min(gap, beyond)}
+    from scipy.optimize import brentq
+
+    root = math.exp(brentq(lambda u: ends[u] if u in ends else above(u), low, high, xtol=0.005))
+    return float(math.ceil(root)) if of == "n" else float(f"{root:.3g}")
 
 
-def _extrapolated(width: Callable[[float], float], n: float, wanted: float) -> float:
+def _extrapolated(gap: float, n: float) -> float:
     """Beyond what is rehearsed, half-widths fall with the root of n."""
-    needed = n * (width(n) / wanted) ** 2
+    needed = n * math.exp(2.0 * gap)
     return float(math.ceil(needed)) if needed <= 1e8 else math.nan
 
 

@@ -20,7 +20,7 @@ from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import Expression, columns, evaluate
 from dpeffects.formula.strata import Strata
 from dpeffects.privacy.bounds import clip
-from dpeffects.privacy.rows import Block
+from dpeffects.privacy.rows import Block, room
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -130,7 +130,7 @@ class Recipe:
             if part == "outcome":
                 made[part] = self.outcome(numeric, treated.size)
             else:
-                out = np.empty((treated.size, len(self.encoding.names)), order="F")
+                out = room("covariates", treated.size, len(self.encoding.names))
                 made[part] = self.covariates(numeric, coded, out)
         return Block(treated, **made)
 

@@ -17,7 +17,7 @@ import pytest
 from scipy.stats import binomtest
 
 import dpeffects as dpe
-from dpeffects import design
+from dpeffects import recipe
 from dpeffects.audit import audit
 from dpeffects.audit.evidence import LINEAR, LOSS, lower_bound
 from dpeffects.audit.pairs import BOUNDS, neighbours
@@ -211,7 +211,7 @@ def test_a_forgotten_clip_is_caught(monkeypatch):
     other.loc[0, "y"] = 40.0
     given = {**one_pair("outcome"), "pairs": [(one, other)]}
     assert not label_means(**given).violated
-    for module in (sums, design):
+    for module in (sums, recipe):
         monkeypatch.setattr(module, "clip", lambda values, interval: values)
     assert not label_means(**given).violated  # the grid has an end of its own
 

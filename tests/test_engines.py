@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import design, engines
+from dpeffects import api, design, engines
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.rows import ArmTotals, Block
@@ -211,7 +211,6 @@ def test_what_cannot_be_used_is_refused_for_free(message, holder, tmp_path):
 
 
 ORDERED = {
-    "sorts": ("private_psm", {}),
     "split": ("private_ipw", {"split": True}),
     "order of the rows": ("sample_aggregate", {}),
     "round_robin": ("global_matching", {"weights": "round_robin"}),
@@ -232,6 +231,25 @@ def test_what_goes_by_the_order_of_rows_needs_them_in_memory(reason, tmp_path):
             ledger=ledger,
             **options,
         )
+    assert not ledger.spends
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_matching_collects_what_it_sorts(level, tmp_path, monkeypatch):
+    data, given = frame(1000), {"epsilon": 4, "bounds": BOUNDS, "seed": 1, "level": level}
+    expected = dpe.dp_ate("y ~ t | x + g", data, "private_psm", **given).to_dict()
+    monkeypatch.setattr(engines, "_BATCH", 300)
+    for holder in (polars_lazy, duckdb_relation, parquet):
+        found = dpe.dp_ate("y ~ t | x + g", holder(data, tmp_path), "private_psm", **given)
+        assert "collected from the engine" in found.summary().as_text()
+        found = found.to_dict()
+        assert found.pop("notes")[:-1] == expected["notes"]
+        assert found == {k: x for k, x in expected.items() if k != "notes"}
+    monkeypatch.setattr(api, "memory", lambda: 100_000)
+    ledger = dpe.Ledger(epsilon=4)
+    given |= {"ledger": ledger, "seed": None}
+    with pytest.raises(dpe.DPEffectsError, match="sorts scores in memory: 1000 records take"):
+        dpe.dp_ate("y ~ t | x + g", holder(data, tmp_path), "private_psm", **given)
     assert not ledger.spends
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dpeffects.api import dp_atc, dp_ate, dp_att
-from dpeffects.commands.inputs import read_data
+from dpeffects.commands.inputs import data_for
 from dpeffects.commands.shared import (
     Command,
     budget_arguments,
@@ -37,7 +37,7 @@ def run(estimate: Callable[..., Result], given: argparse.Namespace) -> None:
     """Check everything that can fail before the budget is spent; then estimate and show."""
     check_files(given.force, given.out, *record_files(given.record))
     wanted = call_arguments(given, dp_ate)
-    data = read_data(given.data, wanted.get("bounds"))
+    data = data_for(given.method, wanted, given.data)
     fit = estimate(given.formula, data, **wanted)
     level = given.conf_level
     put(given, render(given, lambda: fit.summary(level), lambda: fit.to_dict(level)), repr(fit))

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import BoundsError, DataError, OptionError
+from dpeffects.methods import get
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +23,17 @@ PARQUET = (".parquet", ".pq")
 
 
 # --- data -------------------------------------------------------------------------------------
+
+
+def data_for(method: str, wanted: Mapping[str, Any], path: str) -> Any:
+    """Data of a call: the path of a Parquet file that the method reads in batches, else a frame."""
+    if is_parquet(path) and any(find_spec(engine) for engine in ("duckdb", "polars")):
+        spec = get(method)
+        options = {field.name for field in fields(spec.options)}
+        made = spec.make_options({name: x for name, x in wanted.items() if name in options})
+        if not made.needs_memory() and column_names(path):
+            return path
+    return read_data(path, wanted.get("bounds"))
 
 
 def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpeffects.api import dp_ate
-from dpeffects.commands.inputs import read_data
+from dpeffects.commands.inputs import data_for
 from dpeffects.commands.shared import (
     Command,
     budget_arguments,
@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> None:
     check_files(given.force, given.out)
     wanted = call_arguments(given, dp_ate, site_release)
     wanted |= {name: getattr(given, name) for name in ("site", "estimand", "request")}
-    data = read_data(given.data, wanted.get("bounds"))
+    data = data_for(given.method, wanted, given.data)
     release = sign(site_release(given.formula, data, **wanted))
     put(given, release.to_json(), repr(release))
 

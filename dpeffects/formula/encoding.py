@@ -194,6 +194,9 @@ class Encoding:
                 values -= lower
                 values /= upper - lower
             # Clipped last: rounding above must not carry a value out of [0, 1].
+            if len(column.parts) == 1 and isinstance(column.parts[0].factor, Column):
+                np.clip(values, 0.0, 1.0, out=values)
+                continue
             np.fmax(values, 0.0, out=values)  # NaN too: a bit lost between range and value makes it
             np.minimum(values, 1.0, out=values)
         return out

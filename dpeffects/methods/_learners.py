@@ -247,7 +247,10 @@ def _folds(treated: BoolArray, crossfit: bool) -> list[tuple[BoolArray, BoolArra
     and no pattern in the order of the records (pairs, say) makes them differ.
     """
     everybody = np.ones(len(treated), dtype=np.bool_)
-    half = np.array([position.bit_count() % 2 == 0 for position in range(len(treated))])
+    digits = np.arange(len(treated))
+    for shift in (32, 16, 8, 4, 2, 1):
+        digits ^= digits >> shift
+    half = digits % 2 == 0
     counts = [np.count_nonzero(treated[f] == arm) for f in (half, ~half) for arm in (True, False)]
     if not crossfit or min(counts) < _LEAST_IN_ARM:
         return [(everybody, everybody)]

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.erm import fit_logistic, held, sigmoid
+from dpeffects.privacy.erm import sigmoid
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -18,6 +18,9 @@ of 25 records with 11 columns 0.1 left a quarter of the confounding and 0.01 a t
 _INTERCEPT = 10.0
 """Size of the constant column of the logistic model: its weight is hardly penalised."""
 _FLAT = 1e-9
+_STEPS = 50
+_LEAP = 4.0
+"""Newton's steps are cut so that no logit moves further."""
 
 
 class _Standardised:
@@ -66,10 +69,16 @@ class RidgeLogistic(_Standardised):
         """Fit 0/1 targets by Newton steps."""
         columns = self._learn(rows, np.ones(len(target)))
         penalty = _PENALTY * max(columns.shape[1], 1) / len(target)
-        rows = self._with_constant(columns)
-        largest = float(np.abs(rows).max())  # the solver takes rows within [-1, 1]
-        found = fit_logistic(held(rows / largest, target == 1), penalty / largest**2)
-        self._weights = found / largest
+        rows, one = self._with_constant(columns), target == 1
+        self._weights = np.zeros(rows.shape[1])
+        for _ in range(_STEPS):
+            chance = sigmoid(rows @ self._weights)
+            gradient = (chance - one) @ rows / len(rows) + penalty * self._weights
+            if np.linalg.norm(gradient) <= _FLAT:
+                break
+            bend = (rows * (chance * (1.0 - chance) / len(rows))[:, None]).T @ rows
+            step = np.linalg.solve(bend + penalty * np.eye(len(bend)), gradient)
+            self._weights = self._weights - step * min(1.0, _LEAP / np.abs(rows @ step).max())
         return self
 
     def predict_proba(self, rows: FloatArray) -> FloatArray:

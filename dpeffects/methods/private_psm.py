@@ -66,9 +66,9 @@ class PrivatePSMOptions(Options):
     penalty: float | None = None
     debias: bool = True
 
-    def needs_memory(self) -> str:
-        """Matching goes along the sorted scores."""
-        return "matching sorts the scores of all records"
+    def bytes_held(self) -> int:
+        """Score, treatment and outcome are collected; sorting and matches take the rest."""
+        return 160 + 24 * self.neighbors
 
     def __post_init__(self) -> None:
         _whole("neighbors", self.neighbors)

@@ -17,7 +17,7 @@ from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.erm import logits, sigmoid
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.release import FloatArray, Holder, IntArray
-from dpeffects.privacy.rows import Block, Totals, sums_by_cell
+from dpeffects.privacy.rows import Block, Totals, exact_products, room, sums_by_cell
 from dpeffects.privacy.sums import Grid
 
 
@@ -181,19 +181,15 @@ def _moments(block: Block, bits: int, interval: Interval) -> Totals:
     """Products of z and of (z, r), by arm: z and r are rounded first, so floats add up exactly."""
     lower, upper = interval
     rows, d = block.covariates, block.covariates.shape[1]
-    z = np.empty((len(rows), d + 1), order="F")
+    z = room("moments", len(rows), d + 1)
     for j in range(d):
         z[:, j] = unit_column(rows[:, j], j, d)
     # a range of a few ulps would round beyond
     z[:, d] = np.clip((2.0 * block.outcome - lower - upper) / (upper - lower), -1.0, 1.0)
-    np.rint(z * 2.0**bits, out=z)
-    room = 2 ** (53 - 2 * bits)  # rows whose products add up exactly
-    sums = np.zeros((2, d, d + 1), dtype=np.int64)
-    for start in range(0, len(z), room):
-        part = z[start : start + room]
-        whole = part[:, :d].T @ part
-        one = (part[:, :d] * block.treated[start : start + room, None]).T @ part
-        sums += np.stack([one, whole - one]).astype(np.int64)
+    z *= 2.0**bits
+    np.rint(z, out=z)
+    one = exact_products(z[:, :d] * block.treated[:, None], z, 2 * bits)
+    sums = np.stack([one, exact_products(z[:, :d], z, 2 * bits) - one])
     return (sums,)
 
 

@@ -6,9 +6,10 @@ and -1 for control, rows in [0, 1]^d; the intercept is a column like any other a
 `Logistic` is the same problem on rows of norm at most 1 (`unit_rows`), with sums in place of means:
 its ``strength`` is n times the penalty. It is what objective perturbation works on (claims 21, 22).
 
-Sums over records are exact: each record's part of a gradient is rounded to 2^-44, and the Hessian,
-which only steers the steps, is made of coarser integers that floats add up exactly. So the weights
-do not depend on the order of the records, nor on how they are spread over blocks and machines.
+Rows are rounded to multiples of 2^-16 before they are fitted, a record's residual to one of 2^-44,
+and its second derivative, which steers the steps, to one of 2^-13: whole numbers so small
+that products of matrices add them up exactly, in floats. So the weights do not depend on the order
+of the records, nor on how they are spread over blocks and machines.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dpeffects.privacy.budget import Share, round_down
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.release import Releaser
-from dpeffects.privacy.rows import Block, Rows, Source, Totals
+from dpeffects.privacy.rows import Block, Rows, Source, Totals, exact_products, room
 from dpeffects.privacy.sums import from_limbs, two_limbs
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,14 +36,16 @@ BoolArray = npt.NDArray[np.bool_]
 
 GRADIENT = 1e-9
 """The solver stops at a gradient of this norm or smaller; the sensitivity accounts for it."""
-_TIGHT = 1e-12
-_ACCOUNTED = 5e-12
+_TIGHT = 1e-11
+_ACCOUNTED = 1.5e-11
 """`Logistic` stops at _TIGHT; the rest is for the rounding of a computed gradient."""
 _STEPS = 200
-_FINE = 44
-"""A record's gradient is rounded to multiples of 2^-44: floats add up 2^9 of them exactly."""
-_COARSE, _BEND = 14, 14
-"""Bits of rows and second derivatives in the Hessian: floats add up 2^13 products exactly."""
+_GRID = 16
+"""Rows are fitted as multiples of 2^-16."""
+_HIGH, _FINE = 22, 44
+"""A residual is rounded to a multiple of 2^-44, in two parts of 22 bits."""
+_BEND = 13
+"""A second derivative, at most 1/4, is rounded to a multiple of 2^-13."""
 
 VOLUME = 0.1
 """Largest part of epsilon that objective perturbation may pay for the change of volume."""
@@ -63,25 +66,27 @@ def fit_logistic(
     stop: float = GRADIENT / 2,
     room: float = GRADIENT / 2,
 ) -> FloatArray:
-    """Minimise the objective by Newton steps, to a computed gradient norm of at most ``stop``.
+    """Minimise the objective by Newton steps, to a gradient norm of at most ``stop`` + ``room``.
 
     ``offset`` is added to every logit and ``tilt``'w to the objective; ``unit`` fits `unit_rows`.
-    The computed gradient is within ``room`` of the true one at the result, or there is none.
+    A computed gradient is within ``room`` of the true one at the result, or there is none. The last
+    step is not followed by another look at the rows where Taylor's theorem already says enough.
     """
     if not 1e-12 <= penalty < math.inf:
         raise OptionError(f"penalty must be at least 1e-12, got {penalty!r}")
     d = source.width
-    weights = np.zeros(d)
+    weights, norm = np.zeros(d), 1.0 if unit else math.sqrt(d)
     tilt = np.zeros(d) if tilt is None else tilt
+    enough = stop + 1e-15 * float(np.linalg.norm(tilt))
     at = partial(_derivatives, source, penalty=penalty, unit=unit, offset=offset, tilt=tilt)
     gradient, hessian = at(weights)
     for _ in range(_STEPS):
-        size = np.linalg.norm(gradient)
-        if size <= stop + 1e-15 * float(np.linalg.norm(tilt)):
-            if _rounding(weights, offset, 1.0 if unit else math.sqrt(d)) > room:
+        size = float(np.linalg.norm(gradient))
+        step = np.asarray(np.linalg.solve(hessian, gradient), np.float64)
+        if min(size, _after(step, gradient, hessian, norm)) <= enough:
+            if _rounding(weights, offset, norm) > room:
                 break
-            return weights
-        step = np.linalg.solve(hessian, gradient)
+            return weights if size <= enough else weights - step
         shrink = 1.0
         while True:  # the Newton direction lowers the gradient norm for a small enough step
             candidate = weights - shrink * step
@@ -93,11 +98,17 @@ def fit_logistic(
     raise EstimationError("the logistic regression did not converge; its weights were not released")
 
 
+def _after(step: FloatArray, gradient: FloatArray, hessian: FloatArray, norm: float) -> float:
+    """Largest norm of the mean gradient after a step, from what is known before it (claim 20)."""
+    size = norm * float(np.linalg.norm(step))
+    missed = float(np.linalg.norm(gradient - hessian @ step))
+    return 1.01 * (missed + norm * (2.0 ** -(_BEND + 1) * size + size**2 / 20.0))
+
+
 def _rounding(weights: FloatArray, offset: float, norm: float) -> float:
     """Distance of a computed mean gradient from the true one, for rows of at most this norm."""
-    d = weights.size
-    logit = (d + 2) * 2.0**-53 * (norm * float(np.linalg.norm(weights)) + abs(offset))
-    return 1.01 * (norm * (logit / 4.0 + 2.0**-49) + math.sqrt(d) * 2.0 ** -(_FINE + 1))
+    logit = (weights.size + 6) * 2.0**-53 * (norm * float(np.linalg.norm(weights)) + abs(offset))
+    return 1.01 * norm * (logit / 4.0 + 2.0**-48 + 2.0 ** -(_FINE + 1))
 
 
 def _derivatives(
@@ -110,42 +121,67 @@ def _derivatives(
 ) -> tuple[FloatArray, FloatArray]:
     """Gradient and Hessian of the mean loss, penalised and tilted."""
     n, d = source.n, weights.size
-    terms = partial(logistic_terms, weights=weights, offset=offset, unit=unit)
-    sums, bends = source.fold(terms, "covariates")
-    gradient = from_limbs(sums, _FINE) / n
-    hessian = from_limbs(bends, _BEND + 2 * _COARSE) / n
+    scale = 2.0**_GRID * (unit_norm(d) if unit else 1.0)
+    terms = partial(logistic_terms, weights=weights / scale, offset=offset, unit=unit)
+    sums = from_limbs(source.fold(terms, "covariates")[0], 0)
+    gradient = (sums[:, d] * 2.0**-_HIGH + sums[:, d + 1] * 2.0**-_FINE) / (n * scale)
+    hessian = sums[:, :d] * 2.0**-_BEND / (n * scale**2)
     return gradient + penalty * weights + tilt, hessian + penalty * np.eye(d)
 
 
 def logistic_terms(block: Block, weights: FloatArray, offset: float, unit: bool) -> Totals:
-    """What a block adds to gradient and Hessian, in exact integers as two limbs each."""
-    rows = unit_rows(block.covariates) if unit else block.covariates
-    chance = sigmoid(logits(rows, weights, offset))
-    bend = np.floor(chance * (1.0 - chance) * 2.0**_BEND + 0.5)
+    """What a block adds to Hessian (d columns) and gradient (the high and low part), as two limbs.
+
+    ``weights`` are those of `whole_rows`.
+    """
+    d, size = weights.size, block.treated.size
+    rows = whole_rows(block.covariates, unit, room("rows", size, d))
+    chance = sigmoid(whole_logits(rows, weights, offset))
+    terms = room("terms", size, d + 2)
+    bend = _rounded((1.0 - chance) * chance, _BEND)
+    np.multiply(rows, bend[:, None], out=terms[:, :d])
     chance -= block.treated
-    gradient = [_exact_sum(chance * column) for column in rows.T]
-    coarse = np.floor(rows * 2.0**_COARSE + 0.5)
-    hessian = np.zeros((weights.size, weights.size), dtype=np.int64)
-    for start in range(0, len(rows), 2**13):
-        part = coarse[start : start + 2**13]
-        hessian += ((part * bend[start : start + 2**13, None]).T @ part).astype(np.int64)
-    return two_limbs(np.array(gradient, dtype=np.int64)), two_limbs(hessian)
+    terms[:, d] = _rounded(chance.copy(), _HIGH)
+    chance -= terms[:, d] * 2.0**-_HIGH
+    terms[:, d + 1] = _rounded(chance, _FINE)
+    total = exact_products(rows, terms, 2 * _GRID + _BEND - 2)
+    return (two_limbs(total),)
 
 
-def _exact_sum(values: FloatArray) -> int:
-    """Sum of numbers in [-1, 1], each rounded to a multiple of 2^-44."""
-    steps = values * 2.0**_FINE
-    steps += 0.5
-    np.floor(steps, out=steps)
-    parts = np.add.reduceat(steps, np.arange(0, steps.size, 2 ** (53 - _FINE)))
-    return int(parts.astype(np.int64).sum())
+def _rounded(values: FloatArray, bits: int) -> FloatArray:
+    """Multiples of 2^-bits as whole numbers, in place."""
+    values *= 2.0**bits
+    values += 0.5
+    return np.floor(values, out=values)
+
+
+def whole_rows(matrix: FloatArray, unit: bool, out: FloatArray | None = None) -> FloatArray:
+    """Rows as whole multiples of 2^-16: as they are in [-1, 1], or centred as in `unit_rows`."""
+    rows = np.clip(matrix, 0.0 if unit else -1.0, 1.0, out=out)
+    rows *= 2.0**_GRID
+    rows += 0.5
+    if unit:
+        rows[:, 1:] -= 2.0 ** (_GRID - 1)
+    return np.floor(rows, out=rows)
+
+
+def whole_logits(rows: FloatArray, weights: FloatArray, offset: float) -> FloatArray:
+    """offset + rows'weights for rows of whole numbers up to 2^16, so that a row's value is its own.
+
+    (A product of matrices may add up a row in another order when its neighbours change.) Weights
+    are cut into two whole numbers that leave room for exact sums.
+    """
+    top, d = float(np.abs(weights).max(initial=0.0)), weights.size
+    bits = 53 - _GRID - math.ceil(math.log2(max(d, 2)))
+    scale = 2.0 ** (bits - (math.frexp(top)[1] if top else 0))
+    high = np.rint(weights * scale)
+    low = np.rint((weights * scale - high) * 2.0**bits)
+    total = rows @ high + (rows @ low) * 2.0**-bits
+    return total / scale + offset
 
 
 def logits(rows: FloatArray, weights: FloatArray, offset: float = 0.0) -> FloatArray:
-    """offset + rows'weights, column by column, so that a row's value is its own.
-
-    (A product of matrices may add up a row in another order when its neighbours change.)
-    """
+    """offset + rows'weights, column by column, so that a row's value is its own."""
     total = np.full(len(rows), offset)
     work = np.empty(len(rows))
     for column, weight in zip(rows.T, weights, strict=True):
@@ -220,8 +256,9 @@ class Logistic:
 
     @property
     def rows(self) -> FloatArray:
-        """The rows, in memory."""
-        return unit_rows(self.source.held("an audit looks at all rows at once").covariates())
+        """The rows as they are fitted, in memory."""
+        matrix = self.source.held("an audit looks at all rows at once").covariates()
+        return whole_rows(matrix, unit=True) / (2.0**_GRID * unit_norm(self.width))
 
     @property
     def treated(self) -> BoolArray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ import numpy.typing as npt
 from dpeffects.privacy.erm import fit_logistic, logistic_sensitivity, logits, sigmoid
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
+from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sums import WEIGHT_BITS, Grid, weights_to_grid
 
 IndexArray = npt.NDArray[np.int32]
@@ -21,13 +24,13 @@ class MatchedReleases(Holder):
     def treatment(self) -> BoolArray:
         """Hand out the treatment column where it is declared public."""
         self._require_public("treatment")
-        return self._rows.treated
+        return self._treated()
 
     def public_scores(self, penalty: float) -> FloatArray:
         """Propensity scores where covariates and treatment are declared public: no charge."""
         self._require_public("treatment")
         self._require_public("covariates")
-        return sigmoid(logits(self._covariates(), fit_logistic(self._source, penalty)))
+        return self._scores(fit_logistic(self._source, penalty))
 
     def propensity_weights(self, penalty: float, share: str) -> Noisy:
         """Release the weights of the penalised logistic regression (claim 9)."""
@@ -44,7 +47,7 @@ class MatchedReleases(Holder):
     def noisy_scores(self, weights: FloatArray, share: str) -> Noisy:
         """Release every record's propensity score under released weights (claim 11)."""
         grid = Grid.for_sum((0.0, 1.0), 1.0, self.epsilon(share))
-        steps = grid.encode(sigmoid(logits(self._covariates(), weights)))
+        steps = grid.encode(self._scores(weights))
         noisy = self._releaser.release(
             "propensity scores", steps, grid.span, grid.unit, share=share, claim=11
         )
@@ -52,7 +55,7 @@ class MatchedReleases(Holder):
 
     def flipped_treatment(self, share: str) -> BoolArray:
         """Release every record's treatment by randomised response (claim 3)."""
-        return self._releaser.flip("treatment", self._rows.treated, share=share, claim=3)
+        return self._releaser.flip("treatment", self._treated(), share=share, claim=3)
 
     def contrast(self, label: str, weights: FloatArray, share: str) -> Noisy:
         """Release sum_j weights_j (y_j - middle) for public or released weights (claim 8)."""
@@ -61,7 +64,7 @@ class MatchedReleases(Holder):
         grid = Grid.for_sum(
             self.outcome_range, float(size.sum()), self.epsilon(share), float(size.max())
         )
-        total = np.array([steps @ grid.encode(self._rows.outcome)], dtype=np.int64)
+        total = np.array([steps @ grid.encode(self._outcomes())], dtype=np.int64)
         sensitivity = int(size.max()) * grid.span
         unit = grid.unit / 2.0**WEIGHT_BITS
         return self._releaser.release(label, total, sensitivity, unit, share=share, claim=8)
@@ -91,7 +94,7 @@ class MatchedReleases(Holder):
         steps = np.zeros(self.n, dtype=np.int64)
         steps[first] = steps[partner[first]] = np.abs(weights_to_grid(pair_weight[first], bits=8))
         grid = _square_grid(self, float(256 * self.n + steps.sum()), share)
-        z = grid.encode(self._rows.outcome)
+        z = grid.encode(self._outcomes())
         own = _squared_gaps(z, neighbours, found)
         gaps = z[first] - z[partner[first]]
         # pair terms count (y_a - y_b)^2 / 2, so the whole release is in half units
@@ -102,6 +105,19 @@ class MatchedReleases(Holder):
         return self._releaser.release(
             "matching variance", total, sensitivity, grid.unit**2 / 512.0, share=share, claim=10
         )
+
+    def _scores(self, weights: FloatArray) -> FloatArray:
+        return self._source.gather(partial(_score, weights=weights), "covariates")
+
+    def _treated(self) -> BoolArray:
+        return self._source.gather(attrgetter("treated"))
+
+    def _outcomes(self) -> FloatArray:
+        return self._source.gather(attrgetter("outcome"), "outcome")
+
+
+def _score(block: Block, weights: FloatArray) -> FloatArray:
+    return sigmoid(logits(block.covariates, weights))
 
 
 def _square_grid(holder: Holder, total_weight: float, share: str) -> Grid:

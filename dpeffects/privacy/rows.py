@@ -9,10 +9,11 @@ numbers, and integers add up the same in every order, so the totals do not depen
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ from dpeffects.privacy.sums import Grid
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+T = TypeVar("T")
 
 ROWS = 2**15
 """Rows in a block, at most: the room that exact sums within a block are made for."""
@@ -42,6 +45,8 @@ class Block:
 Totals = tuple[IntArray, ...]
 Summand = Callable[[Block], Totals]
 """What a block adds. It may travel to other processes, so it must not hold the curator."""
+ByRecord = Callable[[Block], npt.NDArray[Any]]
+"""One value for each record of a block. It may travel too."""
 
 
 class Source(Protocol):
@@ -65,6 +70,9 @@ class Source(Protocol):
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks with these parts: "outcome", "covariates", "strata"."""
+
+    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
+        """Bring a small value of each record into memory, in the order of the rows."""
 
     def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
         """Sums over (treated, control): "count", or "sum" or "square" of outcomes on a grid."""
@@ -103,11 +111,19 @@ class Rows:
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks."""
+        return added(self._map(function, parts))
+
+    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
+        """One value for each record."""
+        return np.concatenate(list(self._map(function, parts)))
+
+    def _map(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> Iterator[T]:
         blocks = self._blocks(parts)
         if self.n < 4 * ROWS:
-            return added(map(function, blocks))
+            yield from map(function, blocks)
+            return
         with ThreadPoolExecutor(_THREADS) as pool:
-            return added(pool.map(function, blocks))
+            yield from pool.map(function, blocks)
 
     def _blocks(self, parts: tuple[str, ...]) -> Iterator[Block]:
         whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
@@ -130,6 +146,39 @@ class Rows:
     def held(self, why: str) -> Rows:
         """These rows."""
         return self
+
+
+_ROOM = threading.local()
+
+
+def room(what: str, rows: int, columns: int) -> FloatArray:
+    """Memory for work on a block, column by column, used again by this thread's next block.
+
+    (Pages that are given back and asked for again cost as much as the arithmetic on them.) Its
+    values are anything; nothing that outlives the block may be in it.
+    """
+    kept: FloatArray | None = getattr(_ROOM, what, None)
+    if kept is None or kept.size < rows * columns:
+        kept = np.empty(rows * columns)
+        setattr(_ROOM, what, kept)
+    return kept[: rows * columns].reshape((rows, columns), order="F")
+
+
+_PRODUCT = 2**18
+"""Multiplications that BLAS does in one thread; blocks have threads already."""
+
+
+def exact_products(left: FloatArray, right: FloatArray, bits: int) -> IntArray:
+    """left'right for floats that are whole numbers: exact, as no product has more than these bits.
+
+    It is made of as many rows at a time as floats add up exactly.
+    """
+    rows = min(2 ** (53 - bits), max(64, _PRODUCT // (left.shape[1] * right.shape[1])))
+    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+    for start in range(0, len(left), rows):
+        part = slice(start, start + rows)
+        total += (left[part].T @ right[part]).astype(np.int64)
+    return total
 
 
 def added(results: Iterable[Totals]) -> Totals:

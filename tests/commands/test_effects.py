@@ -37,6 +37,18 @@ def test_text_is_the_summary(study, capsys):
     assert (code, out) == (0, f"{fit.summary()}\n")
 
 
+@pytest.mark.parametrize("method", ["diff_in_means", "private_aipw", "private_psm"])
+def test_parquet_is_not_loaded_where_the_method_reads_batches(study, capsys, monkeypatch, method):
+    given = ["y ~ t | age", "data.parquet", "--epsilon", 1, *SIMPLE, "--seed", 1]
+    given += ["--method", method, "--format", "json"]
+    with monkeypatch.context() as patched:
+        patched.setattr("dpeffects.commands.inputs.find_spec", lambda name: None)
+        loaded = json.loads(run(capsys, "ate", *given)[1])
+    monkeypatch.setattr(pd, "read_parquet", None)
+    batches = json.loads(run(capsys, "ate", *given)[1])
+    assert batches["estimate"] == loaded["estimate"]
+
+
 @pytest.mark.parametrize("name", ["data.csv.gz", "data.parquet"])
 def test_other_files_hold_the_same(study, capsys, name):
     given = ["--bounds", "bounds.toml", "--epsilon", "1", "--seed", "1"]

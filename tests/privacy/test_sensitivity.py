@@ -315,7 +315,7 @@ def test_the_solver_keeps_its_promise_on_hard_data():
     rng = np.random.default_rng(6)
     for penalty in (1e-6, 1e-3, 1.0):
         for separable in (True, False):
-            x = np.column_stack([np.ones(300), rng.random((300, 4))])
+            x = np.column_stack([np.ones(300), rng.integers(0, 2**16, (300, 4)) / 2**16])
             t = x[:, 1] > 0.5 if separable else rng.random(300) < 0.5
             w = erm.fit_logistic(erm.held(x, t), penalty)
             gradient = x.T @ (1 / (1 + np.exp(-x @ w)) - t) / 300 + penalty * w
@@ -355,7 +355,8 @@ def test_gradients_are_rounded_by_less_than_is_accounted_for():
         w = rng.normal(size=d) * 10.0 ** rng.integers(-2, 4)
         offset = float(rng.normal())
         got, _ = erm._derivatives(erm.held(x, t), w, 0.0, True, offset, np.zeros(d))
-        unit = erm.unit_rows(x).astype(np.longdouble)
+        unit = erm.Logistic(erm.held(x, t), 1.0).rows.astype(np.longdouble)
+        assert np.abs(unit - erm.unit_rows(x)).max() <= 2.0**-17
         chance = 1 / (1 + np.exp(-(unit @ w.astype(np.longdouble) + np.longdouble(offset))))
         exact = ((chance - t) @ unit) / n
         assert np.linalg.norm((got - exact).astype(float)) <= erm._rounding(w, offset, 1.0)
