@@ -3,8 +3,7 @@
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
 primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
-`kernel`, `balance`, `aggregate`, `claimed`, `synthetic`,
-`boosting`.
+`kernel`, `balance`, `aggregate`, `folds`, `claimed`, `synthetic`, `boosting`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from dpeffects.privacy.blocks import BlockReleases
 from dpeffects.privacy.boosting import BoostedReleases
 from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.claimed import ClaimedReleases
+from dpeffects.privacy.folds import FoldReleases
 from dpeffects.privacy.kernel import KernelReleases
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.release import FloatArray, IntArray, Releaser, Rows
@@ -40,6 +40,7 @@ class Curator(
     BalanceReleases,
     ClaimedReleases,
     AggregateReleases,
+    FoldReleases,
     SyntheticReleases,
     BoostedReleases,
 ):
