@@ -171,6 +171,7 @@ def test_times_at_scale_in_the_readme_are_those_on_file():
     for value in (label["seconds"], sample["seconds"], sample["of it noise"]):
         assert f" {value:g} " in text
 
+
 # --- the leaderboard ------------------------------------------------------------------------------
 
 BOARD = ROOT / "benchmarks" / "results" / "leaderboard.csv"
