@@ -5,6 +5,7 @@ from dpeffects.api import dp_atc, dp_ate, dp_att, methods
 from dpeffects.audit import AuditResult, audit
 from dpeffects.balance.api import dp_balance
 from dpeffects.balance.result import Balance
+from dpeffects.bench import Leaderboard, bench
 from dpeffects.cate.api import dp_cate
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
@@ -41,6 +42,7 @@ __all__ = [
     "Declared",
     "DurableLedger",
     "Guarantee",
+    "Leaderboard",
     "Ledger",
     "Plan",
     "Result",
@@ -49,6 +51,7 @@ __all__ = [
     "Study",
     "Summary",
     "audit",
+    "bench",
     "combine",
     "compare",
     "create_ledger",

@@ -17,6 +17,7 @@ from dpeffects.formula.expression import source
 from dpeffects.methods import get, registry
 from dpeffects.methods.spec import MethodSpec, Options
 from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.guarantee import KINDS
 from dpeffects.privacy.ledger import Account
 from dpeffects.privacy.ledgers import Address
 from dpeffects.results import Result
@@ -192,7 +193,9 @@ def prepare(
     spec = get(method)
     spec.check_estimand(estimand)
     level = spec.check_level(level)
-    made = spec.make_options(options)
+    made = spec.make_options(spec.accepted(options))
+    if spec.guarantee == "none" and ask.ledger is not None:
+        raise OptionError(f"{spec.name} has no differential privacy: no ledger can pay for it")
     parsed = _checked_formula(formula, spec)
     call = Call(parsed, ask, level, made.public(level), method)
     try:
@@ -268,7 +271,10 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
 def _described(spec: MethodSpec) -> str:
     made = spec.options()
     lines = [f"{spec.name}: {spec.title}", spec.about, ""]
+    kind = KINDS[spec.guarantee]
+    words = f": {kind.words}; needs {kind.accept}=True" if kind.accept else ""
     lines += [f"estimands  {', '.join(spec.estimands)}", f"levels     {', '.join(spec.levels)}"]
+    lines += [f"guarantee  {spec.guarantee}{words}"]
     for level in spec.levels:
         split = ", ".join(f"{k} {v:g}" for k, v in spec.shares(level, made).items())
         lines.append(f"shares     {split}  (proportions at {level} level)")

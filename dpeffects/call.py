@@ -8,6 +8,7 @@ for it and not charged.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
 
 _FROM_DATA = ("bounds read from data",)
+_NOT_OURS = {"library": "drawn by the library", "none": "none"}
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,14 @@ class Call:
             "formula": self.formula.source,
             "level": self.level,
             "bounds": self._bounds_shown(),
-            "noise_source": self.noise.description,
+            "noise_source": _NOT_OURS.get(kind, self.noise.description),
             "outcome": source(self.formula.outcome),
             "treatment": self.formula.treatment_column,
         }
 
     def _guarantee(self, kind: str) -> Guarantee:
+        if kind == "none":
+            return Guarantee(math.inf, unit="nothing", public=(), kind=kind)
         from_data = any(source == "data" for source in self.bounds.sources.values())
         void = (*self.noise.void, *(_FROM_DATA if from_data else ()))
         epsilon, delta = self.ledger.spent

@@ -23,7 +23,7 @@ from dpeffects.estimate import Unavailable
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.formula.ranges import range_of
-from dpeffects.methods import get, registry
+from dpeffects.methods import get, proved
 from dpeffects.privacy.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
@@ -276,7 +276,7 @@ def plan(
         int(repeats),
         options,
     )
-    names = [method] if method else [s.name for s in registry().values() if estimand in s.estimands]
+    names = [method] if method else [s.name for s in proved().values() if estimand in s.estimands]
     rows = [_row(setting, name, single=method is not None) for name in bar(names, "planning")]
     return Plan(setting, tuple(rows))
 

@@ -10,6 +10,7 @@ from dpeffects import design
 from dpeffects.errors import OptionError
 from dpeffects.formula import parse
 from dpeffects.methods import get
+from dpeffects.privacy.guarantee import KINDS
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def reference(
     """
     spec = get(method)
     private = {"epsilon", "delta", "level", "shares", "variance", "ledger", "dataset", "seed"}
+    private.add(KINDS[spec.guarantee].accept)
     made = spec.make_options({k: v for k, v in options.items() if k not in private})
     spec.check_estimand(estimand)
     parsed = parse(formula)

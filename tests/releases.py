@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.linear_model import LinearRegression
 
 import dpeffects as dpe
-from dpeffects.methods import registry
+from dpeffects.methods import proved
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b"]}
 EFFECTS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
@@ -26,7 +26,7 @@ def frame(n=80, seed=0):
 CALL = {"epsilon": 2.0, "bounds": BOUNDS}
 PATHS = {
     f"{name}-{level}-{estimand}": (name, level, estimand)
-    for name, spec in registry().items()
+    for name, spec in proved().items()
     for level in spec.levels
     for estimand in spec.estimands
 }
@@ -75,7 +75,7 @@ def release(name):
 
 
 def _average(name, level, estimand):
-    spec = registry()[name]
+    spec = proved()[name]
     formula = "y ~ t | g" if spec.needs_strata else "y ~ t | x1 + x2"
     delta = 1e-5 if spec.needs_delta else 0.0
     return EFFECTS[estimand](formula, frame(), name, level=level, delta=delta, **CALL)

@@ -25,7 +25,7 @@ from dpeffects.audit.runs import _deaf, gather
 from dpeffects.audit.targets import target
 from dpeffects.audit.watch import Watch
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
-from dpeffects.methods import registry
+from dpeffects.methods import proved
 from dpeffects.privacy import release, sums
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.budget import Budget
@@ -35,13 +35,14 @@ from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.noise import SeededNoise, flip_chance
 from dpeffects.privacy.sums import WEIGHT_BITS, Grid, weights_to_grid
 
-SPECS = registry()
+SPECS = proved()
 EXTRA = {
     "diff_in_means": [{"arms": "public"}],
     "private_psm": [{"neighbors": 1}],
     "private_ipw": [{"split": True}, {"propensity": "output"}, {"delta": 1e-5}],
     "private_aipw": [{"adjust": "all", "blocks": 3}, {"adjust": "all", "regression": True}],
     "smooth_matching": [{"variance_noise": "smooth"}],
+    "model_folds": [{"average": "predictions"}],
 }
 CASES = [
     (name, level, options)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import dpeffects as dpe
 from dpeffects.audit import audit
-from dpeffects.methods import registry
+from dpeffects.methods import proved
 from dpeffects.privacy.noise import SeededNoise
 
 bounded = settings(
@@ -31,7 +31,7 @@ bounded = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-METHODS = list(registry())
+METHODS = list(proved())
 BOUNDS = {"y": (0, 1), "x": (0, 1), "g": ["a", "b"]}
 N = 24
 
@@ -155,7 +155,7 @@ bounds = st.one_of(
 def test_bounds(given_bounds, method, complete):
     if complete and isinstance(given_bounds, dict):
         given_bounds = {**BOUNDS, **given_bounds}
-    formula = "y ~ t | g" if registry()[method].needs_strata else "y ~ t | x + g"
+    formula = "y ~ t | g" if proved()[method].needs_strata else "y ~ t | x + g"
     survives(dpe.dp_ate, formula, frame(), method, epsilon=1, delta=1e-5, bounds=given_bounds)
 
 
@@ -217,7 +217,7 @@ odd_frames = st.one_of(
     st.sampled_from([None, "label"]),
 )
 def test_frames(data, method, given_bounds, level):
-    formula = "y ~ t | g" if registry()[method].needs_strata else "y ~ t | x + g"
+    formula = "y ~ t | g" if proved()[method].needs_strata else "y ~ t | x + g"
     call = {"epsilon": 1, "delta": 1e-5, "bounds": given_bounds, "level": level}
     survives(dpe.dp_ate, formula, data, method, **call)
 
@@ -237,7 +237,7 @@ def test_odd_frames(data, method):
 # --- options ------------------------------------------------------------------------------------
 
 NAMES = sorted(
-    {f for spec in registry().values() for f in spec.options.__dataclass_fields__}
+    {f for spec in proved().values() for f in spec.options.__dataclass_fields__}
     | {"level", "variance", "shares", "neighbours", "release", "at", "by", "kernel", "clip"}
 )
 values = st.one_of(
@@ -258,7 +258,7 @@ prices = st.fixed_dictionaries(
 @bounded
 @given(st.sampled_from(METHODS), options, st.sampled_from(["dp_ate", "dp_att", "dp_atc"]))
 def test_options(method, given_options, function):
-    formula = "y ~ t | g" if registry()[method].needs_strata else "y ~ t | x"
+    formula = "y ~ t | g" if proved()[method].needs_strata else "y ~ t | x"
     call = getattr(dpe, function)
     survives(call, formula, frame(), method, epsilon=1, delta=1e-5, bounds=BOUNDS, **given_options)
 
@@ -266,7 +266,7 @@ def test_options(method, given_options, function):
 @bounded
 @given(st.sampled_from(METHODS), prices)
 def test_prices(method, price):
-    formula = "y ~ t | g" if registry()[method].needs_strata else "y ~ t | x"
+    formula = "y ~ t | g" if proved()[method].needs_strata else "y ~ t | x"
     fit = survives(dpe.dp_ate, formula, frame(), method, bounds=BOUNDS, **price)
     if fit is not None:
         assert fit.guarantee.epsilon <= float(price["epsilon"])

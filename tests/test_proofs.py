@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.methods import registry
+from dpeffects.methods import proved
 
 ROOT = Path(dpe.__file__).parent
 TEXT = (ROOT / "privacy" / "PROOFS.md").read_text()
@@ -22,7 +22,7 @@ CLAIMS = {
     )
 }
 SOURCES = sorted((ROOT / "privacy").glob("*.py"))
-CHARGING = {"release", "flip", "pay", "smooth_laplace", "claimed_gaussian"}
+CHARGING = {"release", "flip", "pay", "smooth_laplace", "claimed_gaussian", "by_library"}
 """Methods of a releaser that charge the ledger."""
 UNPROVED = {37}
 
@@ -120,7 +120,7 @@ BOUNDS = {"y": (0, 1), "x": (0, 1), "g": ["a", "b"]}
 PATHS = {
     **{
         f"{name}, {level}": (name, {"level": level})
-        for name, spec in registry().items()
+        for name, spec in proved().items()
         for level in spec.levels
     },
     "public arms": ("diff_in_means", {"arms": "public"}),
@@ -150,7 +150,7 @@ def checked(spends):
 
 @pytest.mark.parametrize(("name", "given"), PATHS.values(), ids=PATHS)
 def test_every_spend_of_a_method_cites_a_claim(name, given):
-    spec = registry()[name]
+    spec = proved()[name]
     formula = "y ~ t | g" if spec.needs_strata else "y ~ t | x"
     call = {"epsilon": 1.0, "delta": 1e-5 * spec.needs_delta, "bounds": BOUNDS, "seed": 1, **given}
     checked(dpe.dp_ate(formula, frame(1200), name, **call).spends)

@@ -30,6 +30,11 @@ AREAS = {
         ],
     ),
     "plan": ("Plans and simulation studies", "", ["plan", "Plan", "simulate_study", "Study"]),
+    "bench": (
+        "Leaderboard",
+        "Results, the rule of the ranking and how to add an entry: :doc:`/leaderboard`.",
+        ["bench", "Leaderboard"],
+    ),
     "audit": ("Audit", "", ["audit", "AuditResult"]),
     "results": (
         "Results",

@@ -6,11 +6,15 @@ site is built. Only the advice is written here.
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from dpeffects.bench import tasks
+from dpeffects.bench.cells import places
 from dpeffects.methods import registry
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -22,8 +26,11 @@ ADVICE = {
     "private_psm": 'covariates and treatment are public (`level="label"`); at sample level only to '
     "compare with paper 000",
     "sample_aggregate": "models of your own, and n large enough to be cut in blocks",
+    "model_folds": "models of your own, like `sample_aggregate`; to compare with Lebeda et al.",
     "smooth_matching": "a few discrete covariates, both arms well filled in every stratum",
     "global_matching": "to compare with papers 002 and 003",
+    "dpci": "to compare with Schroeder et al. (2025); one record can break its guarantee",
+    "k_anonymous": "to see what k-anonymisation gives; it protects nobody",
 }
 _MEASURED = {  # rows of the table, with their names in accuracy.md, coverage.csv, seconds.csv
     "`diff_in_means`": ("diff_in_means", "diff_in_means, private arms", "diff_in_means"),
@@ -47,6 +54,10 @@ _CATE = {
     "paper's finite release, forest, R (claimed)": ("r_learner, forest", "points", "asymptotic"),
 }
 _ABSENT = "-"
+_PRIVATE = {"sample": "whole records", "label": "outcomes only"}
+_TREATMENTS = ("randomised", "observational")
+_SIZES = ("up to 2,000", "2,000 to 10,000", "10,000 and more")
+_BUDGETS = {"epsilon up to 0.5": (0.0, 0.5), "epsilon 1 to 4": (1.0, 4.0)}
 
 
 def read_tables(name: str) -> dict[str, pd.DataFrame]:
@@ -159,6 +170,68 @@ def wins() -> str:
     )
 
 
+# --- the leaderboard --------------------------------------------------------------------------
+
+
+def board() -> pd.DataFrame | None:
+    """Return the cells of the leaderboard that decide between our methods, if it was run."""
+    path = RESULTS / "leaderboard.csv"
+    if not path.exists():
+        return None
+    cells = pd.read_csv(path, keep_default_na=False, na_values=["", "nan"])
+    drawn = tasks()
+    cells = cells[(cells["by"] == "dpeffects") & cells["data"].isin(drawn)].copy()
+    cells["treatment"] = [
+        "randomised" if drawn[name].randomised else "observational" for name in cells["data"]
+    ]
+    cells["size"] = pd.cut(cells["n"], [0, 2000, 10_000, 1e9], labels=_SIZES).astype(str)
+    return cells
+
+
+def decision() -> pd.DataFrame:
+    """What to use when: for each situation the method that is nearest to the best there."""
+    cells = board()
+    if cells is None:
+        return pd.DataFrame({"leaderboard": ["no results are on file"]})
+    rows = []
+    for level, treatment, size in itertools.product(_PRIVATE, _TREATMENTS, _SIZES):
+        here = (cells["level"] == level) & (cells["treatment"] == treatment)
+        part = cells[here & (cells["size"] == size)]
+        if len(part):
+            row = {"private": _PRIVATE[level], "treatment": treatment, "n": size}
+            row["measured on"] = ", ".join(part["data"].unique())
+            for name, (low, high) in _BUDGETS.items():
+                row[name] = _nearest(part[part["epsilon"].between(low, high)])
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _nearest(cells: pd.DataFrame) -> str:
+    """Name the methods whose errors are least on (geometric) average, with that error."""
+    errors = cells.pivot_table("error", ["data", "epsilon"], "fit").dropna(axis=1)
+    if errors.empty:
+        return _ABSENT
+    mean = np.exp(np.log(errors).mean()).sort_values()
+    near = mean[mean <= 1.1 * mean.iloc[0]]
+    return ", ".join(f"`{name}` ({error:.2g})" for name, error in near.items())
+
+
+def bar() -> str:
+    """Return a sentence: how often one of ours is best, or near it, and what it was run on."""
+    path = RESULTS / "leaderboard.csv"
+    if not path.exists():
+        return "The leaderboard has not been run."
+    cells = pd.read_csv(path)
+    found = places(cells)
+    alone = found.merge(cells[cells["fit"] == "private_aipw"], on=["data", "epsilon"])
+    near = int((alone["error_y"] <= 1.1 * alone["error_x"]).sum())
+    return (
+        f"In {int(found['near'].sum())} of {len(found)} places (a data set and an epsilon) one of "
+        f"our methods is best or within 10 % of the best; the default `private_aipw` by itself in "
+        f"{near} of {len(alone)}. {cells['runs'].min()} to {cells['runs'].max()} samples a cell."
+    )
+
+
 def conditional() -> pd.DataFrame:
     """PEHE and coverage of the bands of conditional effects, on the paper's first data set."""
     cells = pd.read_csv(RESULTS / "cate.csv").query("data == 'data set 1'")
@@ -195,6 +268,8 @@ def text() -> str:
     """Return the page in Markdown."""
     template = (Path(__file__).parent / "which_method.md").read_text(encoding="utf-8")
     parts = {
+        "decision": _markdown(decision()),
+        "bar": bar(),
         "capabilities": _markdown(capabilities()),
         "errors": _markdown(errors()),
         "intervals": _markdown(intervals()),

@@ -45,7 +45,7 @@ class Target(Protocol):
 
     @property
     def guarantee(self) -> str:
-        """What is claimed: "exact" or "asymptotic"."""
+        """What is claimed: the kind of the guarantee."""
 
     def ready(self, data: Any, formula: str | None, bounds: Any) -> Run:
         """Read and check a dataset once, and return what runs on it."""
@@ -71,7 +71,8 @@ class MethodTarget:
     @property
     def public(self) -> frozenset[str]:
         """By level and options."""
-        return get(self.name).make_options(self.options).public(self.level)
+        spec = get(self.name)
+        return spec.make_options(spec.accepted(self.options)).public(self.level)
 
     @property
     def formula(self) -> str | None:

@@ -6,6 +6,7 @@ import dpeffects
 from dpeffects.commands import (
     audit,
     balance,
+    bench,
     bounds_template,
     cate,
     combine,
@@ -16,6 +17,7 @@ from dpeffects.commands import (
     methods,
     plan,
     release,
+    synthetic_setup,
 )
 from dpeffects.commands.shared import Command, Parser
 
@@ -28,9 +30,11 @@ COMMANDS: tuple[Command, ...] = (
     plan.COMMAND,
     ledger.COMMAND,
     audit.COMMAND,
+    bench.COMMAND,
     release.COMMAND,
     combine.COMMAND,
     keygen.COMMAND,
+    synthetic_setup.COMMAND,
     demo.COMMAND,
 )
 _EPILOG = """\

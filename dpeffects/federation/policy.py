@@ -17,7 +17,7 @@ from dpeffects.errors import DPEffectsError, PolicyError, RefusalError
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
 from dpeffects.federation.store import Price, Store
 from dpeffects.formula import Formula, parse
-from dpeffects.methods import registry
+from dpeffects.methods import proved
 from dpeffects.methods.spec import LEVELS
 from dpeffects.privacy.bounds import Bounds, Declared
 from dpeffects.privacy.budget import Budget
@@ -115,7 +115,7 @@ class SitePolicy:
             Bounds.declared(self.bounds)
         except DPEffectsError as error:
             raise PolicyError(str(error).removeprefix("question: ")) from None
-        _among("methods", self.methods, registry())
+        _among("methods", self.methods, proved())
         _among("estimands", self.estimands, ESTIMANDS)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
@@ -163,7 +163,7 @@ class SitePolicy:
         return float(min(question.epsilon, self.max_epsilon))
 
     def _level(self, question: Question) -> tuple[str, frozenset[str]]:
-        spec = registry()[question.method]
+        spec = proved()[question.method]
         options = dict(question.options)
         given = options.pop("level", None)
         try:

@@ -11,11 +11,13 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.guarantee import KINDS
 
 LEVELS = {
     "sample": "everything in one record is protected",
     "label": "only the outcome is protected; covariates and treatment are public",
 }
+"""What can be protected. A method without differential privacy has the level "none" instead."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class MethodSpec:
     """Everything the package knows about a method.
 
     ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta; ``smooth`` says that
-    the scale of the noise is private, so that what is shown of it is a release too. ``shares``
+    the scale of the noise is private, so that what is shown of it is a release too. ``guarantee``
+    is one of `KINDS`; all but "exact" have to be accepted by the caller. ``shares``
     gives the default split of the budget for a level and options; the share named "variance" is
     dropped (and its part goes to the others) when no variance is wanted.
     """
@@ -94,6 +97,19 @@ class MethodSpec:
         if estimand not in self.estimands:
             raise OptionError(f"{self.name} estimates {', '.join(self.estimands)}, not {estimand}")
         return estimand
+
+    def accepted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options without the argument that accepts a guarantee other than "exact".
+
+        Such a method never runs by accident: without that argument this raises.
+        """
+        kind = KINDS[self.guarantee]
+        options = dict(given)
+        if kind.accept and options.pop(kind.accept, False) is not True:
+            raise OptionError(
+                f"{self.name}: {kind.words}. Write {kind.accept}=True to run it all the same"
+            )
+        return options
 
     def make_options(self, given: Mapping[str, Any]) -> Options:
         """Build the options; an unknown name is an error that suggests the nearest one."""

@@ -10,6 +10,7 @@ from dpeffects.plots.errors import errors
 from dpeffects.plots.estimate import estimate
 from dpeffects.plots.forest import forest
 from dpeffects.plots.half_width import half_width
+from dpeffects.plots.leaderboard import leaderboard
 
 __all__ = [
     "budget",
@@ -18,6 +19,7 @@ __all__ = [
     "estimate",
     "forest",
     "half_width",
+    "leaderboard",
     "love",
     "overlap",
 ]

@@ -162,17 +162,25 @@ def with_names(names: list[str], found: list[list[str]]) -> list[str]:
     return [f"{name}: {text}" for name, texts in zip(names, found, strict=True) for text in texts]
 
 
+_ALARMS = {
+    "exact": "",
+    "asymptotic": "ASYMPTOTIC CLAIM, NOT PROVEN",
+    "library": "A LIBRARY'S GUARANTEE, NOT PROVED HERE",
+    "none": "NO DIFFERENTIAL PRIVACY",
+}
+
+
 def alarm_of_status(status: str) -> str:
     """Return the same for a status as exports have it.
 
     Examples
     --------
-    >>> alarm_of_status("asymptotic")
-    'ASYMPTOTIC CLAIM, NOT PROVEN'
+    >>> alarm_of_status("asymptotic"), alarm_of_status("none")
+    ('ASYMPTOTIC CLAIM, NOT PROVEN', 'NO DIFFERENTIAL PRIVACY')
     """
     if status.startswith("void"):
         return f"NOT PRIVATE: {status.removeprefix('void').lstrip(': ')}"
-    return "" if status == "exact" else f"{status.upper()} CLAIM, NOT PROVEN"
+    return _ALARMS[status]
 
 
 def mark(ax: Any, texts: Iterable[str]) -> None:

@@ -14,19 +14,63 @@ Unit = str
 
 
 @dataclass(frozen=True)
+class Kind:
+    """A kind of guarantee, in the words that every output uses.
+
+    ``words`` say what it is and what it is not, ``under`` leads over to the promise, ``void`` is
+    added where the promise does not hold anyway, ``accept`` is the argument that asks for it.
+    """
+
+    words: str = ""
+    under: str = "under"
+    void: str = ""
+    accept: str = ""
+
+    def alert(self) -> str:
+        """Return the words in capitals, before the comma only: the rest is for reading."""
+        head, comma, rest = self.words.partition(",")
+        return head.upper() + comma + rest
+
+
+KINDS = {
+    "exact": Kind(),
+    "asymptotic": Kind(
+        "asymptotic claim, not a proven guarantee at this n",
+        "under what is claimed to be",
+        " and only claimed for large n",
+        "accept_asymptotic",
+    ),
+    "library": Kind(
+        "a library's guarantee, not proved here",
+        "under what the authors of a library prove to be",
+        " and only proved by the authors of a library",
+        "accept_library",
+    ),
+    "none": Kind(
+        "no differential privacy, one record can show",
+        "without any promise of",
+        "",
+        "accept_none",
+    ),
+}
+"""Kinds of guarantees. Methods other than "exact" ones run only where their kind is accepted."""
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """A differential privacy guarantee, in numbers and in words.
 
     Parameters
     ----------
     epsilon, delta
-        What was spent in total; never more than what was asked for.
+        What was spent in total; never more than what was asked for. Infinite for kind "none".
     unit
-        "record" (everything in one row is protected) or "outcome" (the outcome only).
+        "record" (everything in one row is protected), "outcome" (the outcome only) or "nothing".
     public
         What the guarantee takes as public knowledge, e.g. ``("n",)``.
     kind
-        "exact" (proved for every dataset of this size) or "asymptotic" (a claim about large n).
+        "exact" (proved here for every dataset of this size), "asymptotic" (a claim about large n),
+        "library" (proved by the authors of the library that draws the noise) or "none".
     void
         Reasons why the guarantee does not hold; empty when it does.
 
@@ -48,7 +92,7 @@ class Guarantee:
 
     @property
     def status(self) -> str:
-        """ "exact", "asymptotic", or "void: ..." with the reasons."""
+        """The kind, or "void: ..." with the reasons."""
         if not self.void:
             return self.kind
         unproved = () if self.kind == "exact" else (self.kind,)
@@ -61,6 +105,8 @@ class Guarantee:
 
     def sentence(self) -> str:
         """Say the guarantee in words."""
+        if self.kind == "none":
+            return KINDS["none"].words
         if self.delta:
             what = f"({self.epsilon:.6g}, {self.delta:.3g})-differential privacy"
         else:
@@ -70,8 +116,8 @@ class Guarantee:
             whom += " but its treatment"
         known = ", ".join(self.public) if self.public else "nothing"
         text = f"{what} for {whom}; neighbours replace one record; public: {known}"
-        if self.kind == "asymptotic":
-            text = f"asymptotic claim, not a proven guarantee at this n: {text}"
+        if self.kind != "exact":
+            text = f"{KINDS[self.kind].words}: {text}"
         if self.void:
             return f"VOID ({', '.join(self.void)}): not private. Without that it would be {text}"
         return text
@@ -79,7 +125,7 @@ class Guarantee:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
-            "epsilon": self.epsilon,
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
             "unit": self.unit,
             "neighbours": self.neighbours,

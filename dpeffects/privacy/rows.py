@@ -95,7 +95,9 @@ class Rows:
     """Private rows in memory, clipped to their bounds. Only the curator looks inside.
 
     ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed; ``strata`` the
-    stratum of each record and the number of strata, where covariates are discrete.
+    stratum of each record and the number of strata, where covariates are discrete. ``values`` has
+    the number of values that each encoded column, and last the outcome, could take by its type and
+    bounds: 1 for a constant, 2 for an indicator, 0 for a continuum.
     """
 
     outcome: FloatArray
@@ -104,6 +106,7 @@ class Rows:
     covariates: Callable[[], FloatArray]
     width: int
     strata: Callable[[], tuple[IntArray, int]] | None = None
+    values: tuple[int, ...] = ()
 
     @property
     def n(self) -> int:

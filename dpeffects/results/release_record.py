@@ -129,6 +129,8 @@ def _price(parts: Sequence[Part]) -> tuple[str, str, str]:
 def _unit(guarantee: Guarantee) -> str:
     if guarantee.unit == "record":
         return "record: everything in one record is protected, but for what is public"
+    if guarantee.unit == "nothing":
+        return "nothing is protected"
     return f"{guarantee.unit}: only that is protected; covariates and treatment count as public"
 
 

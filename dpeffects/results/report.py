@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dpeffects import inference
 from dpeffects.estimate import SamplingVariance, Unavailable
+from dpeffects.privacy.guarantee import KINDS
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.summary import ESTIMANDS, LEVELS, bounds_text
 
@@ -108,18 +109,15 @@ def opening(what: str, verb: str, guarantee: Guarantee, missing: str = "") -> st
     """First sentence: what was estimated under which promise, and what is wrong with it."""
     promise = _promise(guarantee)
     lack = f", without {missing}," if missing else ""
+    kind = KINDS[guarantee.kind]
     if guarantee.void:
-        unproved = " and only claimed for large n" if guarantee.kind == "asymptotic" else ""
         return (
             f"NOT PRIVATE ({', '.join(guarantee.void)}): {what} was {verb}{lack} with the noise "
-            f"of {promise}, which is void{unproved}."
+            f"of {promise}, which is void{kind.void}."
         )
-    if guarantee.kind == "asymptotic":
-        return (
-            f"ASYMPTOTIC CLAIM, not a proven guarantee at this number of records: {what} was "
-            f"{verb}{lack} under what is claimed to be {promise}."
-        )
-    return f"{what[0].upper()}{what[1:]} was {verb}{lack} under {promise}."
+    if kind.words:
+        return f"{kind.alert()}: {what} was {verb}{lack} {kind.under} {promise}."
+    return f"{what[0].upper()}{what[1:]} was {verb}{lack} {kind.under} {promise}."
 
 
 def software() -> str:
@@ -177,6 +175,8 @@ def _effect_words(record: Record) -> str:
 
 
 def _promise(guarantee: Guarantee) -> str:
+    if guarantee.kind == "none":
+        return "privacy"
     epsilon, delta = number(guarantee.epsilon), number(guarantee.delta)
     price = f"({epsilon}, {delta})" if guarantee.delta else epsilon
     whom = "everything in one record" if guarantee.unit == "record" else "the outcome of one record"
@@ -221,10 +221,12 @@ def _estimate(fit: Result, conf_level: float) -> list[str]:
     sampling = fit.sampling_variance
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
         sd = number(math.sqrt(fit.noise_variance))
+        known = f"its privacy noise has a standard deviation of {sd}, and its sampling error is"
+        if math.isnan(fit.noise_variance):
+            known = "its privacy noise and its sampling error are"
         return [
-            f"The estimate is {number(fit.estimate)}; its privacy noise has a standard deviation "
-            f"of {sd}, and its sampling error is not known, so it supports no statement on "
-            "whether there is an effect."
+            f"The estimate is {number(fit.estimate)}; {known} not known, so it supports no "
+            "statement on whether there is an effect."
         ]
     found = [effect_sentence(fit.estimate, error, interval, fit.p_value)]
     if not isinstance(sampling, Unavailable):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpeffects import inference
 from dpeffects.estimate import SamplingVariance, Unavailable
+from dpeffects.privacy.guarantee import KINDS
 from dpeffects.render import Block, Notes, Pairs, Prose, Summary, Table
 from dpeffects.render.blocks import NO_BREAK
 from dpeffects.results.numbers import joined, number, numbers, text_of
@@ -47,6 +48,7 @@ _PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
 LEVELS = {
     "sample": "sample level (records are private)",
     "label": "label level (only outcomes are private)",
+    "none": "no level of privacy (nothing is protected)",
 }
 SOURCES = {
     "declared": "declared",
@@ -106,7 +108,8 @@ def summarise(result: Result, conf_level: float = 0.95) -> Summary:
     if result.citation:
         blocks.append(Pairs((("Cite", result.citation),)))
     what = ESTIMANDS.get(result.estimand, result.estimand)
-    title = f"Private {what}: {result.method_title} ({result.method})"
+    private = f"Private {what}" if result.level != "none" else f"Not private: {what}"
+    title = f"{private}: {result.method_title} ({result.method})"
     return Summary(title, alert(result), tuple(blocks))
 
 
@@ -115,8 +118,8 @@ def alert(result: Record) -> str:
     guarantee, alerts = result.guarantee, []
     if guarantee.void:
         alerts.append(f"*** NOT PRIVATE: {', '.join(guarantee.void)} ***")
-    if guarantee.kind == "asymptotic":
-        alerts.append("*** ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N ***")
+    if guarantee.kind != "exact":
+        alerts.append(f"*** {KINDS[guarantee.kind].words.upper()} ***")
     if result.caution:
         alerts.append(f"*** {result.caution} ***")
     return "\n".join(alerts)
@@ -187,7 +190,8 @@ def _error_parts(result: Result) -> Table:
     title, columns = "Standard error", ("part", "std. deviation", "share of variance")
     sampling, noise = result.sampling_variance, result.noise_variance
     if isinstance(sampling, Unavailable) or not math.isfinite(sampling + noise):
-        known = ("privacy noise", number(math.sqrt(noise)), "n/a")
+        sd = "n/a" if math.isnan(noise) else number(math.sqrt(noise))
+        known = ("privacy noise", sd, "n/a")
         return Table(title, columns, (("sampling error", "n/a", "n/a"), known), "lrr")
     total = sampling + noise
     share = noise / total if total > 0.0 else 0.0

@@ -18,7 +18,8 @@ from typing import Any
 from dpeffects import api, inference
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.methods import registry
+from dpeffects.privacy.guarantee import KINDS, Guarantee, Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
@@ -48,6 +49,8 @@ _FIELDS = (
     "notes",
     "checksum",
 )
+_SENT = ("exact", "asymptotic")
+"""Kinds of guarantees that a release may have."""
 _GUARANTEE = ("epsilon", "delta", "unit", "neighbours", "public", "kind", "void")
 _SPEND = (
     "label",
@@ -126,6 +129,7 @@ class SiteRelease:
         """Keep of a result what a centre needs."""
         if not isinstance(result, Result):
             raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
+        _check_kind(result.guarantee.kind)
         names = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
         made = cls(
             site=site,
@@ -269,6 +273,9 @@ def site_release(
     document.text(request, "request", empty=True)
     if estimand not in ESTIMATORS:
         raise OptionError(f"estimand must be {', '.join(ESTIMATORS)}, got {estimand!r}")
+    method = arguments.get("method")
+    if isinstance(method, str) and method in registry():
+        _check_kind(registry()[method].guarantee)
     result = ESTIMATORS[estimand](formula, data, **arguments)
     return SiteRelease.from_result(result, site, request=request)
 
@@ -290,6 +297,14 @@ def check_site(site: Any) -> str:
     if site != site.strip() or len(site) > 100:
         raise ReleaseError("site must have at most 100 characters and no spaces around them")
     return str(site)
+
+
+def _check_kind(kind: str) -> None:
+    """A centre takes each site's word for its guarantee: one that the documents can state."""
+    if kind not in _SENT:
+        raise ReleaseError(
+            f"a site does not send this: {KINDS[kind].words}. Use a method with an exact guarantee"
+        )
 
 
 def _one_line(value: Any) -> Any:
@@ -434,7 +449,7 @@ def _read_guarantee(given: Any) -> Guarantee:
         unit=document.one_of(found["unit"], "guarantee.unit", ("record", "outcome")),
         neighbours=document.text(found["neighbours"], "guarantee.neighbours"),
         public=document.many(found["public"], "guarantee.public", document.text),
-        kind=document.one_of(found["kind"], "guarantee.kind", ("exact", "asymptotic")),
+        kind=document.one_of(found["kind"], "guarantee.kind", _SENT),
         void=document.many(found["void"], "guarantee.void", document.text),
     )
 

@@ -81,7 +81,7 @@ def simulate_study(
     [4]
     """
     plan = Plan(dict(fits), data, options, formula, estimand, conf_level, seed)
-    sizes, epsilons = _numbers("n", n, 4), _numbers("epsilon", epsilon, 0.0)
+    sizes, epsilons = numbers("n", n, 4), numbers("epsilon", epsilon, 0.0)
     _check(plan, repeats, workers)
     known = on_file(path)
     batches = list(batches_of(plan, [int(x) for x in sizes], epsilons, repeats, known))
@@ -102,7 +102,8 @@ def _called(data: Maker) -> str:
     return data if isinstance(data, str) else getattr(data, "__name__", type(data).__name__)
 
 
-def _numbers(name: str, given: Any, least: float) -> list[Any]:
+def numbers(name: str, given: Any, least: float) -> list[Any]:
+    """Return one number or several as a list of numbers above ``least`` (n: from it on)."""
     found = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
     ok = found and all(
         isinstance(x, int | float | np.number) and not isinstance(x, bool) for x in found
@@ -122,6 +123,11 @@ def _check(plan: Plan, repeats: int, workers: int) -> None:
             raise OptionError(f"fit {name!r}: epsilon and seed are set by the study")
     if plan.estimand not in ESTIMATORS:
         raise OptionError(f"estimand must be one of {', '.join(ESTIMATORS)}")
-    for name, value in (("repeats", repeats), ("workers", workers)):
+    checked(repeats=repeats, workers=workers)
+
+
+def checked(**counts: Any) -> None:
+    """Refuse what is not a count."""
+    for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")

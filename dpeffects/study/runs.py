@@ -23,7 +23,7 @@ Maker = str | Callable[..., Any]
 
 ESTIMATORS = {"ATE": dp_ate, "ATT": dp_att, "ATC": dp_atc}
 _ROLES = ("treatment", "outcome", "mu0", "mu1")
-_BATCH = 10
+SIZE = 10
 KEYS = ["fit", "n", "epsilon", "repeat"]
 COLUMNS = [
     *KEYS,
@@ -126,13 +126,14 @@ def batches_of(
     epsilons: Sequence[float],
     repeats: int,
     known: Iterable[Mapping[str, Any]],
+    size: int = SIZE,
 ) -> Iterator[Batch]:
-    """Cut what is not on file yet into batches."""
+    """Cut what is not on file yet into batches of some repeats."""
     done = {key_of(row) for row in known}
     for n in sizes:
-        for start in range(0, repeats, _BATCH):
+        for start in range(0, repeats, size):
             todo = {}
-            for repeat in range(start, min(start + _BATCH, repeats)):
+            for repeat in range(start, min(start + size, repeats)):
                 pairs = itertools.product(plan.fits, epsilons)
                 left = [(name, e) for name, e in pairs if (name, n, e, repeat) not in done]
                 if left:
@@ -141,7 +142,9 @@ def batches_of(
                 yield Batch(plan, n, todo)
 
 
-def run(batches: Sequence[Batch], workers: int) -> Iterator[list[dict[str, Any]]]:
+def run(
+    batches: Sequence[Callable[[], list[dict[str, Any]]]], workers: int
+) -> Iterator[list[dict[str, Any]]]:
     """Run batches, here or in several processes; they come in any order."""
     if workers == 1:
         finished: Iterable[Any] = (batch() for batch in batches)

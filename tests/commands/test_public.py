@@ -10,7 +10,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.audit.result import AuditResult
 from dpeffects.commands.inputs import read_bounds, toml_key, toml_text
-from dpeffects.methods import registry
+from dpeffects.methods import proved, registry
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
 
 # --- methods ----------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_all_methods_are_planned(study, capsys):
     code, out, _ = run(capsys, "plan", FORMULA, *given)
     assert code == 0
     found = json.loads(out)["methods"]
-    assert {row["method"] for row in found} == set(registry())
+    assert {row["method"] for row in found} == set(proved())
     assert "delta" in next(r["reason"] for r in found if r["method"] == "smooth_matching")
 
 

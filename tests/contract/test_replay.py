@@ -19,10 +19,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.audit.watch import Impossible, Watch, Watching
-from dpeffects.methods import registry
+from dpeffects.methods import proved
 from dpeffects.privacy.noise import SeededNoise
 
-SPECS = registry()
+SPECS = proved()
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
 PLAIN, STRATA = "y ~ t | x1 + x2 + g", "y ~ t | g + cut(x1, [0, 0.5, 1])"
 SPLINE = "bs(x2, knots=[0], degree=2, lower_bound=-1, upper_bound=1)"
@@ -190,6 +190,14 @@ PATHS = {
     "sample_aggregate, rich": path("sample_aggregate", formula=RICH, n=200),
     "sample_aggregate, ATT": path("sample_aggregate", "dp_att", estimator="ipw"),
     "sample_aggregate, ATC": path("sample_aggregate", "dp_atc", estimator="regression"),
+    "model_folds": path("model_folds", folds=4),
+    "model_folds, rich": path("model_folds", formula=RICH, n=200, effect_range=(-0.2, 0.3)),
+    "model_folds, regression": path("model_folds", estimator="regression", **DELTA),
+    "model_folds, the paper's": path(
+        "model_folds", average="predictions", estimator="regression", folds=15
+    ),
+    "model_folds, the paper's IPW": path("model_folds", average="predictions", estimator="ipw"),
+    "model_folds, no variance": path("model_folds", variance=False, estimator="ipw"),
     "sample_aggregate, Gaussian": path("sample_aggregate", effect_range=(-0.2, 0.2), **DELTA),
 }
 

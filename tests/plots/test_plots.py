@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,18 @@ RUNS = pd.DataFrame(
         "error": [0.2, 0.4, 0.9, 0.1, 0.3, 0.05],
         "method": list("aaaabb"),
     }
+)
+CELLS = pd.DataFrame(
+    [
+        ("one", "a", 1.0, "exact", "sample", 0.2),
+        ("one", "b", 1.0, "exact", "sample", 0.1),
+        ("one", "c", math.inf, "none", "none", 0.05),
+        ("two", "a", 1.0, "exact", "sample", 0.3),
+        ("two", "b", 1.0, "exact", "sample", 0.9),
+        ("two", "d", 1.0, "exact", "label", 0.6),
+        ("two", "a", 4.0, "exact", "sample", 0.1),
+    ],
+    columns=["data", "fit", "epsilon", "guarantee", "level", "error"],
 )
 
 
@@ -100,7 +113,9 @@ PICTURES = {
     "overlap": lambda ax=None, **g: balance(**g).plot("overlap", ax=ax),
     "half_width": lambda ax=None: plan().plot((0.5, 2.0), ax=ax),
     "errors": lambda ax=None: dpe.plots.errors(RUNS, ax=ax),
+    "leaderboard": lambda ax=None: dpe.plots.leaderboard(CELLS, ax=ax),
 }
+WITHOUT_FIT = ("half_width", "errors", "leaderboard")
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -117,7 +132,7 @@ def test_every_picture_returns_its_axes_and_changes_no_setting(name):
     assert made.get_xlabel()
 
 
-@pytest.mark.parametrize("name", [n for n in PICTURES if n not in ("half_width", "errors")])
+@pytest.mark.parametrize("name", [n for n in PICTURES if n not in WITHOUT_FIT])
 def test_a_guarantee_that_does_not_hold_stands_out(name):
     assert "NOT PRIVATE" not in alarm(PICTURES[name]())
     ax = PICTURES[name](seed=1)
@@ -234,6 +249,25 @@ def test_errors_are_medians_of_runs(make):
         dpe.plots.errors(RUNS.assign(error=0.0))
     with pytest.raises(DataError, match="frame"):
         dpe.plots.errors({"epsilon": 1})
+
+
+def test_the_leaderboard_shows_distances_from_the_best():
+    ax = dpe.plots.leaderboard(CELLS, epsilon=1)
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    # geometric means: a sqrt(2 x 1), b sqrt(1 x 3), c 0.5, d 2
+    assert names == ["c (not private)", "a", "b", "d (label level)"]
+    drawn, hollow = {}, set()
+    for marks, data in zip(ax.collections, ("one", "two"), strict=True):
+        for (x, y), face in zip(marks.get_offsets(), marks.get_facecolors(), strict=True):
+            drawn[data, names[int(y)][0]] = pytest.approx(x)
+            hollow |= {names[int(y)][0]} if to_rgb(face) == (1.0, 1.0, 1.0) else set()
+    far = {("one", "a"): 2.0, ("one", "b"): 1.0, ("one", "c"): 0.5}
+    assert drawn == far | {("two", "a"): 1.0, ("two", "b"): 3.0, ("two", "d"): 2.0}
+    assert hollow == {"c", "d"}
+    with pytest.raises(OptionError, match="epsilon 7"):
+        dpe.plots.leaderboard(CELLS, epsilon=7)
+    with pytest.raises(DataError, match="'level'"):
+        dpe.plots.leaderboard(CELLS.drop(columns="level"))
 
 
 def test_curves_are_those_of_the_function():
