@@ -264,7 +264,7 @@ def _options(method: str, options: Mapping[str, Any]) -> _Made:
     return make(**options)
 
 
-def _folds(made: CateOptions | AggregateOptions | DPEBMOptions) -> bool:
+def _folds(made: _Made) -> bool:
     """True where sums over the records are all that is asked of the data."""
     return isinstance(made, CateOptions) and made.second_stage in STAGES
 

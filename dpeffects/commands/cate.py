@@ -51,7 +51,8 @@ def run(given: argparse.Namespace) -> None:
     bounds = wanted.get("bounds")
     if given.at is not None:
         wanted["at"] = read_data(given.at, bounds)
-    sums = given.method != "sample_aggregate" and wanted.get("second_stage", STAGES[0]) in STAGES
+    learner = given.method in ("r_learner", "dr_learner")  # others look at all rows at once
+    sums = learner and wanted.get("second_stage", STAGES[0]) in STAGES
     data = path_or_rows(given.data, bounds, batches=sums)
     fit = dp_cate(given.formula, data, **wanted)
     level = given.conf_level

@@ -5,7 +5,7 @@ The objective is sum_i h(y_i - s_i x_i'w) + (strength/2) |w|^2 with h(r) = r^2 /
 threshold other than 1 is a matter of units: divide targets by it, multiply the weights.
 
 Rows are multiples of 2^-18 (`features`), a record's factor in the gradient is rounded to one of
-2^-44, and that in the Hessian, which only steers the steps, to one of 2^-7: numbers so short that
+2^-44, and that in the Hessian, which only steers the steps, to one of 2^-11: numbers so short that
 products of matrices add them up exactly, in floats. So the weights do not depend on the order of
 the records, nor on how they are spread over blocks and machines.
 """
@@ -31,7 +31,7 @@ _ACCOUNTED = 2e-12
 _STEPS = 300
 _HIGH, _FINE = 22, 44
 """A factor of the gradient is rounded to a multiple of 2^-44, in two parts of 22 bits."""
-_BEND = 7
+_BEND = 11
 """Bits of a second derivative."""
 
 Terms = tuple[FloatArray, FloatArray, FloatArray]
