@@ -30,6 +30,8 @@ ADVICE = {
     "smooth_matching": "a few discrete covariates, both arms well filled in every stratum",
     "global_matching": "to compare with papers 002 and 003",
     "dpci": "to compare with Schroeder et al. (2025); one record can break its guarantee",
+    "synthetic": "to compare with synthetic data; the guarantee is the library's",
+    "dp_ebm": "to compare with DP-EBM; the guarantee is the library's, and has a gap",
     "k_anonymous": "to see what k-anonymisation gives; it protects nobody",
 }
 _MEASURED = {  # rows of the table, with their names in accuracy.md, coverage.csv, seconds.csv
