@@ -412,7 +412,21 @@ def encode(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Rows |
         covariates=cache(covariates),
         width=len(recipe.encoding.names),
         strata=cache(index),
+        values=_values(table, formula, bounds, recipe.encoding),
     )
+
+
+def _values(table: Table, formula: Formula, bounds: Bounds, encoding: Encoding) -> tuple[int, ...]:
+    """How many values each encoded column and the outcome could take; 0 for a continuum."""
+    whole = {}
+    for name, values in table.numeric.items():
+        if values.dtype.kind in "iub" and name in bounds:
+            lower, upper = bounds.interval(name)
+            if float(lower).is_integer() and float(upper).is_integer():
+                whole[name] = int(upper - lower) + 1
+    outcome = formula.outcome
+    last = whole.get(outcome.name, 0) if isinstance(outcome, Column) else 0
+    return (*encoding.values(whole), last)
 
 
 def grouped(rows: Rows | LazyRows, table: Table | LazyTable, groups: Strata) -> Rows | LazyRows:

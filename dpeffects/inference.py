@@ -226,7 +226,7 @@ def noise_interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavai
     It says how far the noise can have moved the number; it is not an interval for the effect.
     """
     tail = _tail_of(level)
-    if not _finite(estimate.value, *estimate.laplace):
+    if not _finite(estimate.value, estimate.gaussian, *estimate.laplace):
         return Unavailable("the estimate or its noise scale is not a finite number")
     half = _plain(estimate.gaussian, estimate.laplace).upper_point(tail)
     return Interval(estimate.value - half, estimate.value + half, level)

@@ -42,6 +42,7 @@ EXTRA = {
     "private_ipw": [{"split": True}, {"propensity": "output"}, {"delta": 1e-5}],
     "private_aipw": [{"adjust": "all", "blocks": 3}, {"adjust": "all", "regression": True}],
     "smooth_matching": [{"variance_noise": "smooth"}],
+    "model_folds": [{"average": "predictions"}],
 }
 CASES = [
     (name, level, options)

@@ -41,12 +41,6 @@ def test_pandas_polars_and_pyarrow_give_the_same_numbers():
     assert fit(data.astype({"x": "float32", "y": "float32"})).estimate == pytest.approx(expected)
 
 
-def test_a_lazy_frame_is_refused_with_a_reason():
-    polars = pytest.importorskip("polars")
-    with pytest.raises(dpe.DPEffectsError, match="Collect the frame first"):
-        fit(polars.from_pandas(frame()).lazy())
-
-
 FORMS = {
     "bool": (lambda t: t.astype(bool), {}),
     "float": (lambda t: t.astype(float), {}),

@@ -56,6 +56,35 @@ def answer(data, call, **more):
     return dpe.dp_ate(formula, data, method, **given).to_dict()
 
 
+def cate(data, method="r_learner", release="groups", **more):
+    by = {"by": "g + cut(x, [-3, 0, 3])"} if release == "groups" else {}
+    given = {"epsilon": 1, "delta": 1e-6, "bounds": BOUNDS, "seed": 1, "release": release}
+    return dpe.dp_cate("y ~ t | x + z", data, method, **given, **by, **more).to_dict()
+
+
+def site(data, method, formula=ADJUST, **more):
+    given = {"epsilon": 2, "bounds": BOUNDS, "seed": 1, "site": "A", "method": method}
+    sent = dpe.site_release(formula, data, **given, **more)
+    return {k: v for k, v in sent.to_dict().items() if k not in ("id", "made")}
+
+
+BEYOND = {
+    "groups": cate,
+    "groups, DR-learner": lambda d: cate(d, "dr_learner"),
+    "function": lambda d: cate(d, release="function"),
+    "points": lambda d: cate(d, release="points", at=frame(5)),
+    "linear": lambda d: cate(d, release="function", second_stage="linear", noise="kernel"),
+    "balance": lambda d: dpe.dp_balance(
+        ADJUST, d, epsilon=2, bounds=BOUNDS, seed=1, adjusted=True
+    ).to_dict(),
+    "site, means": lambda d: site(d, "diff_in_means", "y ~ t"),
+    "site, ipw": lambda d: site(d, "private_ipw"),
+    "site, aipw": lambda d: site(d, "private_aipw"),
+    "site, strata": lambda d: site(d, "smooth_matching", "y ~ t | g", delta=1e-6),
+}
+"""Calls other than `dp_ate`."""
+
+
 def polars_lazy(data, folder):
     polars = pytest.importorskip("polars")
     return polars.from_pandas(data).lazy()
@@ -109,6 +138,20 @@ def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
     assert answer(data, call) == expected
     for holder in (polars_lazy, parquet):
         assert answer(holder(data, tmp_path), call) == expected, holder.__name__
+
+
+@pytest.mark.parametrize("call", BEYOND)
+def test_other_calls_give_the_same_numbers(call, tmp_path, monkeypatch):
+    data, run = frame(1201), BEYOND[call]
+    expected = run(data)
+    shuffled = data.sample(frac=1, random_state=3)
+    for holder in (polars_eager, polars_lazy, duckdb_relation, parquet):
+        assert run(holder(shuffled, tmp_path)) == expected, holder.__name__
+    monkeypatch.setattr(private_rows, "ROWS", 100)
+    monkeypatch.setattr(engines, "ROWS", 70)
+    monkeypatch.setattr(engines, "_BATCH", 300)
+    assert run(data) == expected
+    assert run(parquet(data, tmp_path)) == expected
 
 
 def test_threads_give_the_same_numbers(monkeypatch):
@@ -257,9 +300,7 @@ def test_other_calls_need_rows_in_memory_too(tmp_path):
     data, ledger = polars_lazy(frame(200), tmp_path), dpe.Ledger(epsilon=1)
     given = {"epsilon": 1, "bounds": BOUNDS, "ledger": ledger}
     with pytest.raises(dpe.DPEffectsError, match="in memory"):
-        dpe.dp_cate("y ~ t | x", data, release="groups", by="g", **given)
-    with pytest.raises(dpe.DPEffectsError, match="in memory"):
-        dpe.dp_balance("y ~ t | x", data, **given)
+        dpe.dp_cate("y ~ t | x", data, "sample_aggregate", release="points", at=frame(3), **given)
     with pytest.raises(dpe.DPEffectsError, match="in memory"):
         dpe.reference("y ~ t", data, "diff_in_means")
     assert not ledger.spends
@@ -326,45 +367,75 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert peaks[1] < 2 * peaks[0] + 8e6
 
 
-def test_a_dask_cluster_of_processes(tmp_path):
-    """Four partitions, two processes: functions go there, sums come back."""
+CLUSTER = {"means": lambda d: answer(d, "means"), "groups": BEYOND["groups"]}
+"""One query of the engine; functions of blocks: a propensity model, a function, sums by group."""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A process of its own for Dask, with two threads."""
     pytest.importorskip("distributed", reason="Dask is not installed")
-    import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
-    data = frame(1200)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster),
+            n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None
+        ) as made,
+        Client(made) as client,
     ):
-        for call in ("means", "ipw", "strata"):
-            there = dd.from_pandas(data.sample(frac=1, random_state=1), npartitions=4)
-            assert answer(there, call) == answer(data, call), call
-        bad = dd.from_pandas(data.assign(x=np.where(data.index == 7, np.inf, data["x"])), 4)
-        with pytest.raises(dpe.DPEffectsError, match="infinite"):
-            answer(bad, "ipw")
+        yield client
 
 
-def test_a_local_spark_session(tmp_path):
+def in_partitions(data):
+    import dask.dataframe as dd
+
+    return dd.from_pandas(data.sample(frac=1, random_state=1), npartitions=4)
+
+
+@pytest.mark.parametrize("call", CLUSTER)
+def test_a_dask_cluster(call, cluster):
+    """Four partitions in another process: functions go there, sums come back."""
+    data = frame(400)
+    assert CLUSTER[call](in_partitions(data)) == CLUSTER[call](data)
+
+
+def test_what_a_dask_cluster_refuses(cluster):
+    data = frame(400)
+    with pytest.raises(dpe.DPEffectsError, match="infinite"):
+        answer(in_partitions(data.assign(y=data["y"].where(data.index != 7, np.inf))), "means")
+
+
+SPARK_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "localhost",
+    # a few hundred rows are not worth plans that adapt, nor code that is compiled for them
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """A local session."""
     pytest.importorskip("pyspark", reason="Spark is not installed")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    data = frame(300)
-    data.to_parquet(tmp_path / "rows.parquet")
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    try:
-        there = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(2)
-        for call in ("means", "ipw"):
-            assert answer(there, call) == answer(data, call), call
-    finally:
-        spark.stop()
+    session = SparkSession.builder.master("local[2]").config(map=SPARK_SETTINGS).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize("call", CLUSTER)
+def test_a_local_spark_session(call, spark, tmp_path):
+    """Two files, so two partitions."""
+    data = frame(200)
+    data[:50].to_parquet(tmp_path / "one.parquet")
+    data[50:].to_parquet(tmp_path / "two.parquet")
+    assert CLUSTER[call](spark.read.parquet(str(tmp_path))) == CLUSTER[call](data)

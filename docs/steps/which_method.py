@@ -26,8 +26,13 @@ ADVICE = {
     "private_psm": 'covariates and treatment are public (`level="label"`); at sample level only to '
     "compare with paper 000",
     "sample_aggregate": "models of your own, and n large enough to be cut in blocks",
+    "model_folds": "models of your own, like `sample_aggregate`; to compare with Lebeda et al.",
     "smooth_matching": "a few discrete covariates, both arms well filled in every stratum",
     "global_matching": "to compare with papers 002 and 003",
+    "dpci": "to compare with Schroeder et al. (2025); one record can break its guarantee",
+    "synthetic": "to compare with synthetic data; the guarantee is the library's",
+    "dp_ebm": "to compare with DP-EBM; the guarantee is the library's, and has a gap",
+    "k_anonymous": "to see what k-anonymisation gives; it protects nobody",
 }
 _MEASURED = {  # rows of the table, with their names in accuracy.md, coverage.csv, seconds.csv
     "`diff_in_means`": ("diff_in_means", "diff_in_means, private arms", "diff_in_means"),

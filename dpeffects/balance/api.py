@@ -20,7 +20,6 @@ from dpeffects import design
 from dpeffects.balance.result import Balance
 from dpeffects.balance.smd import Differences, differences
 from dpeffects.call import Ask, Call
-from dpeffects.engines import LazyTable
 from dpeffects.errors import OptionError
 from dpeffects.formula import parse
 from dpeffects.formula.expression import Number
@@ -122,8 +121,7 @@ def dp_balance(
     parsed = replace(parsed, outcome=Number(0.0), intercept=True)
     ask = Ask(Budget(epsilon, delta), bounds, shares, True, ledger, seed, dataset)
     with Call(parsed, ask, "sample", frozenset(), "dp_balance") as call:
-        if isinstance(call.read(data), LazyTable):
-            raise OptionError("dp_balance needs rows in memory: collect the lazy frame first")
+        call.read(data)
         options = _settled(options, call.facts())
         curator = call.curator(options.shares())
         found = _released(curator, options)

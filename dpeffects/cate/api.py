@@ -20,7 +20,8 @@ from dpeffects.engines import LazyTable
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
-from dpeffects.methods import sample_aggregate
+from dpeffects.methods import dp_ebm, sample_aggregate
+from dpeffects.methods.dp_ebm import DPEBMOptions
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Account
 from dpeffects.privacy.ledgers import Address
@@ -31,6 +32,7 @@ TITLES = {
     "r_learner": "R-learner with private nuisances",
     "dr_learner": "DR-learner with private nuisances",
     "sample_aggregate": "sample and aggregate",
+    "dp_ebm": "DP-EBM",
 }
 _MOST_POINTS = 10_000
 RELEASES = ("function", "points", "groups")
@@ -61,6 +63,7 @@ def dp_cate(
     dataset: str | None = None,
     seed: int | None = None,
     accept_asymptotic: bool = False,
+    accept_library: bool = False,
     **options: Any,
 ) -> CateFunction | CateEffects:
     """Estimate conditional average treatment effects with differential privacy.
@@ -71,7 +74,8 @@ def dp_cate(
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
         "r_learner" (careful where overlap is poor), "dr_learner" (less error where it is good), or
-        for points "sample_aggregate": any scikit-learn learners, exact, at the price of more noise.
+        for points "sample_aggregate": any scikit-learn learners, exact, at the price of more noise;
+        or "dp_ebm": boosted additive models, with a library's guarantee.
     release
         "function" (a function of the covariates that answers any number of queries), "points"
         (effects at the rows of ``at``), or "groups" (effects by the groups of ``by``).
@@ -84,6 +88,9 @@ def dp_cate(
         With ``release="points"``, a ``second_stage`` that is "random_forest", "neural_net" or any
         scikit-learn regressor reproduces the paper's finite release, whose guarantee is a claim
         about large n that is false for flexible learners. It needs this opt-in, and says so.
+    accept_library
+        The opt-in that ``method="dp_ebm"`` needs: its noise is drawn by a library, whose authors
+        prove the guarantee (`dpeffects.methods.dp_ebm`).
     **options
         ``kernel``, ``bandwidth``, ``second_stage``, ``noise``, ``clip``, ``threshold``: see
         `dpeffects.cate.options.CateOptions`; of sample and aggregate ``outcome``, ``propensity``,
@@ -105,19 +112,23 @@ def dp_cate(
     made = _options(method, options)
     parsed = _formula(formula)
     _check_release(release, at, by)
+    if isinstance(made, DPEBMOptions):
+        dp_ebm.SPEC.accepted({"accept_library": accept_library})
     if isinstance(made, CateOptions):
         _check_second_stage(made.second_stage, release, delta, accept_asymptotic)
     elif release != "points":
-        raise OptionError('method="sample_aggregate" is for release="points"')
+        raise OptionError(f'method="{method}" is for release="points"')
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
     about: dict[str, Any] = {"estimand": "CATE", "method": method}
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
     with Call(parsed, ask, "sample", made.public("sample"), method) as call:
         table = call.read(data)
-        if isinstance(table, LazyTable):
-            raise OptionError("dp_cate needs rows in memory: collect the lazy frame first")
+        if isinstance(table, LazyTable) and not _folds(made):
+            raise OptionError("these learners need rows in memory: collect the lazy frame first")
         if isinstance(made, AggregateOptions):
             return _blocks(call, made, at, about)
+        if isinstance(made, DPEBMOptions):
+            return _boosted(call, made, at, about)
         if release == "groups":
             return _groups(call, data, made, method, str(by), about)
         if release == "points":
@@ -146,7 +157,7 @@ def _points(
     about: dict[str, Any],
 ) -> CateEffects:
     queries, clipped = _queries(call, at)
-    exact = made.second_stage in STAGES
+    exact = _folds(made)
     if exact:
         estimates = points.fit_points(call.curator(points.shares()), made, method, queries)
     else:
@@ -155,7 +166,8 @@ def _points(
         about |= {"method_title": f"{method[:-8].upper()}-learner, paper's finite release"}
         about |= {"options": {"second_stage": _shown(made)["second_stage"]}}
     notes = () if exact else (_CLAIMED,)
-    return _at_points(call, at, estimates, clipped, notes, about, exact=exact)
+    kind = "exact" if exact else "asymptotic"
+    return _at_points(call, at, estimates, clipped, notes, about, kind=kind)
 
 
 def _blocks(call: Call, made: AggregateOptions, at: Any, about: dict[str, Any]) -> CateEffects:
@@ -169,7 +181,16 @@ def _blocks(call: Call, made: AggregateOptions, at: Any, about: dict[str, Any]) 
         f"Learners are fitted in blocks of {records} records: what they miss at that size is in "
         "the effects.",
     )
-    return _at_points(call, at, estimates, clipped, notes, about, exact=True)
+    return _at_points(call, at, estimates, clipped, notes, about, kind="exact")
+
+
+def _boosted(call: Call, made: DPEBMOptions, at: Any, about: dict[str, Any]) -> CateEffects:
+    queries, clipped = _queries(call, at)
+    made = made.resolve(call.facts())
+    about |= {"citation": dp_ebm.SPEC.citation}
+    curator = call.curator(dp_ebm.shares("sample", made))
+    estimates, note = points.fit_boosted(curator, made, queries)
+    return _at_points(call, at, estimates, clipped, note, about, kind="library")
 
 
 def _queries(call: Call, at: Any) -> tuple[FloatArray, dict[str, int]]:
@@ -194,7 +215,7 @@ def _at_points(
     notes: tuple[str, ...],
     about: dict[str, Any],
     *,
-    exact: bool,
+    kind: str,
 ) -> CateEffects:
     return CateEffects(
         kind="points",
@@ -203,7 +224,7 @@ def _at_points(
         points=_columns(at, call.formula),
         notes=(*_clipped(clipped), *call.bounds_notes(), *notes),
         **about,
-        **call.record("exact" if exact else "asymptotic"),
+        **call.record(kind),
     )
 
 
@@ -228,15 +249,24 @@ def _groups(
     )
 
 
-def _options(method: str, options: Mapping[str, Any]) -> CateOptions | AggregateOptions:
+_Made = CateOptions | AggregateOptions | DPEBMOptions
+
+
+def _options(method: str, options: Mapping[str, Any]) -> _Made:
     if not isinstance(method, str) or method not in TITLES:
         raise OptionError(f"unknown method {method!r} for dp_cate; there are {', '.join(TITLES)}")
-    make = AggregateOptions if method == "sample_aggregate" else CateOptions
+    others: dict[str, type[Any]] = {"sample_aggregate": AggregateOptions, "dp_ebm": DPEBMOptions}
+    make: type[_Made] = others.get(method, CateOptions)
     known = [f.name for f in fields(make) if f.init]
     for name in options:
         if name not in known:
             raise OptionError(f"unknown option {name!r}: {method} has {', '.join(known)}")
     return make(**options)
+
+
+def _folds(made: _Made) -> bool:
+    """True where sums over the records are all that is asked of the data."""
+    return isinstance(made, CateOptions) and made.second_stage in STAGES
 
 
 def _check_second_stage(stage: Any, release: str, delta: float, accepted: bool) -> None:
@@ -302,7 +332,7 @@ def _clipped(counts: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
-def _shown(made: CateOptions | AggregateOptions) -> dict[str, Any]:
+def _shown(made: _Made) -> dict[str, Any]:
     """Options as values that print: a learner by its name."""
     values = {f.name: getattr(made, f.name) for f in fields(made) if f.init}
     plain = (str, float, int, tuple, type(None))

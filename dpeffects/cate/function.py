@@ -16,7 +16,7 @@ from dpeffects.cate.options import CateOptions
 from dpeffects.errors import DataError
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import least_strength
-from dpeffects.privacy.features import Features, Fourier, Linear, spread_points
+from dpeffects.privacy.features import Features, Fourier, Linear, along, spread_points
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.kernel import BINS, Learner, Nuisance
 
@@ -64,8 +64,8 @@ class EffectFunction:
         """Effects at encoded rows."""
         out = np.empty(len(covariates))
         for part in _blocks(len(covariates)):
-            rows = self.features(covariates[part])  # einsum: a row alone as in a batch
-            out[part] = self.average + self.unit * np.einsum("ij,j->i", rows, self.weights)
+            rows = self.features(covariates[part])
+            out[part] = self.average + self.unit * along(rows, self.weights)
         return out
 
     def sd(self, covariates: FloatArray, covers: str) -> FloatArray:

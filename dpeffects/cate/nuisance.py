@@ -57,7 +57,8 @@ def first_stage(curator: Curator, options: CateOptions, *, by_arm: bool) -> Nuis
     )
     epsilon, delta = curator.epsilon("outcome"), curator.delta("outcome")
     size = base.features.size * (2 if by_arm else 1)
-    noise = plan.gradient_noise((math.sqrt(size), 1.0), epsilon, delta, size)
+    reach = (math.sqrt(base.features.size), 1.0)  # a record has features of its own arm only
+    noise = plan.gradient_noise(reach, epsilon, delta, size)
     strength, _ = plan.strength(
         base.features,
         d,

@@ -10,6 +10,7 @@ value of Q (claim 33).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from dpeffects.cate.function import planned_strength, release_function, second_s
 from dpeffects.cate.nuisance import SHARES
 from dpeffects.cate.options import CateOptions
 from dpeffects.estimate import Estimate, Unavailable
+from dpeffects.methods import _boosting, dp_ebm
+from dpeffects.methods.dp_ebm import DPEBMOptions
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
 
@@ -58,6 +61,18 @@ def fit_claimed(
     """Release effects by the paper's finite release, whose guarantee is a claim."""
     learner = PaperLearner(method, second_stage, queries, curator.outcome_range)
     return as_estimates(curator.claimed_effects(learner, "effect"), 0.0, 1.0)
+
+
+def fit_boosted(
+    curator: Curator, options: DPEBMOptions, queries: FloatArray
+) -> tuple[tuple[Estimate, ...], tuple[str, ...]]:
+    """Release additive models, and read effects off them; also what to note."""
+    effect = _boosting.released(curator, options.learner, options.clip)
+    lower, upper = curator.outcome_range
+    values = np.clip(effect(queries), lower - upper, upper - lower)
+    note = dp_ebm.warning(effect)
+    made = (Estimate(float(x), _NO_VARIANCE, gaussian=math.nan, caution=note) for x in values)
+    return tuple(made), (f"{note}.",) if note else ()
 
 
 def as_estimates(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:

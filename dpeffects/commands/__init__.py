@@ -17,6 +17,7 @@ from dpeffects.commands import (
     methods,
     plan,
     release,
+    synthetic_setup,
 )
 from dpeffects.commands.shared import Command, Parser
 
@@ -33,6 +34,7 @@ COMMANDS: tuple[Command, ...] = (
     release.COMMAND,
     combine.COMMAND,
     keygen.COMMAND,
+    synthetic_setup.COMMAND,
     demo.COMMAND,
 )
 _EPILOG = """\

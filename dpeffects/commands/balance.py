@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dpeffects.balance.api import dp_balance
-from dpeffects.commands.inputs import read_data
+from dpeffects.commands.inputs import path_or_rows
 from dpeffects.commands.shared import (
     Command,
     budget_arguments,
@@ -49,7 +49,8 @@ def run(given: argparse.Namespace) -> None:
     for name in ("estimand", "adjusted", "clip", "bins"):
         if getattr(given, name) is not None:
             wanted[name] = getattr(given, name)
-    found = dp_balance(given.formula, read_data(given.data, wanted.get("bounds")), **wanted)
+    data = path_or_rows(given.data, wanted.get("bounds"), batches=True)
+    found = dp_balance(given.formula, data, **wanted)
     put(given, render(given, found.summary, found.to_dict), repr(found))
     put_record(given, found)
     put_plot(given, found.plot)

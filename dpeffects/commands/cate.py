@@ -6,8 +6,9 @@ import argparse
 from typing import Any
 
 from dpeffects.cate.api import RELEASES, dp_cate
+from dpeffects.cate.options import STAGES
 from dpeffects.cate.results import CateFunction
-from dpeffects.commands.inputs import read_data
+from dpeffects.commands.inputs import path_or_rows, read_data
 from dpeffects.commands.shared import (
     Command,
     budget_arguments,
@@ -50,7 +51,10 @@ def run(given: argparse.Namespace) -> None:
     bounds = wanted.get("bounds")
     if given.at is not None:
         wanted["at"] = read_data(given.at, bounds)
-    fit = dp_cate(given.formula, read_data(given.data, bounds), **wanted)
+    learner = given.method in ("r_learner", "dr_learner")  # others look at all rows at once
+    sums = learner and wanted.get("second_stage", STAGES[0]) in STAGES
+    data = path_or_rows(given.data, bounds, batches=sums)
+    fit = dp_cate(given.formula, data, **wanted)
     level = given.conf_level
     plain = fit.to_dict if isinstance(fit, CateFunction) else lambda: fit.to_dict(level)
     put(given, render(given, lambda: fit.summary(level), plain), repr(fit))

@@ -26,14 +26,21 @@ PARQUET = (".parquet", ".pq")
 
 
 def data_for(method: str, wanted: Mapping[str, Any], path: str) -> Any:
-    """Data of a call: the path of a Parquet file that the method reads in batches, else a frame."""
-    if is_parquet(path) and any(find_spec(engine) for engine in ("duckdb", "polars")):
-        spec = get(method)
-        options = {field.name for field in fields(spec.options)}
-        made = spec.make_options({name: x for name, x in wanted.items() if name in options})
-        if not made.needs_memory() and column_names(path):
-            return path
-    return read_data(path, wanted.get("bounds"))
+    """Data of an estimate: a Parquet file's path where the method reads batches, else a frame."""
+    if not is_parquet(path):
+        return read_data(path, wanted.get("bounds"))
+    spec = get(method)
+    options = {field.name for field in fields(spec.options)}
+    made = spec.make_options({name: x for name, x in wanted.items() if name in options})
+    return path_or_rows(path, wanted.get("bounds"), batches=not made.needs_memory())
+
+
+def path_or_rows(path: str, bounds: Mapping[str, Any] | None, *, batches: bool) -> Any:
+    """The path of a Parquet file where it is read in batches and something can, else its rows."""
+    able = any(find_spec(engine) for engine in ("duckdb", "polars"))
+    if batches and able and is_parquet(path) and column_names(path):
+        return path
+    return read_data(path, bounds)
 
 
 def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFrame:

@@ -132,6 +132,30 @@ class Encoding:
                     raise BoundsError(f"term `{column.name}`: the bounds give infinite values")
         return found
 
+    def values(self, whole: Mapping[str, int]) -> tuple[int, ...]:
+        """How many values each column could take; 0 for a continuum.
+
+        ``whole``: how many whole numbers are within the bounds, for columns that hold no others.
+
+        Examples
+        --------
+        >>> from dpeffects.formula import parse
+        >>> e = Encoding.build(parse("y ~ t | age + kids + region"), {"region": ("N", "S")})
+        >>> e.values({"kids": 6})
+        (1, 0, 6, 2)
+        """
+
+        def of(part: Part) -> int:
+            if isinstance(part.factor, Categorical | Cut):
+                return 2
+            return whole.get(part.factor.name, 0) if isinstance(part.factor, Column) else 0
+
+        found = [[of(part) for part in column.parts] for column in self.columns]
+        # products of indicators are indicators
+        return tuple(
+            1 if not k else k[0] if len(k) == 1 else 2 if set(k) == {2} else 0 for k in found
+        )
+
     def matrix(
         self,
         columns: Arrays,

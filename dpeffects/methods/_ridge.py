@@ -31,10 +31,16 @@ class _Standardised:
         spread = np.sqrt(weight @ (rows - centre) ** 2 / weight.sum())
         self._kept = spread > _FLAT * (1.0 + np.abs(centre))
         self._centre, self._spread = centre[self._kept], spread[self._kept]
-        return self._scaled(rows)
-
-    def _scaled(self, rows: FloatArray) -> FloatArray:
         return np.asarray((rows[:, self._kept] - self._centre) / self._spread)
+
+    def _keep(self, constant: float, slopes: FloatArray) -> None:
+        """Keep a line in the standardised columns as one in the columns as they are."""
+        self._slopes = np.zeros(len(self._kept))
+        self._slopes[self._kept] = slopes / self._spread
+        self._constant = constant - float(self._centre @ (slopes / self._spread))
+
+    def _line(self, rows: FloatArray) -> FloatArray:
+        return self._constant + rows @ self._slopes
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -48,16 +54,16 @@ class RidgeRegression(_Standardised):
         weight = np.ones(len(target)) if sample_weight is None else np.asarray(sample_weight)
         weight = weight / weight.mean()
         columns = self._learn(rows, weight)
-        self._constant = float(weight @ target / weight.sum())
+        mean = float(weight @ target / weight.sum())
         width = columns.shape[1]
         weighted = (columns * weight[:, None]).T
         gram = weighted @ columns + _PENALTY * width * np.eye(width)
-        self._slopes = np.linalg.solve(gram, weighted @ (target - self._constant))
+        self._keep(mean, np.linalg.solve(gram, weighted @ (target - mean)))
         return self
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """Fitted means."""
-        return self._constant + self._scaled(rows) @ self._slopes
+        return self._line(rows)
 
 
 class RidgeLogistic(_Standardised):
@@ -69,22 +75,20 @@ class RidgeLogistic(_Standardised):
         """Fit 0/1 targets by Newton steps."""
         columns = self._learn(rows, np.ones(len(target)))
         penalty = _PENALTY * max(columns.shape[1], 1) / len(target)
-        rows, one = self._with_constant(columns), target == 1
-        self._weights = np.zeros(rows.shape[1])
+        rows = np.column_stack([np.full(len(columns), _INTERCEPT), columns])
+        one, weights = target == 1, np.zeros(rows.shape[1])
         for _ in range(_STEPS):
-            chance = sigmoid(rows @ self._weights)
-            gradient = (chance - one) @ rows / len(rows) + penalty * self._weights
+            chance = sigmoid(rows @ weights)
+            gradient = (chance - one) @ rows / len(rows) + penalty * weights
             if np.linalg.norm(gradient) <= _FLAT:
                 break
             bend = (rows * (chance * (1.0 - chance) / len(rows))[:, None]).T @ rows
             step = np.linalg.solve(bend + penalty * np.eye(len(bend)), gradient)
-            self._weights = self._weights - step * min(1.0, _LEAP / np.abs(rows @ step).max())
+            weights = weights - step * min(1.0, _LEAP / np.abs(rows @ step).max())
+        self._keep(_INTERCEPT * float(weights[0]), weights[1:])
         return self
 
     def predict_proba(self, rows: FloatArray) -> FloatArray:
         """Chances of 0 and of 1, a column each."""
-        one = sigmoid(self._with_constant(self._scaled(rows)) @ self._weights)
+        one = sigmoid(self._line(rows))
         return np.column_stack([1.0 - one, one])
-
-    def _with_constant(self, columns: FloatArray) -> FloatArray:
-        return np.column_stack([np.full(len(columns), _INTERCEPT), columns])

@@ -97,7 +97,7 @@ class SampleAggregateOptions(Options):
         if self.estimator not in AVERAGES:
             known = ", ".join(AVERAGES)
             raise OptionError(f"estimator must be one of {known}, got {self.estimator!r}")
-        if not (_number(self.clip) and 0.0 < self.clip < 0.5):
+        if not (is_number(self.clip) and 0.0 < self.clip < 0.5):
             raise OptionError(f"clip must be between 0 and 0.5, got {self.clip!r}")
         if not (self.crossfit is None or isinstance(self.crossfit, bool)):
             raise OptionError(f"crossfit must be True or False, got {self.crossfit!r}")
@@ -105,7 +105,7 @@ class SampleAggregateOptions(Options):
         if self.blocks is not None and not (whole and self.blocks >= 2):
             raise OptionError(f"blocks must be a whole number from 2 on, got {self.blocks!r}")
         if self.effect_range is not None:
-            object.__setattr__(self, "effect_range", _interval(self.effect_range))
+            object.__setattr__(self, "effect_range", effect_interval(self.effect_range))
         for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, wrap(name, getattr(self, name)))
@@ -156,14 +156,15 @@ _UNUSED = {"ipw": ("outcome",), "regression": ("propensity", "crossfit")}
 """Options without a meaning for an estimator."""
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """True for a number, which a bool is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _interval(given: Any) -> tuple[float, float]:
-    """A range of effects as a user wrote it."""
+def effect_interval(given: Any) -> tuple[float, float]:
+    """Return a range of effects as a user wrote it, checked."""
     pair = tuple(given) if isinstance(given, tuple | list) else ()
-    if len(pair) != 2 or not all(_number(x) and math.isfinite(x) for x in pair):
+    if len(pair) != 2 or not all(is_number(x) and math.isfinite(x) for x in pair):
         raise OptionError(f"effect_range must be two numbers (lower, upper), got {given!r}")
     lower, upper = map(float, pair)
     if not lower < upper:
@@ -189,13 +190,19 @@ def default_blocks(n: int, d: int, epsilon: float, flexible: bool) -> int:
     return blocks
 
 
-def _try(learner: BlockLearner, records: int, width: int) -> None:
-    """Run the models once on a block of made-up records: what fails here would fail everywhere."""
+def made_up_block(
+    records: int, width: int, binary: bool
+) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """Covariates, treatment and outcome of nobody: to try models on before data is touched."""
     index = np.arange(records)
     rows = np.modf(np.outer(index + 1.0, np.sqrt(np.arange(2.0, width + 2.0))))[0]
-    outcome = (index // 4 % 2).astype(np.float64) if learner.outcome.classifies else rows[:, 0]
+    return rows, index // 2 % 2 == 1, (index // 4 % 2).astype(np.float64) if binary else rows[:, 0]
+
+
+def _try(learner: BlockLearner, records: int, width: int) -> None:
+    """Run the models once on a made-up block: what fails here would fail everywhere."""
     try:
-        answer(learner, (rows, index // 2 % 2 == 1, outcome), 1)
+        answer(learner, made_up_block(records, width, learner.outcome.classifies), 1)
     except Exception as error:
         raise OptionError(
             f"{learner.outcome} with {learner.propensity} fails on {records} made-up records, the "

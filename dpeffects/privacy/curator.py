@@ -3,7 +3,7 @@
 Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
 proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
 primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
-`kernel`, `balance`, `aggregate`, `claimed`.
+`kernel`, `balance`, `aggregate`, `folds`, `claimed`, `synthetic`, `boosting`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from dpeffects.privacy.aggregate import AggregateReleases
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.balance import BalanceReleases
 from dpeffects.privacy.blocks import BlockReleases
+from dpeffects.privacy.boosting import BoostedReleases
 from dpeffects.privacy.bounds import Bounds
 from dpeffects.privacy.claimed import ClaimedReleases
+from dpeffects.privacy.folds import FoldReleases
 from dpeffects.privacy.kernel import KernelReleases
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.release import FloatArray, IntArray, Releaser, Rows
 from dpeffects.privacy.strata import StrataReleases
+from dpeffects.privacy.synthetic import SyntheticReleases
 from dpeffects.privacy.weighting import WeightingReleases
 
 __all__ = ["Curator", "Releaser", "Rows", "find_bounds"]
@@ -37,6 +40,9 @@ class Curator(
     BalanceReleases,
     ClaimedReleases,
     AggregateReleases,
+    FoldReleases,
+    SyntheticReleases,
+    BoostedReleases,
 ):
     """Holds rows, ledger and noise; offers the primitives that methods are made of."""
 

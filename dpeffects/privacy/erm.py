@@ -36,8 +36,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 GRADIENT = 1e-9
 """The solver stops at a gradient of this norm or smaller; the sensitivity accounts for it."""
-_TIGHT = 1e-11
-_ACCOUNTED = 1.5e-11
+_TIGHT = 4e-12
+_ACCOUNTED = 8e-12
 """`Logistic` stops at _TIGHT; the rest is for the rounding of a computed gradient."""
 _STEPS = 200
 _GRID = 16

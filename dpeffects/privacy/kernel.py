@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
 
 from dpeffects.privacy.bounds import Interval, clip
 from dpeffects.privacy.erm import Weights, minimise, unit_rows
-from dpeffects.privacy.features import Features
+from dpeffects.privacy.features import Features, along
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.huber import Huber, Terms, chunks
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
+from dpeffects.privacy.rows import Block, Totals, room, sums_by_cell
 from dpeffects.privacy.sums import Grid
 from dpeffects.privacy.weighting import Propensity
 
@@ -57,14 +59,17 @@ class Nuisance:
     def outcomes(
         self, covariates: FloatArray, features: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Mean outcomes if treated and if not, within the range of the outcome."""
+        """Mean outcomes if treated and if not, within the range of the outcome.
+
+        ``features`` are those of the records, which are computed once for several uses.
+        """
         one, zero = (np.full(len(covariates), mean) for mean in self.means)
         if self.outcome.size and self.by_arm:
             half = self.outcome.size // 2
-            one = one + self.threshold * (features @ self.outcome[:half])
-            zero = zero + self.threshold * (features @ self.outcome[half:])
+            one = one + self.threshold * along(features, self.outcome[:half])
+            zero = zero + self.threshold * along(features, self.outcome[half:])
         elif self.outcome.size:
-            common = self.threshold * (features @ self.outcome)
+            common = self.threshold * along(features, self.outcome)
             one, zero = one + common, zero + common
         return clip(one, self.outcome_range), clip(zero, self.outcome_range)
 
@@ -104,23 +109,48 @@ class Learner:
         return np.ones_like(gap), (pseudo - self.nuisance.effect) / self.threshold
 
 
+@dataclass(frozen=True)
+class OutcomeTerms:
+    """How a record enters the outcome function: its outcome less the mean by the first models."""
+
+    base: Nuisance
+
+    def __call__(self, block: Block) -> Terms:
+        """Features, slopes of 1, and targets."""
+        base, treated = self.base, block.treated
+        rows = _features(base.features, block)
+        one, zero = base.outcomes(block.covariates, rows)
+        if base.by_arm:
+            mean = np.where(treated, one, zero)
+        else:
+            score = base.scores(block.covariates)
+            mean = score * one + (1.0 - score) * zero
+        return rows, np.ones(treated.size), (block.outcome - mean) / base.threshold
+
+
+@dataclass(frozen=True)
+class EffectTerms:
+    """How a record enters the second stage."""
+
+    learner: Learner
+    features: Features
+
+    def __call__(self, block: Block) -> Terms:
+        """Features, slopes and targets."""
+        rows = _features(self.learner.nuisance.features, block)
+        slopes, targets = self.learner.terms(block.covariates, block.treated, block.outcome, rows)
+        if self.features is not self.learner.nuisance.features:
+            rows = _features(self.features, block)
+        return rows, slopes, targets
+
+
 class KernelReleases(Holder):
     """Releases of functions of the covariates."""
 
-    _made: tuple[Features, FloatArray] | None = None
-
     def outcome_function(self, base: Nuisance, strength: float, share: str) -> Weights:
         """Release a function of the mean outcome, or one for each arm (claims 31, 22)."""
-        rows, treated = self._features(base.features), self._rows.treated
-        one, zero = base.outcomes(self._covariates(), rows)
-        if base.by_arm:
-            mean = np.where(treated, one, zero)
-            rows = np.concatenate([rows * treated[:, None], rows * ~treated[:, None]], axis=1)
-        else:
-            score = base.scores(self._covariates())
-            mean = score * one + (1.0 - score) * zero
-        targets = (self._rows.outcome - mean) / base.threshold
-        problem = Huber(rows, np.ones(self.n), targets, strength)
+        terms = OutcomeTerms(base)
+        problem = Huber(self._source, terms, base.features.size, strength, by_arm=base.by_arm)
         return minimise(self._releaser, "outcome function", problem, share)
 
     def effect_function(
@@ -186,10 +216,9 @@ class KernelReleases(Holder):
         """Release sums of squared gradients and of second derivatives along rows (claim 34)."""
         problem = self._second_stage(learner, features, strength)
         grid = Grid.for_sum((0.0, problem.bend), self.n, self.epsilon(share), 2.0)
-        sums = [grid.encode(part).sum() for part in problem.squares(weights)]
         noisy = self._releaser.release(
             "spread of residuals",
-            np.array(sums, dtype=np.int64),
+            problem.sum_squares(weights, grid),
             2 * grid.span,
             grid.unit,
             l2=math.sqrt(2.0) * grid.span,
@@ -202,9 +231,7 @@ class KernelReleases(Holder):
 
     def covariate_histograms(self, share: str) -> Noisy:
         """Release counts of each covariate in equal bins of its declared range (claim 35)."""
-        columns = np.clip(self._covariates()[:, 1:], 0.0, 1.0)
-        bins = np.minimum((columns * BINS).astype(np.int64), BINS - 1)
-        counts = np.stack([np.bincount(b, minlength=BINS) for b in bins.T]).astype(np.int64)
+        (counts,) = self._source.fold(_histograms, "covariates")
         width = len(counts)
         return self._releaser.release(
             "histograms of covariates",
@@ -222,12 +249,12 @@ class KernelReleases(Holder):
         Their ratio is the least-squares effect in a group, in units of the threshold and less the
         average effect. Targets are clipped to [-1, 1] here.
         """
-        slopes, targets = self._terms(learner)
-        products = slopes * np.clip(targets, -1.0, 1.0)
-        steepest = learner.steepest
+        steepest, epsilon = learner.steepest, self.epsilon(share) / 2
+        grids = [Grid.for_sum((-x, x), self.n, epsilon) for x in (steepest, steepest**2)]
+        sums = self._by_group(learner, None, grids)
         return (
-            self._by_group("sums by group", products, steepest, share, parts=2),
-            self._by_group("weights by group", slopes**2, steepest**2, share, parts=2),
+            self._release_groups("sums by group", sums[0], grids[0], share, parts=2),
+            self._release_groups("weights by group", sums[1], grids[1], share, parts=2),
         )
 
     def group_squares(self, learner: Learner, effects: FloatArray, share: str) -> Noisy:
@@ -236,19 +263,23 @@ class KernelReleases(Holder):
         A residual is the clipped target less slope times the group's released effect, which is
         within [-1, 1] in units of the threshold; it is clipped to [-1, 1] too.
         """
-        slopes, targets = self._terms(learner)
-        effect = np.clip(effects, -1.0, 1.0)[self._groups()[0]]
-        residual = np.clip(np.clip(targets, -1.0, 1.0) - slopes * effect, -1.0, 1.0)
-        squares, largest = (slopes * residual) ** 2, learner.steepest**2
-        return self._by_group("squares by group", squares, largest, share)
+        largest = learner.steepest**2
+        grid = Grid.for_sum((-largest, largest), self.n, self.epsilon(share))
+        (squares,) = self._by_group(learner, np.clip(effects, -1.0, 1.0), [grid])
+        return self._release_groups("squares by group", squares, grid, share)
 
     def _by_group(
-        self, label: str, values: FloatArray, largest: float, share: str, parts: int = 1
+        self, learner: Learner, effects: FloatArray | None, grids: list[Grid]
+    ) -> IntArray:
+        """Sums by group of encoded values; a record is in one group."""
+        count = self._source.declared
+        assert count is not None
+        add = partial(_group_sums, learner=learner, effects=effects, grids=grids, count=count)
+        return self._source.fold(add, "covariates", "outcome", "strata")[0]
+
+    def _release_groups(
+        self, label: str, sums: IntArray, grid: Grid, share: str, parts: int = 1
     ) -> Noisy:
-        """Release sums by group of values within [-largest, largest]; a record is in one group."""
-        index, count = self._groups()
-        grid = Grid.for_sum((-largest, largest), self.n, self.epsilon(share) / parts)
-        sums = _totals(grid.encode(values), index, count)
         return self._releaser.release(
             label,
             sums,
@@ -265,31 +296,43 @@ class KernelReleases(Holder):
         rows = replace(self._rows, strata=lambda: (index, count))
         return type(self)(rows, self._releaser, self._public)
 
-    def _groups(self) -> tuple[IntArray, int]:
-        assert self._rows.strata is not None
-        return self._rows.strata()
-
-    def _terms(self, learner: Learner) -> tuple[FloatArray, FloatArray]:
-        rows = self._features(learner.nuisance.features)
-        return learner.terms(self._covariates(), self._rows.treated, self._rows.outcome, rows)
-
     def _second_stage(self, learner: Learner, features: Features, strength: float) -> Huber:
-        slopes, targets = self._terms(learner)
-        rows = self._features(features)
-        return Huber(rows, slopes, targets, strength, learner.steepest * _WIDER)
+        terms, steepest = EffectTerms(learner, features), learner.steepest * _WIDER
+        return Huber(self._source, terms, features.size, strength, steepest)
 
     def _moves(self, problem: Huber) -> float:
         """L2 sensitivity of the weights (claim 32)."""
         return (2.0 * problem.steepest / problem.strength + 2.0 * problem.slack()) * _WIDER
 
-    def _features(self, features: Features) -> FloatArray:
-        if self._made is None or self._made[0] is not features:
-            self._made = (features, features(self._covariates()))
-        return self._made[1]
+
+def _features(features: Features, block: Block) -> FloatArray:
+    """Features of a few records, until the next ones are asked for."""
+    return features(block.covariates, room("features", block.treated.size, features.size))
 
 
-def _totals(values: IntArray, index: IntArray, count: int) -> IntArray:
-    order = np.argsort(index, kind="stable")
-    starts = np.searchsorted(index[order], np.arange(count + 1))
-    running = np.concatenate([[0], np.cumsum(values[order])])
-    return np.asarray(np.diff(running[starts]), dtype=np.int64)
+def _histograms(block: Block) -> Totals:
+    """Counts of each covariate by bin."""
+    counts = []
+    for column in block.covariates.T[1:]:
+        bins = (np.clip(column, 0.0, 1.0) * BINS).astype(np.int64)
+        counts.append(np.bincount(np.minimum(bins, BINS - 1), minlength=BINS))
+    return (np.stack(counts),)
+
+
+def _group_sums(
+    block: Block, learner: Learner, effects: FloatArray | None, grids: list[Grid], count: int
+) -> Totals:
+    """Sums by group: of slope times target and squared slope, or of squares about the effects."""
+    total = np.zeros((len(grids), count), dtype=np.int64)
+    for some in chunks(block, learner.nuisance.features.size):
+        rows = _features(learner.nuisance.features, some)
+        slopes, targets = learner.terms(some.covariates, some.treated, some.outcome, rows)
+        targets = np.clip(targets, -1.0, 1.0)
+        if effects is None:
+            values = [slopes * targets, slopes**2]
+        else:
+            residual = np.clip(targets - slopes * effects[some.strata], -1.0, 1.0)
+            values = [(slopes * residual) ** 2]
+        for sums, value, grid in zip(total, values, grids, strict=True):
+            sums += sums_by_cell(grid.encode(value), some.strata, count)
+    return (total,)

@@ -120,6 +120,19 @@ class Releaser:
         """Charge what a mechanism costs beyond its noise; nothing is drawn."""
         self._charge(Spend(label, share, *price, "no draw", (), (), claim))
 
+    def by_library(self, label: str, mechanism: str, *, share: str, claim: int) -> Share:
+        """Charge a share for what a library is going to draw, and return it."""
+        price = self._shares[share]
+        self._charge(Spend(label, share, *price, mechanism, (), (), claim))
+        return price
+
+    def seed(self) -> int | None:
+        """Return a seed for a library where this call repeats itself; None where it is private."""
+        if not self._noise.void:
+            return None
+        drawn = self._noise.laplace(np.zeros(1, dtype=np.int64), 2.0**40, 1, 1.0)
+        return abs(int(drawn[0])) % 2**31
+
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
         """Return a releaser of a part of the rows, by default on the same ledger (claim 26)."""
         return type(self)(shares, ledger or self._ledger, self._noise, alone=False)
@@ -209,6 +222,11 @@ class Holder:
     def delta(self, share: str) -> float:
         """Return the delta of a named share."""
         return self._releaser.share(share).delta
+
+    def varying(self) -> list[int]:
+        """Return which encoded columns are not the same for every record, by what they mean."""
+        values = self._rows.values
+        return [j for j in range(self.width) if not values or values[j] != 1]
 
     def is_public(self, what: str) -> bool:
         """True when "treatment" or "covariates" is public in this call."""

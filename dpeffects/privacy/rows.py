@@ -41,6 +41,15 @@ class Block:
     covariates: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     strata: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
+    def some(self, which: slice | BoolArray) -> Block:
+        """Some of these rows."""
+        return Block(
+            self.treated[which],
+            self.outcome[which] if len(self.outcome) else self.outcome,
+            self.covariates[which] if len(self.covariates) else self.covariates,
+            self.strata[which] if len(self.strata) else self.strata,
+        )
+
 
 Totals = tuple[IntArray, ...]
 Summand = Callable[[Block], Totals]
@@ -86,7 +95,9 @@ class Rows:
     """Private rows in memory, clipped to their bounds. Only the curator looks inside.
 
     ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed; ``strata`` the
-    stratum of each record and the number of strata, where covariates are discrete.
+    stratum of each record and the number of strata, where covariates are discrete. ``values`` has
+    the number of values that each encoded column, and last the outcome, could take by its type and
+    bounds: 1 for a constant, 2 for an indicator, 0 for a continuum.
     """
 
     outcome: FloatArray
@@ -95,6 +106,7 @@ class Rows:
     covariates: Callable[[], FloatArray]
     width: int
     strata: Callable[[], tuple[IntArray, int]] | None = None
+    values: tuple[int, ...] = ()
 
     @property
     def n(self) -> int:
@@ -148,15 +160,15 @@ class Rows:
 _ROOM = threading.local()
 
 
-def room(what: str, rows: int, columns: int) -> FloatArray:
+def room(what: str, rows: int, columns: int, dtype: Any = np.float64) -> npt.NDArray[Any]:
     """Memory for work on a block, column by column, used again by this thread's next block.
 
     (Pages that are given back and asked for again cost as much as the arithmetic on them.) Its
     values are anything; nothing that outlives the block may be in it.
     """
-    kept: FloatArray | None = getattr(_ROOM, what, None)
+    kept: npt.NDArray[Any] | None = getattr(_ROOM, what, None)
     if kept is None or kept.size < rows * columns:
-        kept = np.empty(rows * columns)
+        kept = np.empty(rows * columns, dtype)
         setattr(_ROOM, what, kept)
     return kept[: rows * columns].reshape((rows, columns), order="F")
 

@@ -221,10 +221,12 @@ def _estimate(fit: Result, conf_level: float) -> list[str]:
     sampling = fit.sampling_variance
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
         sd = number(math.sqrt(fit.noise_variance))
+        known = f"its privacy noise has a standard deviation of {sd}, and its sampling error is"
+        if math.isnan(fit.noise_variance):
+            known = "its privacy noise and its sampling error are"
         return [
-            f"The estimate is {number(fit.estimate)}; its privacy noise has a standard deviation "
-            f"of {sd}, and its sampling error is not known, so it supports no statement on "
-            "whether there is an effect."
+            f"The estimate is {number(fit.estimate)}; {known} not known, so it supports no "
+            "statement on whether there is an effect."
         ]
     found = [effect_sentence(fit.estimate, error, interval, fit.p_value)]
     if not isinstance(sampling, Unavailable):

@@ -190,7 +190,8 @@ def _error_parts(result: Result) -> Table:
     title, columns = "Standard error", ("part", "std. deviation", "share of variance")
     sampling, noise = result.sampling_variance, result.noise_variance
     if isinstance(sampling, Unavailable) or not math.isfinite(sampling + noise):
-        known = ("privacy noise", number(math.sqrt(noise)), "n/a")
+        sd = "n/a" if math.isnan(noise) else number(math.sqrt(noise))
+        known = ("privacy noise", sd, "n/a")
         return Table(title, columns, (("sampling error", "n/a", "n/a"), known), "lrr")
     total = sampling + noise
     share = noise / total if total > 0.0 else 0.0

@@ -49,6 +49,25 @@ def test_parquet_is_not_loaded_where_the_method_reads_batches(study, capsys, mon
     assert batches["estimate"] == loaded["estimate"]
 
 
+@pytest.mark.parametrize(
+    ("command", "more", "shown"),
+    [
+        ("cate", ["--release", "groups", "--by", "cut(age, [18, 50, 90])"], "effects"),
+        ("balance", [], "smd"),
+    ],
+)
+def test_other_commands_do_not_load_parquet_either(
+    study, capsys, monkeypatch, command, more, shown
+):
+    given = [command, "y ~ t | age", "data.parquet", "--epsilon", 1, "--seed", 1]
+    given += [*more, "--format", "json"]
+    with monkeypatch.context() as patched:
+        patched.setattr("dpeffects.commands.inputs.find_spec", lambda name: None)
+        loaded = json.loads(run(capsys, *given)[1])
+    monkeypatch.setattr(pd, "read_parquet", None)
+    assert json.loads(run(capsys, *given)[1])[shown] == loaded[shown]
+
+
 @pytest.mark.parametrize("name", ["data.csv.gz", "data.parquet"])
 def test_other_files_hold_the_same(study, capsys, name):
     given = ["--bounds", "bounds.toml", "--epsilon", "1", "--seed", "1"]

@@ -190,6 +190,14 @@ PATHS = {
     "sample_aggregate, rich": path("sample_aggregate", formula=RICH, n=200),
     "sample_aggregate, ATT": path("sample_aggregate", "dp_att", estimator="ipw"),
     "sample_aggregate, ATC": path("sample_aggregate", "dp_atc", estimator="regression"),
+    "model_folds": path("model_folds", folds=4),
+    "model_folds, rich": path("model_folds", formula=RICH, n=200, effect_range=(-0.2, 0.3)),
+    "model_folds, regression": path("model_folds", estimator="regression", **DELTA),
+    "model_folds, the paper's": path(
+        "model_folds", average="predictions", estimator="regression", folds=15
+    ),
+    "model_folds, the paper's IPW": path("model_folds", average="predictions", estimator="ipw"),
+    "model_folds, no variance": path("model_folds", variance=False, estimator="ipw"),
     "sample_aggregate, Gaussian": path("sample_aggregate", effect_range=(-0.2, 0.2), **DELTA),
 }
 

@@ -40,6 +40,7 @@ METHODS = {
     "smooth_matching": {"delta": 1e-5},
     "global_matching": {},
     "sample_aggregate": {},
+    "model_folds": {},
 }
 
 

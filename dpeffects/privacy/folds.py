@@ -1,0 +1,291 @@
+"""Models fitted in folds of records, and average effects that they give for the other records.
+
+Record i is in fold i mod K, whatever its values. The models of a fold are any function of the fold;
+their predictions, one row at a time, are kept within public ranges. Outcomes and predicted outcomes
+are measured from the middle of their range, in units of half of it: they lie in [-1, 1].
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpeffects.errors import EstimationError, OptionError, PrivacyError
+from dpeffects.privacy.bounds import Interval
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.noise import fixed_generator
+from dpeffects.privacy.release import BoolArray, FloatArray, Holder
+from dpeffects.privacy.sums import Grid
+from dpeffects.progress import bar
+
+Predict = Callable[[FloatArray], FloatArray]
+"""Rows -> an array (3, rows): propensities, mean outcomes if treated, and if not; row by row."""
+FoldLearner = Callable[[FloatArray, BoolArray, FloatArray], Predict]
+"""(covariates in [0, 1]^d, treated, outcome) of a fold -> what its models predict."""
+
+ESTIMATORS = ("aipw", "ipw", "regression")
+_MOST_FOLDS = 2**16
+_ROUNDING = 1.0 + 1e-9
+_SLACK = 2
+"""Grid steps: one for rounding to the grid, one for what floats round before it."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What each record adds to an average effect; ``clip`` is the smallest propensity of an arm.
+
+    Examples
+    --------
+    >>> Terms("aipw", 0.1).largest, Terms("regression", 0.1).moved(4)
+    (20.0, 1.0)
+    """
+
+    estimator: str
+    clip: float
+
+    @property
+    def largest(self) -> float:
+        """Largest size of a term."""
+        return {"aipw": 2.0 / self.clip, "ipw": 1.0 / self.clip, "regression": 2.0}[self.estimator]
+
+    @property
+    def variance(self) -> float:
+        """Where variances of terms are clipped: the largest by true models, and effects of 2."""
+        weighted = 1.0 / (self.clip * (1.0 - self.clip))
+        return {"aipw": 4.0 + weighted, "ipw": weighted, "regression": 4.0}[self.estimator]
+
+    def moved(self, models: int) -> float:
+        """How far one of so many models moves a term, where predictions are averaged (claim 44)."""
+        most = 1.0 / self.clip
+        spread = most - 1.0 / (1.0 - self.clip)
+        if self.estimator == "regression":
+            return 4.0 / models
+        if self.estimator == "ipw":
+            return spread / models
+        return 2.0 * (most + spread * (1.0 - 1.0 / models)) / models
+
+    def of(self, treated: BoolArray, outcome: FloatArray, nuisances: FloatArray) -> FloatArray:
+        """Terms by inverse propensities of both arms, and mean outcomes of both (rows of four)."""
+        a, b, one, zero = nuisances
+        weight = np.where(treated, a, -b)
+        if self.estimator == "ipw":
+            return np.asarray(weight * outcome)
+        if self.estimator == "regression":
+            return np.asarray(one - zero)
+        return np.asarray(one - zero + weight * (outcome - np.where(treated, one, zero)))
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """Numbers within an interval. One record changes one of them, and ``others`` by ``moved``."""
+
+    values: FloatArray
+    interval: Interval
+    others: int
+    moved: float
+
+
+class FoldReleases(Holder):
+    """Releases of averages by models of folds."""
+
+    _second: tuple[_Moves, int] | None = None
+
+    def fold_predictions(
+        self, label: str, learner: FoldLearner, terms: Terms, folds: int, share: str
+    ) -> Noisy:
+        """Release the mean of the records' terms, by averages of predictions (claim 45).
+
+        Inverse propensities and mean outcomes of a record are averages over the models of the
+        other folds.
+        """
+        self._check_folds(folds)
+        half = _half(self.outcome_range)
+        total = np.zeros((4, self.n))
+        for own, found in self._nuisances(learner, terms, folds):
+            found[:, own] = 0.0  # no record is predicted by models that saw it
+            total += found
+        values = terms.of(*self._units(), total / (folds - 1))
+        most, moved = terms.largest, terms.moved(folds - 1)
+        others = self.n - self.n // folds
+        top = most**2 / self.n
+        self._second = _Moves(values**2 / self.n, (0.0, top), others, 2.0 * top * moved / most), 45
+        return self._mean_of(
+            label, _Moves(values, (-most, most), others, moved), half, share, claim=45
+        )
+
+    def fold_estimates(
+        self,
+        label: str,
+        learner: FoldLearner,
+        terms: Terms,
+        folds: int,
+        interval: Interval,
+        share: str,
+    ) -> Noisy:
+        """Release the mean of K estimates, each clipped to an interval (claim 46).
+
+        The models of a fold give an estimate: the mean of the terms of all records outside of it.
+        """
+        self._check_folds(folds)
+        half = _half(self.outcome_range)
+        low, high = interval[0] / half, interval[1] / half
+        if not low < high:
+            raise OptionError("the interval must not be empty")
+        middle, reach, most = (low + high) / 2.0, (high - low) / 2.0, terms.largest
+        far = most + abs(middle)
+        means, squares = self._by_fold(learner, terms, folds, middle, far)
+        means = np.clip(means, low, high)
+        fewest = self.n - math.ceil(self.n / folds)
+        moved = 2.0 * most / fewest
+        cap = terms.variance
+        # residuals show the error of outcome models; without them, only other folds do
+        parts = 1.0 / self.n, 1.0 / (folds - 1) if terms.estimator == "regression" else 0.0
+        second = _Moves(
+            parts[0] * np.minimum(squares, cap) + parts[1] * (means - middle) ** 2,
+            (0.0, parts[0] * cap + parts[1] * reach**2),
+            folds - 1,
+            parts[0] * min(cap, far**2 / fewest) + parts[1] * 2.0 * reach * moved,
+        )
+        self._second = second, 46
+        return self._mean_of(
+            label, _Moves(means, (low, high), folds - 1, moved), half, share, claim=46
+        )
+
+    def fold_squares(self, label: str, share: str) -> tuple[Noisy, float]:
+        """Release second moments that belong to the last release, and say how large they can be.
+
+        They are squares of terms over n (claim 45); after `fold_estimates` by regression there are
+        also squares of estimates over K - 1 (claim 46).
+        """
+        if self._second is None:
+            raise PrivacyError("there are no estimates yet; nothing drawn")
+        factor = _half(self.outcome_range) ** 2
+        what, claim = self._second
+        noisy = self._mean_of(label, what, factor, share, claim=claim)
+        return noisy, factor * what.interval[1]
+
+    def _mean_of(self, label: str, what: _Moves, factor: float, share: str, *, claim: int) -> Noisy:
+        """Release a mean, times a public factor (claim 44)."""
+        low, high = what.interval
+        worst = 1.0 + what.others * min(1.0, what.moved / (high - low))
+        grid = Grid.for_sum(what.interval, len(what.values), self.epsilon(share), worst)
+        step = min(grid.span, math.ceil(what.moved * grid.steps * _ROUNDING) + _SLACK)
+        l1 = grid.span + what.others * step
+        noisy = self._releaser.release(
+            label,
+            grid.encode(what.values).sum(keepdims=True),
+            l1,
+            factor * grid.unit / len(what.values),
+            share=share,
+            claim=claim,
+            l2=float(l1),
+        )
+        return replace(noisy, value=noisy.value + factor * grid.middle)
+
+    def _by_fold(
+        self, learner: FoldLearner, terms: Terms, folds: int, middle: float, far: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Means of terms, and of their squares about the middle, over the records of other folds.
+
+        Sums are those of integers, so that one record moves them by no more than its own term.
+        """
+        first = Grid.for_sum((-terms.largest, terms.largest), self.n, 1.0)
+        second = Grid.for_sum((0.0, far**2), self.n, 1.0)
+        means = []
+        for own, found in self._nuisances(learner, terms, folds):
+            values = terms.of(*self._units(), found)
+            parts = (first, values), (second, (values - middle) ** 2)
+            means.append([_mean_outside(grid, part, own) for grid, part in parts])
+        return np.array([one for one, _ in means]), np.array([two for _, two in means])
+
+    def _nuisances(
+        self, learner: FoldLearner, terms: Terms, folds: int
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """For each fold its records, and what its models say of all records."""
+        x, treated, outcome = self._covariates(), self._rows.treated, self._rows.outcome
+        range_ = self.outcome_range
+        for fold in bar(range(folds), "folds"):
+            own = slice(fold, None, folds)
+            rows = x[own].copy(), treated[own].copy(), outcome[own].copy()
+            e, one, zero = predictions(learner, rows, x, fold)
+            e = np.clip(_or(e, 0.5), terms.clip, 1.0 - terms.clip)
+            yield own, np.stack([1.0 / e, 1.0 / (1.0 - e), _unit(one, range_), _unit(zero, range_)])
+
+    def _units(self) -> tuple[BoolArray, FloatArray]:
+        return self._rows.treated, _unit(self._rows.outcome, self.outcome_range)
+
+    def _check_folds(self, folds: int) -> None:
+        if not 2 <= folds <= min(self.n, _MOST_FOLDS):
+            raise OptionError(f"folds must be from 2 to n, and at most {_MOST_FOLDS}")
+
+
+@contextlib.contextmanager
+def isolated(fold: int) -> Iterator[None]:
+    """Fit and predict here: the fold's number sets numpy's global generator; nothing warns."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(fold):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def predictions(
+    learner: FoldLearner,
+    rows: tuple[FloatArray, BoolArray, FloatArray],
+    x: FloatArray,
+    fold: int,
+) -> FloatArray:
+    """Return what the models of a fold predict for all rows of x.
+
+    Nothing is carried over from other folds. NaN marks what could not be fitted or predicted.
+    """
+    with isolated(fold):
+        try:
+            predict = copy.deepcopy(learner)(*rows)
+        except Exception:  # nothing may fail because of what is in a fold
+            return np.full((3, len(x)), np.nan)
+        return _predicted(predict, x)
+
+
+def _predicted(predict: Predict, x: FloatArray) -> FloatArray:
+    """Predict all rows at once, or where that fails row by row: no row may spoil another's."""
+    try:
+        return _three(predict(x.copy()), len(x))
+    except Exception:
+        found = np.full((3, len(x)), np.nan)
+        for i in range(len(x)):
+            with contextlib.suppress(Exception):
+                found[:, i : i + 1] = _three(predict(x[i : i + 1].copy()), 1)
+        return found
+
+
+def _three(found: object, n: int) -> FloatArray:
+    array = np.asarray(found, dtype=np.float64)
+    if array.shape != (3, n):
+        raise EstimationError("models must predict three numbers for each row")
+    return array
+
+
+def _mean_outside(grid: Grid, values: FloatArray, own: slice) -> float:
+    """Mean of the values of other folds; sums are exact."""
+    steps = grid.encode(values)
+    total = int(steps.sum()) - int(steps[own].sum())
+    return total / (len(values) - len(values[own])) * grid.unit + grid.middle
+
+
+def _half(interval: Interval) -> float:
+    return (interval[1] - interval[0]) / 2.0
+
+
+def _unit(outcome: FloatArray, interval: Interval) -> FloatArray:
+    """Outcomes within [-1, 1]; the middle where there is none."""
+    half = _half(interval)
+    return np.clip(_or((outcome - interval[0] - half) / half, 0.0), -1.0, 1.0)
+
+
+def _or(values: FloatArray, default: float) -> FloatArray:
+    return np.where(np.isnan(values), default, values)

@@ -1,0 +1,111 @@
+"""Synthetic records by AIM or MST of the library dpmm, in an environment of its own.
+
+Run as a script: one request a line on standard input, one answer a line on standard output, both
+JSON. A request has ``codes`` (a list for each column), ``sizes`` (number of cells of each column),
+``generator``, ``workload`` (lists of columns, for AIM), ``rho`` (for the presence of a record) and
+``seed`` (of the drawing of records only). The answer has the ``codes`` of as many synthetic
+records, and the ``tables`` that were measured.
+
+The library chooses tables and draws noise. What happens to noisy tables is post-processing, and is
+done by `tables.py`, because the library's own takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dpmm.models import aim, mst
+from dpmm.models.base.mechanisms import mechanism
+from tables import Fitted, Floats, Tree
+
+_IN_ROUNDS, _AT_LAST = 25, 400
+_MOST_MEGABYTES = 1.0
+
+
+class Table:
+    """Expected counts, as the library reads them."""
+
+    def __init__(self, values: Floats) -> None:
+        self._values = values
+
+    def datavector(self, flatten: bool = True) -> Floats:
+        """All cells in a row."""
+        return self._values.reshape(-1) if flatten else self._values
+
+
+class Model:
+    """A fitted distribution in the place of the library's own."""
+
+    def __init__(self, domain: Any, fitted: Fitted) -> None:
+        self.domain, self.fitted, self.cliques = domain, fitted, fitted.cliques
+
+    def project(self, names: Any) -> Table:
+        """Expected counts over some columns."""
+        return Table(self.fitted.project(tuple(names)))
+
+
+class Engine:
+    """Fits distributions to noisy tables in the place of the library's own engine."""
+
+    rows = 0
+    _last: Fitted | None = None
+
+    def __init__(self, domain: Any, iters: int = 0, warm_start: bool = False, **_: Any) -> None:
+        self._domain, self._warm = domain, warm_start
+
+    def estimate(self, measurements: Any) -> Model:
+        """Fit to (query, values, standard deviation, columns)."""
+        seen = [(tuple(names), np.asarray(y, float), float(sd)) for _, y, sd, names in measurements]
+        sizes = {name: int(size) for name, size in self._domain.config.items()}
+        start = self._last.potentials if self._last and self._warm else None
+        steps = _IN_ROUNDS if self._warm else _AT_LAST
+        self._last = Fitted(sizes, seen, self.rows, start, steps)
+        return Model(self._domain, self._last)
+
+
+def _megabytes(domain: Any, cliques: Any) -> float:
+    sizes = {name: int(size) for name, size in domain.config.items()}
+    return Tree(sizes, cliques).size * 8 / 2**20
+
+
+aim.FactoredInference = mst.FactoredInference = mechanism.FactoredInference = Engine
+aim.hypothetical_model_size = _megabytes
+# what the library is given as epsilon is rho already
+mst.cdp_rho = mechanism.cdp_rho = lambda epsilon, delta: epsilon
+
+
+def synthetic(asked: dict[str, Any]) -> dict[str, Any]:
+    """Release noisy tables, and draw records from the distribution fitted to them."""
+    frame = pd.DataFrame(asked["codes"])
+    Engine.rows = len(frame)
+    shared = {"epsilon": asked["rho"], "delta": 0.5, "domain": asked["sizes"], "n_jobs": 1}
+    if asked["generator"] == "aim":
+        made = aim.AIM(max_model_size=_MOST_MEGABYTES, **shared)
+        made.fit(frame, W=[(tuple(names), 1.0) for names in asked["workload"]])
+    else:
+        made = mst.MST(compress=False, **shared)
+        made.fit(frame)
+    fitted = made.model.fitted
+    generator = np.random.default_rng(asked["seed"])
+    drawn = fitted.sample(generator.random((len(frame), len(asked["sizes"]))))
+    codes = {name: drawn[name].tolist() for name in asked["sizes"]}
+    return {"codes": codes, "tables": [list(clique) for clique in fitted.cliques]}
+
+
+def main() -> None:
+    """Answer requests until there are none."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    for line in sys.stdin:
+        try:
+            answer = synthetic(json.loads(line))
+        except Exception as error:  # its text could hold values of the data
+            answer = {"error": type(error).__name__}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
