@@ -40,8 +40,9 @@ def _table() -> str:
 
     frame = api.methods()
     table = tabulate(frame, headers="keys", showindex=False)  # type: ignore[arg-type]
+    effects = textwrap.fill(f"Conditional effects (dpeffects cate): {', '.join(TITLES)}.", 80)
     return (
-        f"{table}\n\nConditional effects (dpeffects cate): {', '.join(TITLES)}.\n"
+        f"{table}\n\n{effects}\n"
         "The first level is the default. dpeffects methods NAME describes one."
     )
 
