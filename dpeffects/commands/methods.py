@@ -41,7 +41,7 @@ def _table() -> str:
     frame = api.methods()
     table = tabulate(frame, headers="keys", showindex=False)  # type: ignore[arg-type]
     return (
-        f"{table}\n\nConditional effects (dpeffects cate): {', '.join(TITLES)}.\n"
+        f"{table}\n\nConditional effects (dpeffects cate):\n  {', '.join(TITLES)}.\n"
         "The first level is the default. dpeffects methods NAME describes one."
     )
 

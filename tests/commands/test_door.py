@@ -96,14 +96,14 @@ def test_exit_codes(capsys, monkeypatch, error, code, said):
 
 
 def test_warnings_are_one_line(study, capsys, monkeypatch):
-    real = effect.read_data
+    real = effect.data_for
 
     def read(*args):
         warnings.warn("on two\nlines", stacklevel=1)
         warnings.warn("of no interest to users", FutureWarning, stacklevel=1)
         return real(*args)
 
-    monkeypatch.setattr(effect, "read_data", read)
+    monkeypatch.setattr(effect, "data_for", read)
     code, out, err = run(capsys, "ate", FORMULA, *ESTIMATE)
     assert (code, err) == (0, "dpeffects: warning: on two lines\n")
     assert "Private average" in out
