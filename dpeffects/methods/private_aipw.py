@@ -205,7 +205,8 @@ def reference(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # separation and redundant columns still give predictions
-        score = np.asarray(sm.Logit(treated.astype(float), rows).fit(disp=0).predict(rows))
+        logit = sm.GLM(treated.astype(float), rows, family=sm.families.Binomial())
+        score = np.asarray(logit.fit().predict(rows))  # by a pseudo-inverse: any columns will do
         m1, m0 = (
             np.asarray(sm.OLS(outcome[arm], rows[arm]).fit().predict(rows))
             for arm in (treated, ~treated)
