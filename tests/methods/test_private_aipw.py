@@ -150,8 +150,8 @@ def test_bad_options(options):
 
 def test_the_reference_takes_columns_that_say_the_same():
     data = dpe.simulate("confounded", n=1000, seed=1)
-    both = data.frame.assign(copy=data.frame["x1"])
     bounds = {"outcome": (0, 1), "x1": data.bounds["x1"], "copy": data.bounds["x1"]}
+    both = dpe.declare(data.frame.assign(copy=data.frame["x1"]), bounds)
     one = dpe.reference("outcome ~ treatment | x1", data, "private_aipw").estimate
-    two = dpe.reference("outcome ~ treatment | x1 + copy", dpe.declare(both, bounds), "private_aipw")
+    two = dpe.reference("outcome ~ treatment | x1 + copy", both, "private_aipw")
     assert two.estimate == pytest.approx(one)
