@@ -206,8 +206,8 @@ def test_a_seed_repeats_and_no_seed_does_not(name, level, options):
     assert one.to_dict() == two.to_dict()
     assert one.guarantee.status == "void: seeded"
     assert "NOT PRIVATE" in str(one)
-    fresh = {run(name, level, options, seed=None).estimate for _ in range(3)}
-    assert len(fresh) == 3
+    fresh = run(name, level, options, seed=None).estimate  # at an end of its range, now and then
+    assert any(run(name, level, options, seed=None).estimate != fresh for _ in range(40))
 
 
 def test_every_method_is_listed():
