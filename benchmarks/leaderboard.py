@@ -118,6 +118,9 @@ def over_all(board: Leaderboard) -> pd.DataFrame:
     for name in ("coverage", "least_coverage"):
         table[name] = (100 * table[name]).round(0)
     table["seconds"] = [float(f"{x:.2g}") for x in table["seconds"]]
+    runs = board.runs.groupby(["fit", "data", "epsilon"]).size().groupby("fit").agg(["min", "max"])
+    spans = {fit: f"{a}" if a == b else f"{a} to {b}" for fit, a, b in runs.itertuples()}
+    table["samples"] = table["fit"].map(spans)
     table = table.round({"ratio": 2, "memory": 0})
     return table.rename(columns={"fit": "entry", "least_coverage": "least coverage"})
 
@@ -160,7 +163,8 @@ def notes(board: Leaderboard) -> str:
         "its rows with replacement. All entries see the same samples. Entries that need a delta "
         "have 1e-5; those with an interval pay for it out of the same epsilon. Seconds (while both "
         "cores were busy) and memory (what a call adds to the peak of its process) are medians. "
-        "Noise is seeded."
+        "Noise is seeded, but for that of synthetic, which its library draws. Entries with fewer "
+        "samples than 50 (column samples) take seconds a call; the command goes on with them."
     )
 
 
