@@ -4,9 +4,10 @@
     python benchmarks/leaderboard.py --methods dpci --data ist # some entries, some data
     python benchmarks/leaderboard.py --table                  # only the tables, of what is on file
 
-Takes the arguments of `dpeffects bench`. Runs are appended to results/leaderboard_runs.csv. Of all
-runs on file it makes results/leaderboard.csv (one row a cell), .md and .png, and the table in the
-README. A cell is one entry on one data set at one epsilon.
+Takes the arguments of `dpeffects bench`. Runs are appended to results/leaderboard_runs.csv, which
+is kept as .parquet and made of it where it is missing. Of all runs on file it makes
+results/leaderboard.csv (one row a cell), .md and .png, and the table in the README. A cell is one
+entry on one data set at one epsilon.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dpeffects.commands.bench import arguments
 from dpeffects.study.file import on_file
 
 RUNS = RESULTS / "leaderboard_runs.csv"
+KEPT = RUNS.with_suffix(".parquet")
 README = Path(__file__).resolve().parents[1] / "README.md"
 BAR = 0.8
 ABSENT = {
@@ -46,6 +48,8 @@ def main() -> None:
     arguments(parser)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
+    if KEPT.exists() and not RUNS.exists():
+        pd.read_parquet(KEPT).to_csv(RUNS, index=False, na_rep="nan")
     if not given.table:
         names = ("epsilon", "repeats", "workers", "seed")
         asked = {name: getattr(given, name) for name in names}
@@ -56,6 +60,7 @@ def main() -> None:
 def on_record(seed: int) -> Leaderboard:
     """All runs on file, whoever asked for them."""
     runs = pd.DataFrame(on_file(RUNS, COLUMNS, KEYS), columns=COLUMNS)
+    runs.to_parquet(KEPT, index=False, compression="zstd")
     runs = runs[(runs["seed"] == seed) & runs["fit"].isin(entries())]
     for name in FACTS:  # as they are now
         runs[name] = [getattr(entries()[fit], name) for fit in runs["fit"]]
