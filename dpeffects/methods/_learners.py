@@ -100,6 +100,21 @@ class Learner:
         return _short(self._model)
 
 
+def wrap_models(options: Any) -> None:
+    """Check the models that options name, and put learners in their place."""
+    for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
+        if (given := getattr(options, name)) is not None:
+            object.__setattr__(options, name, wrap(name, given))
+
+
+def models_of(options: Any) -> tuple[Learner, Learner]:
+    """Return the outcome and propensity models of options, the light ridge ones by default."""
+    return (
+        options.outcome or Learner(RidgeRegression()),
+        options.propensity or Learner(RidgeLogistic()),
+    )
+
+
 def _unfitted(model: Any) -> Any:
     """Copy a model without what it has learnt, where scikit-learn knows how."""
     if hasattr(model, "get_params") and find_spec("sklearn") is not None:

@@ -36,6 +36,7 @@ import numpy.typing as npt
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.methods._boosting import SHARES, AdditiveEffect, released
+from dpeffects.methods._checks import check_choice, check_clip
 from dpeffects.methods.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy import boosting
@@ -64,11 +65,8 @@ class DPEBMOptions(Options):
         return "the library gets all rows at once"
 
     def __post_init__(self) -> None:
-        if self.learner not in LEARNERS:
-            raise OptionError(f"learner must be one of {', '.join(LEARNERS)}, got {self.learner!r}")
-        number = isinstance(self.clip, int | float) and not isinstance(self.clip, bool)
-        if not (number and 0.01 <= self.clip < 0.5):
-            raise OptionError(f"clip must be at least 0.01 and below 0.5, got {self.clip!r}")
+        check_choice("learner", self.learner, LEARNERS)
+        check_clip(self.clip, 0.01)
 
     def resolve(self, facts: Facts) -> DPEBMOptions:
         """Refuse a budget that Gaussian noise cannot have, and a missing library."""

@@ -32,16 +32,15 @@ import numpy.typing as npt
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import sample_aggregate
-from dpeffects.methods._learners import Learner
-from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
+from dpeffects.methods._checks import check_clip, check_whole
+from dpeffects.methods._learners import models_of, wrap_models
 from dpeffects.methods.model_folds import Nuisances
-from dpeffects.methods.sample_aggregate import is_number
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.claimed import Answer
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.features import spread_points
-from dpeffects.privacy.folds import isolated
+from dpeffects.privacy.folds import Terms, isolated
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -92,9 +91,10 @@ class CrossFitted:
         self, predicted: FloatArray, treated: BoolArray, outcome: FloatArray | float
     ) -> FloatArray:
         e = np.clip(predicted[0], self.clip, 1.0 - self.clip)
-        one, zero = np.clip(predicted[1:], *self.outcome_range)
-        weight = np.where(treated, 1.0 / e, -1.0 / (1.0 - e))
-        return np.asarray(one - zero + weight * (outcome - np.where(treated, one, zero)))
+        nuisances = np.stack(
+            [1.0 / e, 1.0 / (1.0 - e), *np.clip(predicted[1:], *self.outcome_range)]
+        )
+        return Terms("aipw", self.clip).of(treated, np.asarray(outcome), nuisances)
 
     def _extremes(
         self, predict: Callable[[FloatArray], FloatArray], rows: FloatArray
@@ -132,14 +132,9 @@ class DpciOptions(Options):
         return "folds are made by the order of the rows"
 
     def __post_init__(self) -> None:
-        if not (is_number(self.clip) and 1e-6 <= self.clip < 0.5):
-            raise OptionError(f"clip must be from 1e-6 to 0.5, got {self.clip!r}")
-        whole = isinstance(self.folds, int) and not isinstance(self.folds, bool)
-        if not (whole and self.folds >= 2):
-            raise OptionError(f"folds must be a whole number from 2 on, got {self.folds!r}")
-        for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, wrap(name, given))
+        check_clip(self.clip, 1e-6)
+        check_whole("folds", self.folds, 2)
+        wrap_models(self)
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Refuse folds that are too small."""
@@ -158,11 +153,7 @@ class DpciOptions(Options):
 
     def models(self) -> Nuisances:
         """What is fitted."""
-        return Nuisances(
-            self.outcome or Learner(RidgeRegression()),
-            self.propensity or Learner(RidgeLogistic()),
-            "aipw",
-        )
+        return Nuisances(*models_of(self), "aipw")
 
 
 def shares(level: str, options: DpciOptions) -> dict[str, float]:

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance
 from dpeffects.methods import sample_aggregate
-from dpeffects.methods._learners import AVERAGES, Learner
-from dpeffects.methods.sample_aggregate import is_number
+from dpeffects.methods._checks import check_choice, check_clip, check_whole
+from dpeffects.methods._learners import AVERAGES, wrap_models
 from dpeffects.methods.spec import MethodSpec, Options
 from dpeffects.privacy.curator import Curator
 
@@ -60,16 +60,10 @@ class KAnonymousOptions(Options):
         return "groups of near records are found among all rows"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.k, int) and not isinstance(self.k, bool) and self.k >= _LEAST_K):
-            raise OptionError(f"k must be a whole number from {_LEAST_K} on, got {self.k!r}")
-        if not (isinstance(self.estimator, str) and self.estimator in AVERAGES):
-            known = ", ".join(AVERAGES)
-            raise OptionError(f"estimator must be one of {known}, got {self.estimator!r}")
-        if not (is_number(self.clip) and 0.0 < self.clip < 0.5):
-            raise OptionError(f"clip must be between 0 and 0.5, got {self.clip!r}")
-        for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, wrap(name, given))
+        check_whole("k", self.k, _LEAST_K)
+        check_choice("estimator", self.estimator, AVERAGES)
+        check_clip(self.clip)
+        wrap_models(self)
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Refuse groups larger than the data."""

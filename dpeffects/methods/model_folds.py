@@ -51,6 +51,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,9 @@ import numpy.typing as npt
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import sample_aggregate
-from dpeffects.methods._learners import Learner
-from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
-from dpeffects.methods.sample_aggregate import (
-    default_blocks,
-    effect_interval,
-    is_number,
-    made_up_block,
-)
+from dpeffects.methods._checks import check_choice, check_clip, check_whole
+from dpeffects.methods._learners import Learner, models_of, wrap_models
+from dpeffects.methods.sample_aggregate import default_blocks, effect_interval, try_models
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.folds import ESTIMATORS, Terms, isolated
@@ -135,23 +131,19 @@ class ModelFoldsOptions(Options):
         return "folds are made by the order of the rows"
 
     def __post_init__(self) -> None:
-        for name, known in (("average", AVERAGES), ("estimator", ESTIMATORS)):
-            if not (isinstance(given := getattr(self, name), str) and given in known):
-                raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
-        if not (is_number(self.clip) and 1e-6 <= self.clip < 0.5):
-            raise OptionError(f"clip must be from 1e-6 to 0.5, got {self.clip!r}")
-        whole = isinstance(self.folds, int) and not isinstance(self.folds, bool)
-        if self.folds is not None and not (whole and self.folds >= 2):
-            raise OptionError(f"folds must be a whole number from 2 on, got {self.folds!r}")
+        check_choice("average", self.average, AVERAGES)
+        check_choice("estimator", self.estimator, ESTIMATORS)
+        check_clip(self.clip, 1e-6)
+        if self.folds is not None:
+            check_whole("folds", self.folds, 2)
         if self.effect_range is not None:
             if self.average == "predictions":
                 raise OptionError('effect_range has no meaning with average="predictions"')
             object.__setattr__(self, "effect_range", effect_interval(self.effect_range))
-        for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
-            if (given := getattr(self, name)) is not None:
-                if self.estimator == _WITHOUT[name]:
-                    raise OptionError(f'{name} has no meaning with estimator="{self.estimator}"')
-                object.__setattr__(self, name, wrap(name, given))
+        for name, without in _WITHOUT.items():
+            if self.estimator == without and getattr(self, name) is not None:
+                raise OptionError(f'{name} has no meaning with estimator="{self.estimator}"')
+        wrap_models(self)
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Refuse folds that are too many for the records."""
@@ -169,7 +161,8 @@ class ModelFoldsOptions(Options):
         models = self.in_fold()
         flexible = not (models.outcome.built_in and models.propensity.built_in)
         folds = self.folds or default_blocks(facts.n, facts.width, facts.budget.epsilon, flexible)
-        _try(models, facts.n // folds, facts.width)
+        size = facts.n // folds, facts.width
+        try_models(partial(_tried, models), models, size, "fold")
         used = {
             name: getattr(models, name)
             for name, without in _WITHOUT.items()
@@ -179,28 +172,16 @@ class ModelFoldsOptions(Options):
 
     def in_fold(self) -> Nuisances:
         """What is fitted in a fold."""
-        return Nuisances(
-            self.outcome or Learner(RidgeRegression()),
-            self.propensity or Learner(RidgeLogistic()),
-            self.estimator,
-        )
+        return Nuisances(*models_of(self), self.estimator)
 
 
 _WITHOUT = {"outcome": "ipw", "propensity": "regression"}
 """Which estimator has no use for a model."""
 
 
-def _try(models: Nuisances, records: int, width: int) -> None:
-    """Fit the models once to a made-up fold: what fails here would fail everywhere."""
-    rows, treated, outcome = made_up_block(records, width, models.outcome.classifies)
-    try:
-        with isolated(0):
-            models(rows, treated, outcome)(rows)
-    except Exception as error:
-        raise OptionError(
-            f"{models.outcome} with {models.propensity} fails on {records} made-up records, the "
-            f"size of a fold ({error}); take fewer folds or other models"
-        ) from error
+def _tried(models: Nuisances, rows: FloatArray, treated: BoolArray, outcome: FloatArray) -> None:
+    with isolated(0):
+        models(rows, treated, outcome)(rows)
 
 
 def shares(level: str, options: ModelFoldsOptions) -> dict[str, float]:

@@ -41,6 +41,7 @@ worth having.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,8 +50,14 @@ import numpy.typing as npt
 
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.methods._learners import AVERAGES, BlockLearner, Learner, weights_of
-from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
+from dpeffects.methods._checks import check_choice, check_clip, check_whole, is_number
+from dpeffects.methods._learners import (
+    AVERAGES,
+    BlockLearner,
+    models_of,
+    weights_of,
+    wrap_models,
+)
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.aggregate import answer
 from dpeffects.privacy.bounds import Interval
@@ -94,21 +101,15 @@ class SampleAggregateOptions(Options):
         return "blocks of learners are made by the order of the rows"
 
     def __post_init__(self) -> None:
-        if self.estimator not in AVERAGES:
-            known = ", ".join(AVERAGES)
-            raise OptionError(f"estimator must be one of {known}, got {self.estimator!r}")
-        if not (is_number(self.clip) and 0.0 < self.clip < 0.5):
-            raise OptionError(f"clip must be between 0 and 0.5, got {self.clip!r}")
+        check_choice("estimator", self.estimator, AVERAGES)
+        check_clip(self.clip)
         if not (self.crossfit is None or isinstance(self.crossfit, bool)):
             raise OptionError(f"crossfit must be True or False, got {self.crossfit!r}")
-        whole = isinstance(self.blocks, int) and not isinstance(self.blocks, bool)
-        if self.blocks is not None and not (whole and self.blocks >= 2):
-            raise OptionError(f"blocks must be a whole number from 2 on, got {self.blocks!r}")
+        if self.blocks is not None:
+            check_whole("blocks", self.blocks, 2)
         if self.effect_range is not None:
             object.__setattr__(self, "effect_range", effect_interval(self.effect_range))
-        for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, wrap(name, getattr(self, name)))
+        wrap_models(self)
         for name in _UNUSED.get(self.estimator, ()):
             if getattr(self, name) is not None:
                 raise OptionError(f'{name} has no meaning with estimator="{self.estimator}"')
@@ -130,7 +131,8 @@ class SampleAggregateOptions(Options):
         blocks = self.blocks or default_blocks(
             facts.n, facts.width, facts.budget.epsilon, learner.flexible
         )
-        _try(learner, facts.n // blocks, facts.width)
+        size = facts.n // blocks, facts.width
+        try_models(lambda *rows: answer(learner, rows, 1), learner, size, "block")
         chosen: dict[str, Any] = {
             "outcome": learner.outcome,
             "propensity": learner.propensity,
@@ -141,24 +143,13 @@ class SampleAggregateOptions(Options):
 
     def in_block(self, estimand: str) -> BlockLearner:
         """What is computed in a block."""
-        learner = BlockLearner(
-            self.outcome or Learner(RidgeRegression()),
-            self.propensity or Learner(RidgeLogistic()),
-            self.estimator,
-            estimand,
-            self.clip,
-        )
+        learner = BlockLearner(*models_of(self), self.estimator, estimand, self.clip)
         folds = learner.flexible if self.crossfit is None else self.crossfit
         return replace(learner, crossfit=folds)
 
 
 _UNUSED = {"ipw": ("outcome",), "regression": ("propensity", "crossfit")}
 """Options without a meaning for an estimator."""
-
-
-def is_number(value: Any) -> bool:
-    """True for a number, which a bool is not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def effect_interval(given: Any) -> tuple[float, float]:
@@ -190,23 +181,21 @@ def default_blocks(n: int, d: int, epsilon: float, flexible: bool) -> int:
     return blocks
 
 
-def made_up_block(
-    records: int, width: int, binary: bool
-) -> tuple[FloatArray, BoolArray, FloatArray]:
+def _made_up(records: int, width: int, binary: bool) -> tuple[FloatArray, BoolArray, FloatArray]:
     """Covariates, treatment and outcome of nobody: to try models on before data is touched."""
     index = np.arange(records)
     rows = np.modf(np.outer(index + 1.0, np.sqrt(np.arange(2.0, width + 2.0))))[0]
     return rows, index // 2 % 2 == 1, (index // 4 % 2).astype(np.float64) if binary else rows[:, 0]
 
 
-def _try(learner: BlockLearner, records: int, width: int) -> None:
-    """Run the models once on a made-up block: what fails here would fail everywhere."""
+def try_models(run: Callable[..., Any], models: Any, size: tuple[int, int], part: str) -> None:
+    """Run once on made-up (records, columns): what fails here would fail in every part."""
     try:
-        answer(learner, made_up_block(records, width, learner.outcome.classifies), 1)
+        run(*_made_up(*size, models.outcome.classifies))
     except Exception as error:
         raise OptionError(
-            f"{learner.outcome} with {learner.propensity} fails on {records} made-up records, the "
-            f"size of a block ({error}); take fewer blocks or other models"
+            f"{models.outcome} with {models.propensity} fails on {size[0]} made-up records, the "
+            f"size of a {part} ({error}); take fewer {part}s or other models"
         ) from error
 
 

@@ -30,8 +30,8 @@ import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimate import Estimate, Unavailable
-from dpeffects.methods._learners import AVERAGES, BlockLearner, Learner
-from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
+from dpeffects.methods._checks import check_choice, check_clip, check_whole
+from dpeffects.methods._learners import AVERAGES, BlockLearner, models_of, wrap_models
 from dpeffects.methods.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
@@ -72,22 +72,14 @@ class SyntheticOptions(Options):
         return "the library gets all rows at once"
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                given = getattr(self, name)
-                raise OptionError(
-                    f"{name} must be one of {', '.join(map(str, known))}, got {given!r}"
-                )
-        for name in ("cells", "outcome_cells"):
-            size = getattr(self, name)
-            if not (isinstance(size, int) and not isinstance(size, bool) and 2 <= size <= 64):
-                raise OptionError(f"{name} must be a whole number from 2 to 64, got {size!r}")
-        number = isinstance(self.clip, int | float) and not isinstance(self.clip, bool)
-        if not (number and 0.0 < self.clip < 0.5):
-            raise OptionError(f"clip must be between 0 and 0.5, got {self.clip!r}")
-        for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, wrap(name, getattr(self, name)))
+        check_choice("generator", self.generator, GENERATORS)
+        check_choice("estimator", self.estimator, AVERAGES)
+        if self.workload is not None:
+            check_choice("workload", self.workload, WORKLOADS)
+        check_whole("cells", self.cells, 2, 64)
+        check_whole("outcome_cells", self.outcome_cells, 2, 64)
+        check_clip(self.clip)
+        wrap_models(self)
 
     def resolve(self, facts: Facts) -> SyntheticOptions:
         """Refuse a budget that Gaussian noise cannot have, and a missing environment."""
@@ -99,17 +91,8 @@ class SyntheticOptions(Options):
 
     def learner(self, estimand: str) -> BlockLearner:
         """What is computed from the synthetic records."""
-        made = BlockLearner(
-            self.outcome or Learner(RidgeRegression()),
-            self.propensity or Learner(RidgeLogistic()),
-            self.estimator,
-            estimand,
-            self.clip,
-        )
+        made = BlockLearner(*models_of(self), self.estimator, estimand, self.clip)
         return replace(made, crossfit=made.flexible)
-
-
-_CHOICES = {"generator": GENERATORS, "estimator": AVERAGES, "workload": (*WORKLOADS, None)}
 
 
 def shares(level: str, options: SyntheticOptions) -> dict[str, float]:

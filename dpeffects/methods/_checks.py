@@ -1,0 +1,39 @@
+"""Checks that options of several methods share. They set nothing right: they raise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dpeffects.errors import OptionError
+
+
+def is_number(value: Any) -> bool:
+    """True for a number, which a bool is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_clip(value: Any, least: float = 0.0) -> None:
+    """Refuse what propensities cannot be clipped at.
+
+    Examples
+    --------
+    >>> check_clip(0.1)
+    """
+    if not (is_number(value) and max(least, math.ulp(0.0)) <= value < 0.5):
+        raise OptionError(f"clip must be between {least:g} and 0.5, got {value!r}")
+
+
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuse what is not a whole number in a range."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole and least <= value and (most is None or value <= most)):
+        end = "on" if most is None else f"to {most}"
+        raise OptionError(f"{name} must be a whole number from {least} {end}, got {value!r}")
+
+
+def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """Refuse what is not among a few names."""
+    if not (isinstance(value, str) and value in known):
+        raise OptionError(f"{name} must be one of {', '.join(known)}, got {value!r}")
