@@ -16,6 +16,7 @@ import argparse
 import math
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +98,7 @@ def render(board: Leaderboard) -> None:
         "Not there": pd.DataFrame(ABSENT.items(), columns=["baseline", "reason"]),
     }
     save("leaderboard", "Leaderboard", tables, notes(board))
-    into_readme(winners(board), samples(board))
+    into_readme(winners(board), samples(board, set(board.places()["best"])))
 
 
 def winners(board: Leaderboard) -> pd.DataFrame:
@@ -144,8 +145,9 @@ def empty(board: Leaderboard) -> pd.DataFrame:
     return found.reset_index()[["fit", "data", "reason"]].rename(columns={"fit": "entry"})
 
 
-def samples(board: Leaderboard) -> str:
-    runs = board.runs.groupby(["data", "fit", "epsilon"]).size()
+def samples(board: Leaderboard, fits: Collection[str] | None = None) -> str:
+    kept = board.runs if fits is None else board.runs[board.runs["fit"].isin(fits)]
+    runs = kept.groupby(["data", "fit", "epsilon"]).size()
     least, most = int(runs.min()), int(runs.max())
     return f"{least if least == most else f'{least} to {most}'} samples a cell"
 

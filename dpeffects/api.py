@@ -14,7 +14,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
-from dpeffects.methods import get, registry
+from dpeffects.methods import get, proved, registry
 from dpeffects.methods.spec import MethodSpec, Options
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import KINDS
@@ -169,15 +169,13 @@ class Prepared:
         """Divide the budget, and let the method release and estimate."""
         curator = self.call.curator(self.spec.shares(self.call.level, self.options))
         found = self.spec.fit(curator, self.options, self.estimand)
-        if isinstance(self.call.table, LazyTable) and self.options.bytes_held():
-            return replace(found, notes=(*found.notes, _COLLECTED))
+        size, what = self.options.collects()
+        if isinstance(self.call.table, LazyTable) and size:
+            return replace(found, notes=(*found.notes, _COLLECTED.format(what)))
         return found
 
 
-_COLLECTED = (
-    "Scores, treatments and outcomes were collected from the engine: matching sorts them in memory "
-    "and follows the order of the rows."
-)
+_COLLECTED = "Collected from the engine, in its order: {}."
 
 
 def prepare(
@@ -216,18 +214,23 @@ def _check_engine(spec: MethodSpec, made: Options, table: LazyTable, formula: Fo
     why = made.needs_memory()
     if spec.needs_strata and design.strata(table, formula).count > MOST_STRATA:
         why = f"more than {MOST_STRATA} strata are declared"
-    needed, there = made.bytes_held() * table.n / 2**30, memory() / 2**30
+    size, what = made.collects()
+    needed, there = size * table.n / 2**30, memory() / 2**30
+    advice = "Collect the frame first, or use"
     if needed > there:
-        raise OptionError(
-            f"{spec.name} sorts scores in memory: {table.n} records take about {needed:.3g} GiB "
-            f"and this machine has {there:.3g}. Methods that add up blocks of rows do not: "
-            "diff_in_means, private_ipw, private_aipw, smooth_matching"
-        )
+        why = f"{what}, take about {needed:.3g} GiB for {table.n} records, and this machine has "
+        why, advice = f"{why}{there:.3g}", "Use"
     if why:
+        others = [other.name for other in proved().values() if _adds_up(other.options())]
         raise OptionError(
-            f"{spec.name} on a lazy frame: {why}. Collect the frame first, or use a method that "
-            "adds up blocks of rows: diff_in_means, private_ipw, private_aipw, smooth_matching"
+            f"{spec.name} on a lazy frame: {why}. {advice} a method that adds up blocks of rows: "
+            f"{', '.join(others)}"
         )
+
+
+def _adds_up(made: Options) -> bool:
+    """Whether a method never has more than a block of rows in memory."""
+    return not made.needs_memory() and not made.collects()[0]
 
 
 def _checked_formula(formula: str, spec: MethodSpec) -> Formula:

@@ -79,11 +79,6 @@ class Entry:
         if not self.name or self.name.split() != [self.name]:
             raise OptionError(f"the name of an entry has no blanks, got {self.name!r}")
 
-    @property
-    def ranked(self) -> bool:
-        """Whether it competes: everything in a record is protected, and that is proved."""
-        return self.guarantee == "exact" and self.level == "sample"
-
     def why_not(self, task: Task) -> str:
         """Say why it cannot be run on some data; empty where it can."""
         if self.covariates == "strata" and not task.strata:

@@ -109,7 +109,7 @@ def dp_cate(
     >>> fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}).shape
     (2,)
     """
-    made = _options(method, options)
+    made = options_of(method, options)
     parsed = _formula(formula)
     _check_release(release, at, by)
     if isinstance(made, DPEBMOptions):
@@ -123,7 +123,7 @@ def dp_cate(
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
     with Call(parsed, ask, "sample", made.public("sample"), method) as call:
         table = call.read(data)
-        if isinstance(table, LazyTable) and not _folds(made):
+        if isinstance(table, LazyTable) and not adds_up(made):
             raise OptionError("these learners need rows in memory: collect the lazy frame first")
         if isinstance(made, AggregateOptions):
             return _blocks(call, made, at, about)
@@ -157,7 +157,7 @@ def _points(
     about: dict[str, Any],
 ) -> CateEffects:
     queries, clipped = _queries(call, at)
-    exact = _folds(made)
+    exact = adds_up(made)
     if exact:
         estimates = points.fit_points(call.curator(points.shares()), made, method, queries)
     else:
@@ -252,7 +252,8 @@ def _groups(
 _Made = CateOptions | AggregateOptions | DPEBMOptions
 
 
-def _options(method: str, options: Mapping[str, Any]) -> _Made:
+def options_of(method: str, options: Mapping[str, Any]) -> _Made:
+    """Options of a method, checked."""
     if not isinstance(method, str) or method not in TITLES:
         raise OptionError(f"unknown method {method!r} for dp_cate; there are {', '.join(TITLES)}")
     others: dict[str, type[Any]] = {"sample_aggregate": AggregateOptions, "dp_ebm": DPEBMOptions}
@@ -264,7 +265,7 @@ def _options(method: str, options: Mapping[str, Any]) -> _Made:
     return make(**options)
 
 
-def _folds(made: _Made) -> bool:
+def adds_up(made: _Made) -> bool:
     """True where sums over the records are all that is asked of the data."""
     return isinstance(made, CateOptions) and made.second_stage in STAGES
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from dpeffects.cate.api import RELEASES, dp_cate
-from dpeffects.cate.options import STAGES
+from dpeffects.cate.api import RELEASES, adds_up, dp_cate, options_of
 from dpeffects.cate.results import CateFunction
 from dpeffects.commands.inputs import path_or_rows, read_data
 from dpeffects.commands.shared import (
@@ -51,9 +50,8 @@ def run(given: argparse.Namespace) -> None:
     bounds = wanted.get("bounds")
     if given.at is not None:
         wanted["at"] = read_data(given.at, bounds)
-    learner = given.method in ("r_learner", "dr_learner")  # others look at all rows at once
-    sums = learner and wanted.get("second_stage", STAGES[0]) in STAGES
-    data = path_or_rows(given.data, bounds, batches=sums)
+    stage = {name: x for name, x in wanted.items() if name == "second_stage"}
+    data = path_or_rows(given.data, bounds, batches=adds_up(options_of(given.method, stage)))
     fit = dp_cate(given.formula, data, **wanted)
     level = given.conf_level
     plain = fit.to_dict if isinstance(fit, CateFunction) else lambda: fit.to_dict(level)

@@ -44,7 +44,10 @@ def path_or_rows(path: str, bounds: Mapping[str, Any] | None, *, batches: bool) 
 
 
 def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Read a CSV or Parquet file; columns whose declared levels are texts are read as text."""
+    """Read a CSV or Parquet file; columns whose declared levels are texts are read as text.
+
+    A CSV file has no types: that its numbers are whole is a fact about its rows. They are floats.
+    """
     import pandas as pd
 
     names = column_names(path)
@@ -59,7 +62,8 @@ def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFram
     frame = _attempt(path, lambda: pd.read_csv(path, **options))
     if not isinstance(frame.index, pd.RangeIndex):
         raise DataError(f"{path}: rows have more fields than the header has names")
-    return frame
+    whole = frame.select_dtypes("integer").columns
+    return frame.astype(dict.fromkeys(whole, "float64"))
 
 
 def column_names(path: str) -> list[str]:

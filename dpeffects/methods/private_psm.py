@@ -66,9 +66,9 @@ class PrivatePSMOptions(Options):
     penalty: float | None = None
     debias: bool = True
 
-    def bytes_held(self) -> int:
-        """Score, treatment and outcome are collected; sorting and matches take the rest."""
-        return 160 + 24 * self.neighbors
+    def collects(self) -> tuple[int, str]:
+        """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
+        return 160 + 24 * self.neighbors, "scores, treatments and outcomes, which are sorted"
 
     def __post_init__(self) -> None:
         _whole("neighbors", self.neighbors)

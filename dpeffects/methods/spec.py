@@ -46,9 +46,9 @@ class Options:
         """Say why the rows must be in memory, if so: a method that sums blocks does not care."""
         return ""
 
-    def bytes_held(self) -> int:
-        """Bytes a record that must be in memory even where rows are on an engine."""
-        return 0
+    def collects(self) -> tuple[int, str]:
+        """Bytes a record that come into memory where rows are on an engine, and what they hold."""
+        return 0, ""
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Refuse options that do not fit the data's size, before anything is charged.

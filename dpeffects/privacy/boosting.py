@@ -102,7 +102,9 @@ class BoostedReleases(Holder):
     def boosted(self, stage: Stage, share: str) -> Additive:
         """Release an additive model of all records (claim 48)."""
         rows = self._covariates(), self._rows.treated, self._rows.outcome
-        features, target = stage.features(*rows), stage.target(*rows)
+        features, target = np.clip(stage.features(*rows), 0.0, 1.0), stage.target(*rows)
+        if stage.interval is not None:
+            target = np.clip(target, *stage.interval)
         if stage.interval is None:  # the library reads the classes off the data: now both are there
             features = np.concatenate([features, np.full((2, features.shape[1]), 0.5)])
             target = np.concatenate([target, [0.0, 1.0]])
@@ -133,11 +135,10 @@ def _fitted(
         model, target = classifier(**asked), target.astype(np.int64)
     else:
         lower, upper = interval
-        target = np.clip(target, lower, upper)
         model = regressor(privacy_target_min=lower, privacy_target_max=upper, **asked)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of seeds: the result says so
-        model.fit(np.clip(features, 0.0, 1.0), target)
+        model.fit(features, target)
     return Additive(
         float(np.asarray(model.intercept_).reshape(-1)[0]),
         tuple(np.asarray(bins[0], dtype=np.float64) for bins in model.bins_),

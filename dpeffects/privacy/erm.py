@@ -28,7 +28,7 @@ from dpeffects.privacy.budget import Share, round_down
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.release import Releaser
-from dpeffects.privacy.rows import Block, Rows, Source, Totals, exact_products, room
+from dpeffects.privacy.rows import Block, Source, Totals, exact_dots, exact_products, room
 from dpeffects.privacy.sums import from_limbs, two_limbs
 
 FloatArray = npt.NDArray[np.float64]
@@ -136,7 +136,7 @@ def logistic_terms(block: Block, weights: FloatArray, offset: float, unit: bool)
     """
     d, size = weights.size, block.treated.size
     rows = whole_rows(block.covariates, unit, room("rows", size, d))
-    chance = sigmoid(whole_logits(rows, weights, offset))
+    chance = sigmoid(exact_dots(rows, weights, _GRID) + offset)
     terms = room("terms", size, d + 2)
     bend = _rounded((1.0 - chance) * chance, _BEND)
     np.multiply(rows, bend[:, None], out=terms[:, :d])
@@ -163,21 +163,6 @@ def whole_rows(matrix: FloatArray, unit: bool, out: FloatArray | None = None) ->
     if unit:
         rows[:, 1:] -= 2.0 ** (_GRID - 1)
     return np.floor(rows, out=rows)
-
-
-def whole_logits(rows: FloatArray, weights: FloatArray, offset: float) -> FloatArray:
-    """offset + rows'weights for rows of whole numbers up to 2^16, so that a row's value is its own.
-
-    (A product of matrices may add up a row in another order when its neighbours change.) Weights
-    are cut into two whole numbers that leave room for exact sums.
-    """
-    top, d = float(np.abs(weights).max(initial=0.0)), weights.size
-    bits = 53 - _GRID - math.ceil(math.log2(max(d, 2)))
-    scale = 2.0 ** (bits - (math.frexp(top)[1] if top else 0))
-    high = np.rint(weights * scale)
-    low = np.rint((weights * scale - high) * 2.0**bits)
-    total = rows @ high + (rows @ low) * 2.0**-bits
-    return total / scale + offset
 
 
 def logits(rows: FloatArray, weights: FloatArray, offset: float = 0.0) -> FloatArray:
@@ -234,11 +219,6 @@ def unit_rows(matrix: FloatArray) -> FloatArray:
 def unit_l1(d: int) -> float:
     """Largest L1 norm of a row of `unit_rows`, a little more than sqrt(d) / sqrt(2) to sqrt(d)."""
     return (1.0 + (d - 1) / 2.0) / unit_norm(d) * (1.0 + 1e-9)
-
-
-def held(rows: FloatArray, treated: BoolArray) -> Rows:
-    """Covariates in [0, 1] and treatments as a source, without outcomes."""
-    return Rows(np.zeros(len(rows)), (0.0, 1.0), treated, lambda: rows, rows.shape[1])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.privacy.erm import unit_rows
-from dpeffects.privacy.rows import room
+from dpeffects.privacy.rows import exact_dots, room
 
 FloatArray = npt.NDArray[np.float64]
 Values = TypeVar("Values", npt.NDArray[np.float64], npt.NDArray[np.float32])
@@ -147,24 +147,9 @@ def on_grid(values: Values) -> Values:
     return values
 
 
-def weight_bits(size: int) -> int:
-    """Bits of a weight that leave room for exact sums over this many features."""
-    return 53 - GRID - math.ceil(math.log2(max(size, 2)))
-
-
 def along(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """rows'weights for rows on the grid, such that a row's value is its own.
-
-    (A product of matrices may add up a row in another order when its neighbours change.) Weights
-    are cut into two parts that leave room for exact sums.
-    """
-    bits = weight_bits(weights.size)
-    top = max(float(np.abs(weights).max(initial=0.0)), 1e-200)
-    scale = 2.0 ** (bits - math.frexp(top)[1])
-    high = np.rint(weights * scale)
-    low = np.rint((weights * scale - high) * 2.0**bits) * 2.0**-bits
-    parts = rows @ np.stack([high, low], axis=1)
-    return np.asarray((parts[:, 0] + parts[:, 1]) / scale)
+    """rows'weights for rows on the grid, such that a row's value is its own."""
+    return exact_dots(rows, weights, GRID)
 
 
 def _cosines_and_sines(turns: FloatArray, size: float) -> npt.NDArray[np.float32]:

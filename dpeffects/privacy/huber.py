@@ -20,10 +20,10 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpeffects.errors import EstimationError
-from dpeffects.privacy.features import GRID, ROWS, along, on_grid, weight_bits
+from dpeffects.privacy.features import GRID, ROWS, along
 from dpeffects.privacy.release import FloatArray, IntArray
-from dpeffects.privacy.rows import Block, Rows, Source, Totals, exact_products, room
-from dpeffects.privacy.sums import Grid, from_limbs, two_limbs
+from dpeffects.privacy.rows import Block, Source, Totals, exact_products, room, weight_bits
+from dpeffects.privacy.sums import Grid, from_limbs, near_limbs, two_limbs
 
 _TIGHT = 1e-12
 _ACCOUNTED = 2e-12
@@ -54,21 +54,6 @@ class Huber:
     strength: float
     steepest: float = 1.0
     by_arm: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        rows: FloatArray,
-        slopes: FloatArray,
-        targets: FloatArray,
-        strength: float,
-        steepest: float = 1.0,
-    ) -> Huber:
-        """Make a problem of arrays; rows are rounded to the grid."""
-        n, size = rows.shape
-        given = np.column_stack([on_grid(np.array(rows)), slopes])
-        source = Rows(targets, (-1.0, 1.0), np.ones(n, dtype=bool), lambda: given, size + 1)
-        return cls(source, _given, size, strength, steepest)
 
     @property
     def width(self) -> int:
@@ -108,7 +93,7 @@ class Huber:
         """
         n = self.source.n
         largest = (n * self.steepest + noise) / self.strength
-        off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - 2 * weight_bits(self.size))
+        off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - 2 * weight_bits(self.size, GRID))
         return (n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise) / self.strength
 
     def solve(self, noise: FloatArray | None = None) -> FloatArray:
@@ -146,8 +131,7 @@ class Huber:
         limbs = self.source.fold(add, "covariates", "outcome")[0]
         high, low = np.moveaxis(from_limbs(limbs[..., self.size :], GRID), -1, 0)
         slopes = high * 2.0**-_HIGH + low * 2.0**-_FINE
-        high, low = limbs[..., : self.size]
-        bends = (high * 2.0**32 + low) * 2.0 ** -(_BEND + 2 * GRID)
+        bends = near_limbs(limbs[..., : self.size], _BEND + 2 * GRID)
         gradient = self.strength * weights + tilt - slopes.reshape(-1)
         return gradient, bends + self.strength * np.eye(self.size)
 
@@ -191,10 +175,6 @@ class Huber:
     def squares(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Squared size of each record's gradient, and its second derivative, along its row."""
         return _squares(self._held, weights)
-
-
-def _given(block: Block) -> Terms:
-    return block.covariates[:, :-1], block.covariates[:, -1], block.outcome
 
 
 def chunks(block: Block, size: int) -> Iterator[Block]:

@@ -8,6 +8,7 @@ numbers, and integers add up the same in every order, so the totals do not depen
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -188,6 +189,30 @@ def exact_products(left: FloatArray, right: FloatArray, bits: int) -> IntArray:
         part = slice(start, start + rows)
         total += (left[part].T @ right[part]).astype(np.int64)
     return total
+
+
+def exact_dots(rows: FloatArray, weights: FloatArray, bits: int) -> FloatArray:
+    """rows'weights for rows of this many bits, such that a row's value is its own.
+
+    (A product of matrices may add up a row in another order when its neighbours change.) Weights
+    are cut into two parts of `weight_bits`, which leave room for exact sums.
+    """
+    size, own = weights.size, weight_bits(weights.size, bits)
+    top = max(float(np.abs(weights).max(initial=0.0)), 1e-200)
+    scale = 2.0 ** (own - math.frexp(top)[1])
+    high = np.rint(weights * scale)
+    low = np.rint((weights * scale - high) * 2.0**own) * 2.0**-own
+    both, out = np.stack([high, low], axis=1), np.empty(len(rows))
+    for start in range(0, len(rows), step := max(64, _PRODUCT // (2 * max(size, 1)))):
+        parts = rows[start : start + step] @ both
+        np.add(parts[:, 0], parts[:, 1], out=out[start : start + step])
+    out /= scale
+    return out
+
+
+def weight_bits(size: int, bits: int) -> int:
+    """Bits of a weight that leave room for exact sums over this many entries of a row."""
+    return 53 - bits - math.ceil(math.log2(max(size, 2)))
 
 
 def added(results: Iterable[Totals]) -> Totals:

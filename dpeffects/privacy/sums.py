@@ -94,6 +94,12 @@ def two_limbs(values: IntArray) -> IntArray:
     return np.stack([values >> _LIMB, values & (2**_LIMB - 1)])
 
 
+def near_limbs(limbs: IntArray, bits: int) -> FloatArray:
+    """`from_limbs` with a few roundings, for many entries."""
+    high, low = limbs
+    return np.asarray((high * 2.0**_LIMB + low) * 2.0**-bits)
+
+
 def from_limbs(limbs: IntArray, bits: int) -> FloatArray:
     """Sums of `two_limbs` as floats, in units of 2^-bits: exact but for one rounding."""
     high, low = (part.reshape(-1).tolist() for part in limbs)

@@ -74,6 +74,7 @@ class SyntheticReleases(Holder):
             "t": rows.treated.astype(np.float64),
             "y": (rows.outcome - lower) / (upper - lower),
         }
+        codes = {name: scales[name].codes(v).tolist() for name, v in columns.items()}
         price = self._releaser.by_library(
             "synthetic records",
             f"{environment.LIBRARY}: {generator.upper()}",
@@ -84,7 +85,7 @@ class SyntheticReleases(Holder):
             {
                 "generator": generator,
                 "workload": tables(used, workload),
-                "codes": {name: scales[name].codes(v).tolist() for name, v in columns.items()},
+                "codes": codes,
                 "sizes": {name: scales[name].size for name in columns},
                 "rho": largest_rho(price.epsilon, price.delta) / 4.0,
                 "seed": self._releaser.seed(),

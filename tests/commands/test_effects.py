@@ -10,6 +10,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.commands import cate
+from dpeffects.commands.inputs import read_data
 from dpeffects.errors import OptionError
 from tests.commands.shell import ESTIMATE, FORMULA, refused, run
 from tests.commands.shell import study as records
@@ -74,6 +75,13 @@ def test_other_files_hold_the_same(study, capsys, name):
     first = run(capsys, "ate", FORMULA, "data.csv", *given)
     assert first[0] == 0
     assert run(capsys, "ate", FORMULA, name, *given) == first
+
+
+def test_whole_numbers_of_a_csv_file_are_no_type(tmp_path):
+    """One record with a fraction must not change how the columns of the others are read."""
+    for last in ("1", "0.5"):
+        (tmp_path / "data.csv").write_text(f"y,t\n0,1\n1,0\n{last},1\n")
+        assert set(read_data(str(tmp_path / "data.csv")).dtypes.astype(str)) == {"float64"}
 
 
 def test_without_a_seed_it_is_private(study, capsys):

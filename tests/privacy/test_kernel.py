@@ -23,6 +23,7 @@ from dpeffects.privacy.kernel import BINS, Learner, Nuisance, OutcomeTerms
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
 from dpeffects.privacy.weighting import Propensity
+from tests.privacy.problems import huber
 
 
 class Bare:
@@ -117,7 +118,7 @@ def test_one_dimension_against_the_root_of_the_derivative():
         targets = rng.normal(size=n) * float(rng.choice([0.1, 1.0, 50.0]))
         strength = float(rng.choice([1e-2, 1.0, 1e4]))
         noise = np.array([rng.normal() * float(rng.choice([0.0, 1.0, 1e3]))])
-        p = Huber.of(rows, slopes, targets, strength)
+        p = huber(rows, slopes, targets, strength)
         far = (n + abs(noise[0])) / strength + 1.0
         root = brentq(
             lambda w, p=p, noise=noise: objective(p, np.array([w]), noise)[1][0],
@@ -136,7 +137,7 @@ def test_the_solution_against_a_general_minimiser(strength):
         n, d = int(rng.integers(1, 40)), int(rng.integers(2, 6))
         noise = rng.normal(size=d) * (0.0 if trial % 2 else 3.0)
         targets = rng.normal(size=n) * (1.0 if trial % 3 else 20.0)
-        p = Huber.of(unit(rng, n, d), rng.uniform(-1, 1, n), targets, strength)
+        p = huber(unit(rng, n, d), rng.uniform(-1, 1, n), targets, strength)
         peer = minimize(
             lambda w, p=p, noise=noise: objective(p, w, noise),
             np.zeros(d),
@@ -185,7 +186,7 @@ def test_the_solver_converges_and_keeps_its_promise(kind):
         (1, 4, 60, 300), (1e-2, 1.0, 50.0, 1e4), (0.0, 10.0, 1e5)
     ):
         rows, slopes, targets = hard(rng, kind, n, int(rng.choice([1, 3, 40])))
-        p = Huber.of(rows, slopes, targets, strength)
+        p = huber(rows, slopes, targets, strength)
         noise = rng.normal(size=rows.shape[1])
         noise *= size / np.linalg.norm(noise)
         w = p.solve(noise)
@@ -199,7 +200,7 @@ def test_the_slack_covers_the_stopping_rule():
     rng = np.random.default_rng(4)
     worst = 0.0
     for seed in range(4):
-        p = Huber.of(unit(rng, 5, 40), np.ones(5), rng.normal(size=5), 1e10)
+        p = huber(unit(rng, 5, 40), np.ones(5), rng.normal(size=5), 1e10)
         scale = 2.0 * math.sqrt(40) / 1e-6
         noise = np.random.default_rng(seed).laplace(size=40) * scale
         largest = scale * math.sqrt(40) * 720.0
@@ -210,11 +211,11 @@ def test_the_slack_covers_the_stopping_rule():
 
 def test_squares_are_gradients_and_second_derivatives_along_rows():
     rng = np.random.default_rng(5)
-    p = Huber.of(unit(rng, 30, 3), rng.uniform(-1, 1, 30), 2 * rng.normal(size=30), 1.0)
+    p = huber(unit(rng, 30, 3), rng.uniform(-1, 1, 30), 2 * rng.normal(size=30), 1.0)
     w, step = rng.normal(size=3), 1e-6
     first, second = p.squares(w)
     for i in range(30):
-        one = Huber.of(p.rows[[i]], p.slopes[[i]], p.targets[[i]], 0.0)
+        one = huber(p.rows[[i]], p.slopes[[i]], p.targets[[i]], 0.0)
         way = p.rows[i] / np.linalg.norm(p.rows[i])
         up, down = (objective(one, w + s * way, np.zeros(3))[1] @ way for s in (step, -step))
         middle = objective(one, w, np.zeros(3))[1] @ way
@@ -241,7 +242,7 @@ def test_neighbouring_minimisers(strength):
         others[2][0] = -targets[0]
         if trial % 5 == 0:
             others[0][0], others[1][0] = unit(rng, 1, d)[0], -slopes[0]
-        one, two = (Huber.of(*r, strength, steepest) for r in ((rows, slopes, targets), others))
+        one, two = (huber(*r, strength, steepest) for r in ((rows, slopes, targets), others))
         moved = np.linalg.norm(one.solve() - two.solve())
         bound = 2.0 * steepest / strength + 2.0 * one.slack()
         assert moved <= bound
@@ -368,7 +369,7 @@ def test_gradients_and_volumes_of_neighbours():
         others = [np.array(part) for part in (rows, slopes, targets)]
         others[0][0] = -rows[0] if rng.random() < 0.5 else unit(rng, 1, d)[0]
         others[2][0] = rng.normal() * 5.0
-        one, two = (Huber.of(*r, strength, steepest) for r in ((rows, slopes, targets), others))
+        one, two = (huber(*r, strength, steepest) for r in ((rows, slopes, targets), others))
         w = rng.normal(size=d) * float(rng.choice([0.0, 0.1, 3.0, 1e3]))
         change = one.gradient(w) - two.gradient(w)
         l1, l2 = one.reach
@@ -384,7 +385,7 @@ def test_gradients_and_volumes_of_neighbours():
 
 
 def line(rows, slopes, targets, strength):
-    return Huber.of(np.array(rows)[:, None], np.array(slopes), np.array(targets), strength)
+    return huber(np.array(rows)[:, None], np.array(slopes), np.array(targets), strength)
 
 
 def density(p, log_noise, grid):
@@ -447,7 +448,7 @@ def test_the_objective_pays_for_noise_volume_and_solver(epsilon, delta, steepest
     ledger = Ledger(epsilon, delta)
     shares = Budget(epsilon, delta).shares({"m": 1.0})
     strength = erm.least_strength(epsilon, steepest**2)
-    p = Huber.of(unit(rng, 30, 9), np.full(30, steepest), rng.normal(size=30), strength, steepest)
+    p = huber(unit(rng, 30, 9), np.full(30, steepest), rng.normal(size=30), strength, steepest)
     out = erm.minimise(Releaser(shares, ledger, SeededNoise(1)), "model", p, "m")
     volume, inside, last = ledger.spends
     total = sum(Fraction(s.epsilon) for s in ledger.spends)
@@ -470,7 +471,7 @@ def test_the_objective_pays_for_noise_volume_and_solver(epsilon, delta, steepest
 def test_a_tiny_penalty_is_refused_before_anything_is_charged():
     rng = np.random.default_rng(12)
     ledger = Ledger(1.0)
-    p = Huber.of(unit(rng, 5, 2), np.ones(5), np.zeros(5), 0.5)
+    p = huber(unit(rng, 5, 2), np.ones(5), np.zeros(5), 0.5)
     with pytest.raises(PrivacyError, match="too small"):
         erm.minimise(Releaser({"m": Share(1.0)}, ledger, SeededNoise(0)), "model", p, "m")
     assert ledger.spends == ()
@@ -478,7 +479,7 @@ def test_a_tiny_penalty_is_refused_before_anything_is_charged():
 
 def test_a_huge_epsilon_with_a_delta():
     rng = np.random.default_rng(13)
-    p = Huber.of(unit(rng, 5, 2), np.ones(5), np.zeros(5), 1.0)
+    p = huber(unit(rng, 5, 2), np.ones(5), np.zeros(5), 1.0)
     releaser = Releaser({"m": Share(1e5, 1e-6)}, Ledger(1e6, 0.1), SeededNoise(0))
     erm.minimise(releaser, "model", p, "m")
 

@@ -17,6 +17,7 @@ from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.sums import Grid, weights_to_grid
 from dpeffects.privacy.weighting import Propensity, limits
+from tests.privacy.problems import held
 
 SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
 
@@ -317,7 +318,7 @@ def test_the_solver_keeps_its_promise_on_hard_data():
         for separable in (True, False):
             x = np.column_stack([np.ones(300), rng.integers(0, 2**16, (300, 4)) / 2**16])
             t = x[:, 1] > 0.5 if separable else rng.random(300) < 0.5
-            w = erm.fit_logistic(erm.held(x, t), penalty)
+            w = erm.fit_logistic(held(x, t), penalty)
             gradient = x.T @ (1 / (1 + np.exp(-x @ w)) - t) / 300 + penalty * w
             assert np.linalg.norm(gradient) <= erm.GRADIENT * 1.01
 
@@ -331,18 +332,18 @@ def test_logistic_matches_scikit_learn():
     peer = linear_model.LogisticRegression(
         C=1 / (penalty * 400), fit_intercept=False, tol=1e-12, max_iter=10_000
     ).fit(x, t)
-    assert erm.fit_logistic(erm.held(x, t), penalty) == pytest.approx(peer.coef_[0], abs=1e-5)
+    assert erm.fit_logistic(held(x, t), penalty) == pytest.approx(peer.coef_[0], abs=1e-5)
 
 
 def test_fits_do_not_depend_on_order_or_blocks(monkeypatch):
     rng = np.random.default_rng(8)
     x = np.column_stack([np.ones(3000), rng.random((3000, 2))])
     t = rng.random(3000) < 0.3
-    whole = erm.fit_logistic(erm.held(x, t), 0.01)
+    whole = erm.fit_logistic(held(x, t), 0.01)
     order = rng.permutation(3000)
-    assert (erm.fit_logistic(erm.held(x[order], t[order]), 0.01) == whole).all()
+    assert (erm.fit_logistic(held(x[order], t[order]), 0.01) == whole).all()
     monkeypatch.setattr(private_rows, "ROWS", 100)
-    assert (erm.fit_logistic(erm.held(x, t), 0.01) == whole).all()
+    assert (erm.fit_logistic(held(x, t), 0.01) == whole).all()
 
 
 def test_gradients_are_rounded_by_less_than_is_accounted_for():
@@ -354,8 +355,8 @@ def test_gradients_are_rounded_by_less_than_is_accounted_for():
         t = rng.random(n) < 0.5
         w = rng.normal(size=d) * 10.0 ** rng.integers(-2, 4)
         offset = float(rng.normal())
-        got, _ = erm._derivatives(erm.held(x, t), w, 0.0, True, offset, np.zeros(d))
-        unit = erm.Logistic(erm.held(x, t), 1.0).rows.astype(np.longdouble)
+        got, _ = erm._derivatives(held(x, t), w, 0.0, True, offset, np.zeros(d))
+        unit = erm.Logistic(held(x, t), 1.0).rows.astype(np.longdouble)
         assert np.abs(unit - erm.unit_rows(x)).max() <= 2.0**-17
         chance = 1 / (1 + np.exp(-(unit @ w.astype(np.longdouble) + np.longdouble(offset))))
         exact = ((chance - t) @ unit) / n
@@ -365,7 +366,7 @@ def test_gradients_are_rounded_by_less_than_is_accounted_for():
 def test_weights_beyond_what_is_accounted_for_are_not_released():
     x, t = np.array([[1.0, 0.5], [1.0, 0.50001]] * 4), np.array([False, True] * 4)
     with pytest.raises(EstimationError, match="not released"):
-        erm.fit_logistic(erm.held(x, t), 1e-12, stop=1e-12, room=1e-13, unit=True)
+        erm.fit_logistic(held(x, t), 1e-12, stop=1e-12, room=1e-13, unit=True)
 
 
 def test_private_bounds_histogram():

@@ -17,6 +17,7 @@ from dpeffects.privacy.curator import Curator, Releaser, Rows
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
 from dpeffects.privacy.weighting import Propensity, Score, limits
+from tests.privacy.problems import held
 
 SHARE = Share(1.0, 1e-6)
 
@@ -113,7 +114,7 @@ def test_output_perturbation_declares_its_l2_sensitivity():
 
 
 def problem(y, t, x, strength=1.0, offset=0.0):
-    return erm.Logistic(erm.held(x, t), strength, offset)
+    return erm.Logistic(held(x, t), strength, offset)
 
 
 def curvature(p, w):
@@ -216,7 +217,7 @@ def minimised(share, noise="auto", n=50, d=3, seed=6):
     _, t, x = data(rng, n=n, d=d)
     ledger = Ledger(share.epsilon, share.delta)
     releaser = Releaser(Budget(*share).shares({"m": 1.0}), ledger, SeededNoise(seed))
-    p = erm.Logistic(erm.held(x, t), erm.default_strength(n, d, *share))
+    p = erm.Logistic(held(x, t), erm.default_strength(n, d, *share))
     return erm.minimise(releaser, "model", p, "m", noise), p, ledger
 
 
