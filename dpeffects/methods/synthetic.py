@@ -14,8 +14,7 @@ estimator then runs on those as if they were data: it costs nothing more.
 Generators and noise are those of dpmm, in its own environment (``dpeffects synthetic-setup``). The
 fit to released tables is ours, because the library's takes minutes, and is post-processing.
 The library means datasets that differ in the presence of one record; replacing one costs four times
-the rho, and a quarter of it is given (claim 47). Its noise cannot be seeded: with ``seed`` only the
-drawing of records repeats itself.
+the rho, and a quarter of it is given (claim 47).
 
 There is no interval: the error of cells, tables left out and noise together is not known.
 """

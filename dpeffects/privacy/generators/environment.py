@@ -89,7 +89,8 @@ def _process() -> subprocess.Popen[str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**_without_paths(), "OPENBLAS_NUM_THREADS": "1"},
+            # order of sets, and so of the library's draws, does not differ from run to run
+            env={**_without_paths(), "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
         )
         _started[os.getpid()] = found
         atexit.register(_stop)

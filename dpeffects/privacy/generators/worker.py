@@ -3,8 +3,8 @@
 Run as a script: one request a line on standard input, one answer a line on standard output, both
 JSON. A request has ``codes`` (a list for each column), ``sizes`` (number of cells of each column),
 ``generator``, ``workload`` (lists of columns, for AIM), ``rho`` (for the presence of a record) and
-``seed`` (of the drawing of records only). The answer has the ``codes`` of as many synthetic
-records, and the ``tables`` that were measured.
+``seed`` (None, or a number for simulations: then nothing is private). The answer has the ``codes``
+of as many synthetic records, and the ``tables`` that were measured.
 
 The library chooses tables and draws noise. What happens to noisy tables is post-processing, and is
 done by `tables.py`, because the library's own takes minutes.
@@ -77,12 +77,28 @@ aim.hypothetical_model_size = _megabytes
 # what the library is given as epsilon is rho already
 mst.cdp_rho = mechanism.cdp_rho = lambda epsilon, delta: epsilon
 
+_DRAWS = (aim, mst, mechanism)
+_noise_of_library = aim.gaussian_noise
+
+
+def _draw_by(seed: int | None) -> np.random.RandomState | None:
+    """Have the library choose tables and draw noise by a seed, or again by itself."""
+    if seed is None:
+        draws, noise = None, _noise_of_library
+    else:
+        draws = np.random.RandomState(seed)
+        noise = lambda sigma, size=None: draws.normal(0.0, sigma, size)  # noqa: E731
+    for module in _DRAWS:
+        module.gaussian_noise = noise
+    return draws
+
 
 def synthetic(asked: dict[str, Any]) -> dict[str, Any]:
     """Release noisy tables, and draw records from the distribution fitted to them."""
     frame = pd.DataFrame(asked["codes"])
     Engine.rows = len(frame)
     shared = {"epsilon": asked["rho"], "delta": 0.5, "domain": asked["sizes"], "n_jobs": 1}
+    shared["prng"] = _draw_by(asked["seed"])
     if asked["generator"] == "aim":
         made = aim.AIM(max_model_size=_MOST_MEGABYTES, **shared)
         made.fit(frame, W=[(tuple(names), 1.0) for names in asked["workload"]])
