@@ -87,7 +87,7 @@ class SyntheticReleases(Holder):
                 "workload": tables(used, workload),
                 "codes": codes,
                 "sizes": {name: scales[name].size for name in columns},
-                "rho": largest_rho(price.epsilon, price.delta) / 4.0,
+                "rho": largest_rho(price.epsilon, price.delta),
                 "seed": self._releaser.seed(),
             }
         )

@@ -152,9 +152,9 @@ def test_a_record_changes_its_own_codes_only(asked):
     assert moved == {7}
 
 
-def test_replacing_a_record_costs_four_times_the_rho_of_the_library(asked):
+def test_the_rho_that_is_asked_for_is_what_the_budget_allows(asked):
     fit = dpe.dp_ate(FORMULA, frame(), "synthetic", **CALL)
-    assert epsilon_of_rho(4 * asked[0]["rho"], 1e-5) <= 1.0 + 1e-6
+    assert epsilon_of_rho(asked[0]["rho"], 1e-5) <= 1.0 + 1e-6
     assert [(s.epsilon, s.delta) for s in fit.spends] == [(1.0, pytest.approx(1e-5))]
 
 
@@ -199,6 +199,19 @@ def test_the_library_finds_a_large_effect(generator):
     call = {**CALL, "epsilon": 50.0}
     fit = dpe.dp_ate(FORMULA, frame(3000), "synthetic", generator=generator, **call)
     assert fit.estimate == pytest.approx(4.0, abs=0.4)
+
+
+@needs_library
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize("generator", ["aim", "mst"])
+def test_draws_cost_what_was_paid(generator, seed):
+    rng = np.random.default_rng(0)
+    sizes = {"t": 2, "y": 4, "x0": 3, "x1": 3, "x2": 8}
+    codes = {name: rng.integers(0, size, 300).tolist() for name, size in sizes.items()}
+    workload = [["t", "y", "x0"], ["t", "y", "x1"], ["t", "y", "x2"]]
+    request = {"generator": generator, "workload": workload, "codes": codes, "sizes": sizes}
+    answer = environment.ask({**request, "rho": 0.3, "seed": seed})
+    assert 0.8 * 0.3 <= answer["spent"] <= 0.3 * (1 + 1e-9)
 
 
 @needs_library

@@ -2,12 +2,13 @@
 
 Run as a script: one request a line on standard input, one answer a line on standard output, both
 JSON. A request has ``codes`` (a list for each column), ``sizes`` (number of cells of each column),
-``generator``, ``workload`` (lists of columns, for AIM), ``rho`` (for the presence of a record) and
+``generator``, ``workload`` (lists of columns, for AIM), ``rho`` (for replacing a record) and
 ``seed`` (None, or a number for simulations: then nothing is private). The answer has the ``codes``
-of as many synthetic records, and the ``tables`` that were measured.
+of as many synthetic records, the ``tables`` that were measured, and the rho that was ``spent``.
 
-The library chooses tables and draws noise. What happens to noisy tables is post-processing, and is
-done by `tables.py`, because the library's own takes minutes.
+The library chooses tables and draws noise, and the price of each draw is added up here. What
+happens to noisy tables is post-processing, and is done by `tables.py`, because the library's own
+takes minutes.
 """
 
 from __future__ import annotations
@@ -77,39 +78,70 @@ aim.hypothetical_model_size = _megabytes
 # what the library is given as epsilon is rho already
 mst.cdp_rho = mechanism.cdp_rho = lambda epsilon, delta: epsilon
 
-_DRAWS = (aim, mst, mechanism)
+# Replacing a record moves two cells of a table by 1, so noise costs twice its rho for presence; it
+# moves a score by twice its sensitivity, so a choice costs four times its. AIM spends at most a
+# tenth on choices, MST a third.
+_REPLACING = {"aim": 0.9 * 2 + 0.1 * 4, "mst": (2 * 2 + 4) / 3}
+
+
+class Draws:
+    """What the library draws, by a seed or by itself, and the rho that replacing a record cost."""
+
+    spent = 0.0
+    state: np.random.RandomState | None = None
+
+    @classmethod
+    def start(cls, seed: int | None) -> None:
+        """Begin a release."""
+        cls.spent = 0.0
+        cls.state = None if seed is None else np.random.RandomState(seed)
+
+    @classmethod
+    def noise(cls, sigma: float, size: Any = None) -> Any:
+        """Noise of one table: two cells move by 1, 2 / (2 sigma^2)."""
+        cls.spent += 1.0 / sigma**2
+        if cls.state is None:
+            return _noise_of_library(sigma=sigma, size=size)
+        return cls.state.normal(0.0, sigma, size)
+
+    @classmethod
+    def choosing(cls, choose: Any) -> Any:
+        """Add the price of a choice: scores move twice as far, (2 epsilon)^2 / 8."""
+
+        def chosen(self: Any, scores: Any, epsilon: float, sensitivity: float) -> Any:
+            cls.spent += epsilon**2 / 2.0
+            return choose(self, scores, epsilon, sensitivity)
+
+        return chosen
+
+
 _noise_of_library = aim.gaussian_noise
-
-
-def _draw_by(seed: int | None) -> np.random.RandomState | None:
-    """Have the library choose tables and draw noise by a seed, or again by itself."""
-    if seed is None:
-        draws, noise = None, _noise_of_library
-    else:
-        draws = np.random.RandomState(seed)
-        noise = lambda sigma, size=None: draws.normal(0.0, sigma, size)  # noqa: E731
-    for module in _DRAWS:
-        module.gaussian_noise = noise
-    return draws
+aim.gaussian_noise = mst.gaussian_noise = mechanism.gaussian_noise = Draws.noise
+for _generator in (aim.AIM, mst.MST):
+    _generator.exponential_mechanism = Draws.choosing(_generator.exponential_mechanism)
 
 
 def synthetic(asked: dict[str, Any]) -> dict[str, Any]:
     """Release noisy tables, and draw records from the distribution fitted to them."""
     frame = pd.DataFrame(asked["codes"])
     Engine.rows = len(frame)
-    shared = {"epsilon": asked["rho"], "delta": 0.5, "domain": asked["sizes"], "n_jobs": 1}
-    shared["prng"] = _draw_by(asked["seed"])
+    Draws.start(asked["seed"])
+    shared = {"epsilon": asked["rho"] / _REPLACING[asked["generator"]], "delta": 0.5}
+    shared |= {"domain": asked["sizes"], "n_jobs": 1, "prng": Draws.state}
     if asked["generator"] == "aim":
         made = aim.AIM(max_model_size=_MOST_MEGABYTES, **shared)
         made.fit(frame, W=[(tuple(names), 1.0) for names in asked["workload"]])
     else:
         made = mst.MST(compress=False, **shared)
         made.fit(frame)
+    if Draws.spent > asked["rho"] * (1.0 + 1e-9):
+        raise ArithmeticError("the library drew more than was paid for")
     fitted = made.model.fitted
     generator = np.random.default_rng(asked["seed"])
     drawn = fitted.sample(generator.random((len(frame), len(asked["sizes"]))))
     codes = {name: drawn[name].tolist() for name in asked["sizes"]}
-    return {"codes": codes, "tables": [list(clique) for clique in fitted.cliques]}
+    tables = [list(clique) for clique in fitted.cliques]
+    return {"codes": codes, "tables": tables, "spent": Draws.spent}
 
 
 def main() -> None:
