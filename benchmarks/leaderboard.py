@@ -32,7 +32,7 @@ from dpeffects.study.file import on_file
 RUNS = RESULTS / "leaderboard_runs.csv"
 KEPT = RUNS.with_suffix(".parquet")
 README = Path(__file__).resolve().parents[1] / "README.md"
-BAR = 0.8
+BAR, REPEATS = 0.8, 50
 ABSENT = {
     "PrivSyn (Zhang et al. 2021)": (
         "the one package that can be installed does not give usable records (docs/baselines.md)"
@@ -170,8 +170,17 @@ def notes(board: Leaderboard) -> str:
         "its rows with replacement. All entries see the same samples. Entries that need a delta "
         "have 1e-5; those with an interval pay for it out of the same epsilon. Seconds (while both "
         "cores were busy) and memory (what a call adds to the peak of its process) are medians. "
-        "Noise is seeded, but for that of synthetic, which its library draws. Entries with fewer "
-        "samples than 50 (column samples) take seconds a call; the command goes on with them."
+        "Data and noise are seeded, so that every run can be repeated." + fewer(board)
+    )
+
+
+def fewer(board: Leaderboard) -> str:
+    """Say that some entries are not done."""
+    if board.runs.groupby(["data", "fit", "epsilon"]).size().min() >= REPEATS:
+        return ""
+    return (
+        f" Entries with fewer samples than {REPEATS} (column samples) take seconds a call; the "
+        "command goes on with them."
     )
 
 

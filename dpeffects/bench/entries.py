@@ -191,7 +191,7 @@ def _built_in() -> list[Entry | None]:
         _method("synthetic_mst", "synthetic", by=BASELINE, generator="mst", heavy=True),
         *(
             _method(f"dp_ebm_{learner}", "dp_ebm", by=BASELINE, learner=learner, heavy=True)
-            for learner in ("s", "t", "dr")
+            for learner in ("s", "t", "dr", "r")
         ),
         _method("k_anonymous", "k_anonymous", by=BASELINE, heavy=True),
         Entry("plain_means", _means, text, **plain),

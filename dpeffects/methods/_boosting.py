@@ -1,10 +1,12 @@
-"""Effects from additive models: S-, T- and DR-learner, each stage on all records.
+"""Effects from additive models: S-, T-, DR- and R-learner, each stage on all records.
 
 Which records a stage sees never depends on their values, and its number of records is n: the
 library takes that number as public. In the model of an arm the records of the other arm are all at
 the same place, left of every covariate, where they have one score and say nothing of the rest.
 
-There is no R-learner: it needs weights, whose largest value and sum the library reads off the data.
+The R-learner needs weights, whose largest value and sum the library would read off the data. So
+records are thinned instead: one of weight w stays where its position in a public sequence is below
+w, and stands aside like those of the other arm where it is not.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ SHARES: dict[str, dict[str, float]] = {
     "s": {"outcome": 1.0},
     "t": {"treated": 0.5, "control": 0.5},
     "dr": {"propensity": 0.2, "treated": 0.2, "control": 0.2, "effect": 0.4},
+    "r": {"propensity": 0.2, "outcome": 0.3, "effect": 0.5},
 }
 _UNIT = (0.0, 1.0)
 _GRID = (np.arange(62) + 0.5) / 62
@@ -59,7 +62,7 @@ class AdditiveEffect:
 
 def released(curator: Curator, learner: str, clip: float) -> AdditiveEffect:
     """Release the stages of a learner."""
-    return {"s": _s, "t": _t, "dr": _dr}[learner](curator, clip, curator.varying())
+    return {"s": _s, "t": _t, "dr": _dr, "r": _r}[learner](curator, clip, curator.varying())
 
 
 def _s(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
@@ -86,20 +89,12 @@ def _t(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
 
 def _dr(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
     """A model of doubly robust pseudo-outcomes."""
-
-    def covariates(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
-        return x[:, used]
-
-    def arms(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
-        return t.astype(np.float64)
-
-    chances = curator.boosted(Stage("propensity model", covariates, arms, None), "propensity")
+    chance = _chance(curator, clip, used)
     models = [_arm(curator, arm, used) for arm in (True, False)]
-    scaled, end = _scaled(curator), 1.0 + 1.0 / clip
+    scaled, covariates, end = _scaled(curator), _columns(used), 1.0 + 1.0 / clip
 
     def pseudo(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
-        chance = 1.0 / (1.0 + np.exp(-np.clip(chances(x[:, used]), -30.0, 30.0)))
-        e = np.clip(chance, clip, 1.0 - clip)
+        e = chance(x, t, y)
         one, none = (np.clip(model(_present(x[:, used])), 0.0, 1.0) for model in models)
         rest = scaled(x, t, y) - np.where(t, one, none)
         return np.asarray(one - none + np.where(t, 1.0 / e, -1.0 / (1.0 - e)) * rest)
@@ -109,6 +104,60 @@ def _dr(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
     weights = np.array([model.density(j, _GRID) for j in range(len(used))])
     largest = max(_reach(model, (-end, end)), *(_reach(arm, _UNIT) for arm in models))
     return _effect(curator, model.intercept, curves, weights, largest)
+
+
+def _r(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
+    """A model of residual outcome over residual treatment, weighted by the latter's square."""
+    chance = _chance(curator, clip, used)
+    scaled, covariates, end = _scaled(curator), _columns(used), 1.0 / clip
+    mean = curator.boosted(Stage("outcome model", covariates, scaled, _UNIT), "outcome")
+
+    def stays(x: FloatArray, t: BoolArray, y: FloatArray) -> BoolArray:
+        weights = ((t - chance(x, t, y)) / (1.0 - clip)) ** 2
+        return np.asarray(spread(len(x)) < weights)
+
+    def features(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
+        return np.where(stays(x, t, y)[:, None], _present(x[:, used]), 0.0)
+
+    def ratio(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
+        rest = scaled(x, t, y) - np.clip(mean(x[:, used]), 0.0, 1.0)
+        return np.where(stays(x, t, y), rest / (t - chance(x, t, y)), 0.0)
+
+    model = curator.boosted(Stage("effect model", features, ratio, (-end, end)), "effect")
+    curves = np.array([model.term(j, _present(_GRID)) for j in range(len(used))])
+    weights = np.array([mean.density(j, _GRID) for j in range(len(used))])  # of all records
+    largest = max(_reach(model, (-end, end)), _reach(mean, _UNIT))
+    return _effect(curator, model.intercept, curves, weights, largest)
+
+
+def spread(size: int) -> FloatArray:
+    """Public numbers in [0, 1), every stretch of which fills it evenly: i times the golden ratio.
+
+    Examples
+    --------
+    >>> spread(5).round(2)
+    array([0.  , 0.62, 0.24, 0.85, 0.47])
+    """
+    return np.asarray(np.arange(size) * ((np.sqrt(5.0) - 1.0) / 2.0) % 1.0)
+
+
+def _chance(curator: Curator, clip: float, used: list[int]) -> RowFunction:
+    """Release a model of the treatment; its chances are within [clip, 1 - clip]."""
+
+    def arms(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
+        return t.astype(np.float64)
+
+    logits = curator.boosted(Stage("propensity model", _columns(used), arms, None), "propensity")
+
+    def chance(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
+        within = np.clip(logits(x[:, used]), -30.0, 30.0)
+        return np.clip(1.0 / (1.0 + np.exp(-within)), clip, 1.0 - clip)
+
+    return chance
+
+
+def _columns(used: list[int]) -> RowFunction:
+    return lambda x, t, y: x[:, used]
 
 
 def _arm(curator: Curator, arm: bool, used: list[int]) -> Additive:

@@ -11,9 +11,9 @@ the released bins, cost nothing more.
 - "dr": propensity and outcome models, then a model of doubly robust pseudo-outcomes. All stages see
   all records and pay for it: no split can depend on values. (The notebook of the literature
   stratifies its split on the treatment: one record then moves others between the halves.)
-
-There is no R-learner: it needs weights, and the library reads their largest value and their sum off
-the data, which nobody pays for.
+- "r": propensity and a model of the outcome over both arms, then a model of the ratio of what both
+  leave, weighted by what the propensity leaves, squared. The library would read the largest weight
+  and the sum of weights off the data: records are thinned by a public sequence instead.
 
 The library means datasets that differ in the presence of one record; replacing one is two such
 steps, and half of epsilon is given (claim 48). Bounds and types are declared to it. It assumes
@@ -53,8 +53,9 @@ _NO_INTERVAL = Unavailable("the error of a boosted model is not known")
 class DPEBMOptions(Options):
     """Options of DP-EBM.
 
-    ``learner``: "s" (default), "t" or "dr". ``clip``: propensities are kept within
-    [clip, 1 - clip]; the range of what "dr" regresses on, and with it its noise, grows as 1 / clip.
+    ``learner``: "s" (default), "t", "dr" or "r". ``clip``: propensities are kept within
+    [clip, 1 - clip]; the range of what "dr" and "r" regress on, and with it their noise, grows as
+    1 / clip.
     """
 
     learner: str = "s"

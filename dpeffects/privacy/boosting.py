@@ -28,7 +28,7 @@ RowFunction = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Stage:
-    """A model to fit: features in [0, 1] and a target, each a function of one record.
+    """A model to fit: features in [0, 1] and a target, functions of a record and its position.
 
     ``interval`` is the declared range of the target, None where it is 0/1 and chances are wanted.
     """

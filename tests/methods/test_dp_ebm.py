@@ -54,7 +54,7 @@ def given(monkeypatch):
     return Recording.given
 
 
-@pytest.mark.parametrize("learner", ["s", "t", "dr"])
+@pytest.mark.parametrize("learner", ["s", "t", "dr", "r"])
 def test_everything_is_declared_and_the_price_is_covered(given, learner):
     fit = dpe.dp_ate(FORMULA, frame(), "dp_ebm", epsilon=1.0, learner=learner, **CALL)
     assert len(given) == len(fit.spends)
@@ -77,7 +77,7 @@ def test_everything_is_declared_and_the_price_is_covered(given, learner):
         assert (1 + math.exp(e)) * d <= spend.delta
 
 
-@pytest.mark.parametrize("learner", ["s", "t", "dr"])
+@pytest.mark.parametrize("learner", ["s", "t", "dr", "r"])
 def test_a_record_changes_its_own_row_only(given, learner):
     data, other = frame(), frame()
     other.loc[7, ["y", "x"]] = [50.0, -3.0]
@@ -89,6 +89,27 @@ def test_a_record_changes_its_own_row_only(given, learner):
         assert str(one[0]) == str(two[0])
         moved = (one[1] != two[1]).any(axis=1) | (one[2] != two[2])
         assert set(np.flatnonzero(moved)) <= {7}
+
+
+def test_thinning_does_what_weights_do(given):
+    """Sorted records too: a mean over those that stay is the mean weighted by (t - e)^2."""
+    data = frame(20_000).sort_values(["t", "x"]).reset_index(drop=True)
+    dpe.dp_ate(FORMULA, data, "dp_ebm", epsilon=1.0, learner="r", **CALL)
+    _, features, target = given[-1]
+    stays = features[:, 0] > 0.0
+    x = data["x"].to_numpy()
+    e = 1 / (1 + np.exp(-predicted(x, data["g"])))
+    weights = (data["t"] - e) ** 2
+    assert stays.mean() == pytest.approx((weights / 0.9**2).mean(), abs=0.002)
+    assert x[stays].mean() == pytest.approx(np.average(x, weights=weights), abs=0.005)
+    ratio = (data["y"] / 10 - predicted(x, data["g"])) / (data["t"] - e)
+    np.testing.assert_allclose(target[stays], ratio[stays], atol=1e-9)
+
+
+def predicted(x, g):
+    """What the models of Recording say: 0.5 and, for each column, -0.1, 0 or 0.1 by its cuts."""
+    columns = [(x + 1) / 2, g == "b", g == "c"]
+    return 0.5 + sum(np.select([c < 0.05, c < 0.5], [-0.1, 0.0], 0.1) for c in columns)
 
 
 def test_two_steps_of_presence_are_one_replacement():
@@ -124,7 +145,7 @@ def test_released_numbers_predict_as_the_library_does():
     assert low <= model(new).min() <= model(new).max() <= high
 
 
-@pytest.mark.parametrize(("learner", "off"), [("s", 0.3), ("t", 0.6), ("dr", 0.8)])
+@pytest.mark.parametrize(("learner", "off"), [("s", 0.3), ("t", 0.6), ("dr", 0.8), ("r", 0.8)])
 def test_a_large_effect_is_found_where_the_budget_is_large(learner, off):
     """The naive difference is 2.8."""
     fit = dpe.dp_ate(FORMULA, frame(4000), "dp_ebm", epsilon=60.0, learner=learner, **CALL)
@@ -172,7 +193,7 @@ def test_opt_in_and_options():
         dpe.dp_cate(FORMULA, frame(), "dp_ebm", release="points", at=at, **call)
     with pytest.raises(OptionError, match="points"):
         dpe.dp_cate(FORMULA, frame(), "dp_ebm", accept_library=True, **call)
-    with pytest.raises(OptionError, match="learner must be one of s, t, dr"):
-        dpe.dp_ate(FORMULA, frame(), "dp_ebm", learner="r", accept_library=True, **call)
+    with pytest.raises(OptionError, match="learner must be one of s, t, dr, r"):
+        dpe.dp_ate(FORMULA, frame(), "dp_ebm", learner="x", accept_library=True, **call)
     with pytest.raises(OptionError, match="delta"):
         dpe.dp_ate(FORMULA, frame(), "dp_ebm", epsilon=1.0, bounds=BOUNDS, accept_library=True)
