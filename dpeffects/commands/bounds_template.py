@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from dpeffects.commands.inputs import column_names, is_parquet, read_schema, toml_key
 from dpeffects.commands.shared import Command, check_files, one_line, put
+from dpeffects.files import column_names, is_parquet, read_schema, toml_key
 
 _HEAD = """\
 # Bounds: what each variable could be, from what it means, never from the data.

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpeffects.cate.api import RELEASES, adds_up, dp_cate, options_of
 from dpeffects.cate.results import CateFunction
-from dpeffects.commands.inputs import path_or_rows, read_data
+from dpeffects.commands.inputs import path_or_rows
 from dpeffects.commands.shared import (
     Command,
     budget_arguments,
@@ -23,6 +23,7 @@ from dpeffects.commands.shared import (
     render,
 )
 from dpeffects.errors import OptionError
+from dpeffects.files import read_data
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dpeffects.commands.inputs import toml_key
 from dpeffects.commands.shared import Command
 from dpeffects.datasets import load_data
 from dpeffects.errors import DPEffectsError, OptionError
+from dpeffects.files import toml_key
 
 _FORMULA = '"earnings_1978 ~ treatment | age + education + no_degree"'
 _ESTIMATE = f"""\

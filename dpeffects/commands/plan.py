@@ -7,7 +7,7 @@ import inspect
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from dpeffects.commands.inputs import read_bounds, settings
+from dpeffects.commands.inputs import settings
 from dpeffects.commands.shared import (
     Command,
     check_files,
@@ -17,6 +17,7 @@ from dpeffects.commands.shared import (
     put_plot,
     render,
 )
+from dpeffects.files import read_bounds
 from dpeffects.plan import Plan, plan
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number

@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from dpeffects.commands.inputs import read_bounds, settings
+from dpeffects.commands.inputs import settings
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.files import read_bounds
 
 if TYPE_CHECKING:
     from dpeffects.results.record import Reported

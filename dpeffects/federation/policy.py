@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpeffects import design
-from dpeffects.errors import DPEffectsError, PolicyError, RefusalError
+from dpeffects.errors import BoundsError, DataError, DPEffectsError, PolicyError, RefusalError
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
 from dpeffects.federation.store import Price, Store
+from dpeffects.files import bound, read_data
 from dpeffects.formula import Formula, parse
 from dpeffects.methods import proved
 from dpeffects.methods.spec import LEVELS
@@ -191,7 +192,10 @@ class SitePolicy:
 
     def load(self) -> Declared:
         """Read the data and check it against the policy; the same for every question."""
-        frame = _read(self.data)
+        try:
+            frame = read_data(str(self.data), self.bounds)
+        except DataError as error:
+            raise PolicyError(str(error)) from None
         if len(frame) < self.minimum_n:
             raise RefusalError(f"this site needs {self.minimum_n} records and has {len(frame)}")
         data = Declared(frame, Bounds.declared(self.bounds))
@@ -228,16 +232,6 @@ def _made_up(bound: Any, column: pd.Series[Any], n: int) -> Any:
     return [levels[i % len(levels)] for i in range(n)]
 
 
-def _read(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    reader = pd.read_parquet if path.suffix == ".parquet" else pd.read_csv
-    try:
-        return reader(path)
-    except (OSError, ValueError, ImportError) as error:
-        raise PolicyError(f"the data file {path} cannot be read: {error}") from None
-
-
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise PolicyError(f"{name} must be text")
@@ -264,15 +258,9 @@ def _columns(value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _bounds(value: Any) -> dict[str, Any]:
-    """Turn ``{range = [0, 1]}`` to a tuple and ``{levels = [...]}`` to a list."""
     if not isinstance(value, Mapping):
         raise PolicyError("bounds must be a table")
-    made: dict[str, Any] = {}
-    for name, entry in value.items():
-        kind = list(entry) if isinstance(entry, Mapping) else []
-        if kind not in (["range"], ["levels"]) or not isinstance(entry[kind[0]], list):
-            raise PolicyError(
-                f"bounds: write {name} = {{ range = [0, 1] }} or {{ levels = [...] }}"
-            )
-        made[name] = tuple(entry["range"]) if kind == ["range"] else entry["levels"]
-    return made
+    try:
+        return {name: bound(name, entry) for name, entry in value.items()}
+    except BoundsError as error:
+        raise PolicyError(str(error)) from None

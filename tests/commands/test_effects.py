@@ -10,8 +10,8 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.commands import cate
-from dpeffects.commands.inputs import read_data
 from dpeffects.errors import OptionError
+from dpeffects.files import read_data
 from tests.commands.shell import ESTIMATE, FORMULA, refused, run
 from tests.commands.shell import study as records
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.audit.result import AuditResult
-from dpeffects.commands.inputs import read_bounds, toml_key, toml_text
+from dpeffects.files import read_bounds, toml_key, toml_text
 from dpeffects.methods import proved, registry
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
 

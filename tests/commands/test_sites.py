@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dpeffects import cli
-from dpeffects.commands.inputs import read_bounds
+from dpeffects.files import read_bounds
 from dpeffects.sites import SiteRelease
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}

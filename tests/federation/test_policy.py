@@ -160,6 +160,22 @@ def test_parquet(tmp_path):
     assert len(read.load()) == 400
 
 
+def test_codes_that_look_like_numbers_are_texts_where_levels_say_so(tmp_path):
+    data = frame()
+    data["region"] = data["region"].map({"N": "01", "S": "02"})
+    bounds = {**ENTRIES["bounds"], "region": {"levels": ["01", "02"]}}
+    assert set(policy(tmp_path, data, bounds=bounds).load().frame["region"]) == {"01", "02"}
+
+
+def test_a_file_that_cannot_be_read_is_not_quoted(tmp_path):
+    (tmp_path / "data.csv").write_text("y,t,x,region\n0,1,2,N\n0,1,2,N,secret,secret\n")
+    with pytest.raises(PolicyError, match=r"data\.csv") as error:
+        policy(tmp_path).load()
+    assert "secret" not in str(error.value)
+    with pytest.raises(PolicyError, match=r"none\.csv cannot be read"):
+        SitePolicy.from_dict({**ENTRIES, "data": "none.csv"}, tmp_path).load()
+
+
 def test_made_up_rows_know_only_what_is_public(tmp_path):
     """Two data sets of one size and one schema give the same rehearsal."""
     made = []
