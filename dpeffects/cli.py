@@ -87,7 +87,3 @@ def _leave_stdout() -> None:
 def _fail(message: str) -> int:
     print(f"dpeffects: {one_line(message)}", file=sys.stderr)
     return ERROR
-
-
-if __name__ == "__main__":
-    sys.exit(main())

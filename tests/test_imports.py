@@ -26,7 +26,7 @@ LAYERS = [
     ["plan", "sites", "audit", "study"],
     ["bench"],
     ["federation", "commands"],
-    ["cli"],
+    ["cli", "__main__"],
     [""],
 ]
 

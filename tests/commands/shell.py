@@ -60,6 +60,6 @@ def refused(capsys, *arguments):
 
 def program(*arguments, **given):
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "dpeffects.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "dpeffects", *map(str, arguments)]
     given = {"capture_output": True, "text": True, "env": ENVIRONMENT, **given}
     return subprocess.run(command, **given)

@@ -121,7 +121,7 @@ def test_a_program(study):
 
 
 def shell(command):
-    command = command.replace("dpeffects", f"{sys.executable} -m dpeffects.cli")
+    command = command.replace("dpeffects", f"{sys.executable} -m dpeffects")
     bash = ["bash", "-o", "pipefail", "-c", command]
     return subprocess.run(bash, capture_output=True, text=True, env=ENVIRONMENT)
 

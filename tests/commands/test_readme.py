@@ -12,7 +12,7 @@ from dpeffects import cli
 from tests.commands.shell import ENVIRONMENT, ROOT
 
 BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-DOOR = f'set -eu\ndpeffects() {{ "{sys.executable}" -m dpeffects.cli "$@"; }}\n'
+DOOR = f'set -eu\ndpeffects() {{ "{sys.executable}" -m dpeffects "$@"; }}\n'
 
 
 @pytest.fixture

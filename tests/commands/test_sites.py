@@ -68,7 +68,7 @@ def test_the_whole_way(folder, capsys):
 
 def test_as_a_program(folder):
     release("north")
-    command = [sys.executable, "-m", "dpeffects.cli", "combine", "north.json"]
+    command = [sys.executable, "-m", "dpeffects", "combine", "north.json"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     assert "1 site" in done.stdout
