@@ -50,6 +50,7 @@ import numpy.typing as npt
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import _propensity
+from dpeffects.methods._checks import check_choice, check_clip, is_number
 from dpeffects.methods._propensity import Model, Setting
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
@@ -93,8 +94,7 @@ class PrivateIPWOptions(Options):
     noise: str = "auto"
 
     def __post_init__(self) -> None:
-        if not _between(self.clip, 0.0, 0.5):
-            raise OptionError(f"clip must be between 0 and 0.5, got {self.clip!r}")
+        check_clip(self.clip)
         if not (self.penalty is None or _between(self.penalty, 0.0, math.inf)):
             raise OptionError(f"penalty must be a positive number, got {self.penalty!r}")
         if not isinstance(self.split, bool):
@@ -103,9 +103,7 @@ class PrivateIPWOptions(Options):
         if not (part is None or (_between(part, 0.0, 1.0) and not self.split)):
             raise OptionError(f"model_share must be between 0 and 1, without split, got {part!r}")
         for name, known in _CHOICES.items():
-            given = getattr(self, name)
-            if given not in known:
-                raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
+            check_choice(name, getattr(self, name), known)
 
     def resolve(self, facts: Facts) -> Options:
         """Choose the share of the model; refuse what level or budget does not allow."""
@@ -142,8 +140,7 @@ _CHOICES = {
 
 
 def _between(value: Any, low: float, high: float) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and low < value < high
+    return is_number(value) and low < value < high
 
 
 def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:

@@ -105,7 +105,7 @@ class BoostedReleases(Holder):
         features, target = np.clip(stage.features(*rows), 0.0, 1.0), stage.target(*rows)
         if stage.interval is not None:
             target = np.clip(target, *stage.interval)
-        if stage.interval is None:  # the library reads the classes off the data: now both are there
+        else:  # the library reads the classes off the data: now both are there
             features = np.concatenate([features, np.full((2, features.shape[1]), 0.5)])
             target = np.concatenate([target, [0.0, 1.0]])
         price = price_of_presence(
