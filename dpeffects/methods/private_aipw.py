@@ -38,6 +38,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import diff_in_means
 from dpeffects.methods._blocks import CONTROL, TREATED, Blocks, cuts_for, propensity
+from dpeffects.methods._checks import check_whole, is_number
 from dpeffects.methods._outcome import OutcomeRegression
 from dpeffects.methods._plan import MOST_LEFT, plan, regression_error, share_left
 from dpeffects.methods.spec import Facts, MethodSpec, Options
@@ -63,12 +64,10 @@ class PrivateAIPWOptions(Options):
     def __post_init__(self) -> None:
         if self.adjust not in ("auto", "all", "none"):
             raise OptionError(f'adjust must be "auto", "all" or "none", got {self.adjust!r}')
-        ok = isinstance(self.confounding, int | float) and not isinstance(self.confounding, bool)
-        if not ok or not 0.0 <= self.confounding <= 1.0:
+        if not (is_number(self.confounding) and 0.0 <= self.confounding <= 1.0):
             raise OptionError(f"confounding must be between 0 and 1, got {self.confounding!r}")
-        whole = isinstance(self.blocks, int) and not isinstance(self.blocks, bool)
-        if self.blocks is not None and not (whole and 1 <= self.blocks <= 50):
-            raise OptionError(f"blocks must be a whole number from 1 to 50, got {self.blocks!r}")
+        if self.blocks is not None:
+            check_whole("blocks", self.blocks, 1, 50)
         if self.regression is not None and not isinstance(self.regression, bool):
             raise OptionError(f"regression must be True or False, got {self.regression!r}")
 
