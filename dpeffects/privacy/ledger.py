@@ -133,7 +133,7 @@ class Ledger(Account):
             self._spends.append(spend)
 
     def cover(self, spend: Spend) -> None:
-        """Name a release of other rows that the charges so far pay for too (claim 26): no charge."""
+        """Name a release of other rows that charges made here pay for too (claim 26)."""
         price = f"{spend.epsilon:.3g}" + (f", {spend.delta:.3g}" if spend.delta else "")
         label = f"{spend.label}, other half ({price} covered by claim 26)"
         named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)

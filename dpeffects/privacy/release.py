@@ -138,7 +138,7 @@ class Releaser:
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
         """Return a releaser of a part of the rows, by default on the same ledger (claim 26).
 
-        On a ledger of its own it is covered by what has been charged here, which names its releases.
+        On a ledger of its own it is covered by the charges made here, and named beside them.
         """
         covering = None if ledger is None else self._ledger
         return type(self)(shares, ledger or self._ledger, self._noise, False, covering)

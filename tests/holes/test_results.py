@@ -10,7 +10,9 @@ from functools import cache
 import pytest
 
 import dpeffects as dpe
-from dpeffects.methods import proved
+from dpeffects.methods import _plan, _propensity, private_aipw, proved
+from dpeffects.methods.spec import Facts
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import KINDS, Guarantee
 from tests.releases import BOUNDS, EFFECTS, frame, release
 
@@ -90,7 +92,8 @@ def test_a_combination_exports_its_noise_and_its_cautions():
 def test_a_balance_exports_its_caution():
     """A model that is mostly noise was a warning on the screen and no word in the JSON."""
     found = replace(release("balance"), model_noise=0.9)
-    assert found.caution and found.to_dict()["caution"] == found.caution
+    assert found.caution
+    assert found.to_dict()["caution"] == found.caution
 
 
 # --- the kind of the guarantee ----------------------------------------------------------------
@@ -118,7 +121,7 @@ def test_every_table_has_the_words_of_the_kind(kind, form):
     words = KINDS[kind].words.upper().replace("'", "")
     table = dpe.compare(exact, fit, names=["first", "second"])
     for shown in (getattr(table, form)(), getattr(fit.summary(), form)()):
-        text = plain(shown).replace("'", "").replace("’", "")
+        text = plain(shown).replace("'", "")
         if words:
             assert words in text
         for other in set(KINDS) - {kind, "exact"}:
@@ -183,3 +186,86 @@ def test_the_budget_names_the_releases_of_both_halves(options, tmp_path):
     sent = dpe.SiteRelease.from_result(fit, "North")
     assert dpe.SiteRelease.from_json(sent.to_json()).spends == fit.spends
     assert "estimate" in fit.report().text.split("They also pay")[1]
+
+
+# --- one place for each split of the budget ---------------------------------------------------
+
+SETS = {
+    **{f"{name} {level}": (name, {"level": level}) for name, level, _ in CALLS.values()},
+    "aipw, plain": ("private_aipw", {"adjust": "none"}),
+    "aipw, blocks": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": False}),
+    "aipw, regression": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": True}),
+    "ipw, split": ("private_ipw", {"split": True}),
+    "ipw, middle": ("private_ipw", {"centre": "middle"}),
+    "ipw, output": ("private_ipw", {"propensity": "output"}),
+    "psm, biased": ("private_psm", {"debias": False, "level": "sample"}),
+    "smooth variance": ("smooth_matching", {"variance_noise": "smooth"}),
+    "no variance": ("private_ipw", {"variance": False}),
+}
+
+
+def by_share(fit):
+    found = {}
+    for spend in fit.spends:
+        if not spend.covered:
+            found[spend.share] = found.get(spend.share, 0.0) + spend.epsilon
+    return found
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_plan_shows_the_split_of_a_real_call(name):
+    """A plan's lines of the budget are the charges of a call on data, for every set of options."""
+    method, options = SETS[name]
+    strata = proved()[method].needs_strata
+    formula, call = ("y ~ t | g" if strata else "y ~ t | x1 + x2"), {"epsilon": 4.0, "delta": 1e-5}
+    used = {column: BOUNDS[column] for column in ("y", *(("g",) if strata else ("x1", "x2")))}
+    fit = dpe.dp_ate(formula, DATA, method, bounds=used, **call, **options)
+    (row,) = dpe.plan(
+        formula, n=len(DATA), method=method, bounds=used, repeats=1, **call, **options
+    ).rows
+    assert dict(row.shares) == pytest.approx(by_share(fit))
+
+
+def test_blocks_are_planned_with_the_price_that_is_paid(monkeypatch):
+    """private_aipw planned its model with 0.3 of the budget where it paid 0.28."""
+    planned = []
+
+    def spy(n, width, epsilon, delta, own=_plan.weight_noise):
+        planned.append(epsilon)
+        return own(n, width, epsilon, delta)
+
+    monkeypatch.setattr(_plan, "weight_noise", spy)
+    call = {"epsilon": 4.0, "bounds": BOUNDS, "adjust": "all", "regression": False}
+    paid = by_share(dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_aipw", **call))
+    assert planned == pytest.approx([paid["propensity"]])
+
+
+@pytest.mark.parametrize("share", ["estimate", "counts", "propensity"])
+def test_a_plan_follows_the_split_of_its_method(monkeypatch, share):
+    """The plan had a copy of the split, so that it did not notice when the split was changed."""
+    facts = Facts(200_000, 4, Budget(1.0), "sample")
+    options = private_aipw.PrivateAIPWOptions(regression=False)
+    assert options.resolve(facts).blocks > 1
+    dear = lambda level, options, own=private_aipw.shares: (  # noqa: E731
+        own(level, options) | ({share: 1e-6} if options.blocks != 1 else {})
+    )
+    monkeypatch.setattr(private_aipw, "shares", dear)
+    assert options.resolve(facts).blocks == 1
+
+
+@pytest.mark.parametrize("centre", ["arms", "middle", "none"])
+def test_weights_are_planned_with_the_prices_that_are_paid(monkeypatch, centre):
+    """private_ipw planned its estimate without the share that centres leave to the others."""
+    planned = []
+
+    def spy(setting, prices, own=_propensity.plan):
+        planned.append(prices)
+        return own(setting, prices)
+
+    monkeypatch.setattr(_propensity, "plan", spy)
+    call = {"epsilon": 4.0, "bounds": BOUNDS, "centre": centre}
+    paid = by_share(dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_ipw", **call))
+    prices = dict(planned[0].values())
+    nearest = min(prices, key=lambda model: abs(model - paid["model"]))
+    assert nearest == pytest.approx(paid["model"])
+    assert prices[nearest] == pytest.approx(paid["estimate"])
