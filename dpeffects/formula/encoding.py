@@ -22,6 +22,7 @@ from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
 from dpeffects.formula.parse import Formula, Term
 from dpeffects.formula.ranges import range_of
+from dpeffects.privacy.bounds import clip
 
 MAX_COLUMNS = 10_000
 
@@ -194,11 +195,7 @@ class Encoding:
                 values -= lower
                 values /= upper - lower
             # Clipped last: rounding above must not carry a value out of [0, 1].
-            if len(column.parts) == 1 and isinstance(column.parts[0].factor, Column):
-                np.clip(values, 0.0, 1.0, out=values)
-                continue
-            np.fmax(values, 0.0, out=values)  # NaN too: a bit lost between range and value makes it
-            np.minimum(values, 1.0, out=values)
+            values[:] = clip(values, (0.0, 1.0))
         return out
 
     def raw_matrix(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpeffects.errors import BoundsError
 from dpeffects.formula.expression import (
@@ -29,6 +31,8 @@ from dpeffects.formula.expression import (
     source,
 )
 
+FloatArray: TypeAlias = NDArray[np.float64]
+
 
 class _OutsideError(Exception):
     """A node leaves its domain; becomes a BoundsError that names the whole term."""
@@ -41,7 +45,9 @@ def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
     """Smallest and largest value a factor can take when its columns keep to their bounds.
 
     Interval arithmetic: the true range is never wider, and may be narrower where a column stands
-    twice. No data is seen, so a term outside its domain is refused before any.
+    twice. Sums, products, quotients and roots are rounded correctly, so the ends of their range are
+    those of the values; powers and logarithms are not, and get a few units in the last place. No
+    data is seen, so a term outside its domain is refused before any.
 
     Parameters
     ----------
@@ -113,9 +119,9 @@ def _call_range(node: Call, function: Function, inner: Interval) -> Interval:
     lower, upper = inner
     if lower < function.lower or (lower == function.lower and not function.closed):
         raise _OutsideError(node, f"{_reach(node.x, inner)}; {function.instead}")
-    ends = function.apply(np.float64(lower)), function.apply(np.float64(upper))
+    ends = function.apply(np.array([lower, upper]))
     if not function.even:
-        return ends
+        return _ends(ends) if function.rounded else _widened(ends)
     least = function.apply(np.float64(0.0)) if lower < 0 < upper else min(ends)
     return least, max(ends)
 
@@ -144,10 +150,30 @@ def _power_range(node: Binary, base: Interval, power: float) -> Interval:
     if whole and power < 0 and lower <= 0 <= upper:
         reach = _reach(node.left, base, either=True)
         raise _OutsideError(node, f"{reach}, so it divides by 0; declare bounds that exclude 0")
-    ends = np.float64(lower) ** power, np.float64(upper) ** power
+    ends = np.array([lower, upper]) ** power
+    found = _ends(ends) if power in _ROUNDED_POWERS and lower < upper else _widened(ends)
     if whole and power > 0 and power % 2 == 0 and lower < 0 < upper:
-        return 0.0, max(ends)
-    return min(ends), max(ends)
+        return 0.0, found[1]
+    return found
+
+
+_ROUNDED_POWERS = (-1.0, 0.0, 0.5, 1.0, 2.0)
+"""Powers that numpy computes by division, root or product, which are rounded correctly."""
+_ULPS = 8.0
+"""Units in the last place by which a power or a logarithm may differ from one way of computing it
+to another (numpy's vectorised functions promise 4)."""
+
+
+def _ends(values: FloatArray) -> Interval:
+    return float(values.min()), float(values.max())
+
+
+def _widened(values: FloatArray) -> Interval:
+    """Ends moved outwards by the error of the function; 0 and 1 are met exactly where they are."""
+    lower, upper = _ends(values)
+    lower -= 0.0 if lower in (0.0, 1.0) else _ULPS * float(np.spacing(abs(lower)))
+    upper += 0.0 if upper in (0.0, 1.0) else _ULPS * float(np.spacing(abs(upper)))
+    return lower, upper
 
 
 def _reach(x: Expression, ends: Interval, either: bool = False) -> str:
