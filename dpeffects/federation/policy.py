@@ -12,13 +12,21 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpeffects.errors import BoundsError, DPEffectsError, PolicyError, RefusalError, ReleaseError
+from dpeffects.errors import (
+    BoundsError,
+    DPEffectsError,
+    FormulaError,
+    PolicyError,
+    RefusalError,
+    ReleaseError,
+)
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
 from dpeffects.federation.records import Layout, read_columns
 from dpeffects.federation.rehearsal import Task
 from dpeffects.federation.store import Price, Store
 from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
+from dpeffects.formula.encoding import width_of
 from dpeffects.methods import proved
 from dpeffects.methods.spec import LEVELS
 from dpeffects.privacy.bounds import Bounds, Declared
@@ -218,6 +226,19 @@ class SitePolicy:
             declared = self.bounds.get(name)
             if not isinstance(declared, list) or set(declared) != set(levels):
                 raise RefusalError(f"the levels of {name!r} are not those this site declares")
+        self._check_width(formula)
+
+    def _check_width(self, formula: Formula) -> None:
+        """Refuse covariates that make too many columns, before any is made."""
+        levels = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
+        try:
+            width_of(formula, {**levels, **formula.levels}, self.max_columns)
+        except FormulaError:
+            raise RefusalError(
+                f"the formula makes more than this site's maximum of {self.max_columns} columns"
+            ) from None
+        except BoundsError as error:  # levels
+            raise RefusalError(str(error)) from None
 
     @property
     def layout(self) -> Layout:
