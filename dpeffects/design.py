@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dpeffects import engines
 from dpeffects.engines import LazyRows, LazyTable
-from dpeffects.errors import BoundsError, DataError, FormulaError
+from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import (
@@ -66,12 +66,18 @@ class Table:
 
 
 def read(
-    data: Any, formula: Formula, bounds: Mapping[str, Any] | str | None, public: Iterable[str]
+    data: Any,
+    formula: Formula,
+    bounds: Mapping[str, Any] | str | None,
+    public: Iterable[str],
+    *,
+    attended: bool = True,
 ) -> Table | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
-    ranges and levels may be taken from the data at no cost.
+    ranges and levels may be taken from the data at no cost. An empty arm is an error for the
+    person who holds the data; a call that is not ``attended`` works with it.
     """
     frame, known, from_data = _unpack(data, bounds)
     names = list(frame.collect_schema())
@@ -94,7 +100,7 @@ def read(
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
-    return reader.lazy_table(n) if lazy else reader.table()
+    return reader.lazy_table(n) if lazy else reader.table(attended)
 
 
 def is_lazy(data: Any) -> bool:
@@ -124,7 +130,9 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[An
             raise BoundsError(f'bounds must be a mapping or "from_data", got {bounds!r}')
         return frame, known, True
     if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(f"bounds must map column names to ranges or levels, got {bounds!r}")
+        raise BoundsError(
+            f"bounds must map column names to ranges or levels, got {shorten(repr(bounds))}"
+        )
     return frame, known.updated(Bounds.declared(bounds)), False
 
 
@@ -141,7 +149,7 @@ def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
     bad = [name for name in names if _has_missing(frame[name])]
     if bad:
         raise DataError(
-            f"missing values in {', '.join(bad)}: dropping rows silently would change n, which is "
+            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
             "public. Drop or impute them by a rule that looks at one row at a time"
         )
 
@@ -280,13 +288,14 @@ class _Reader:
             )
         return self._frame[name]
 
-    def table(self) -> Table:
+    def table(self, attended: bool) -> Table:
         """Read the columns into memory and check them."""
         self._check_bounds()
         frame, columns = self._frame, self._columns()
         assert isinstance(frame, nw.DataFrame)
         treated = columns.treated(frame)
-        _require_both_arms(int(np.count_nonzero(treated)), treated.size, columns.treatment)
+        if attended:
+            _require_both_arms(int(np.count_nonzero(treated)), treated.size, columns.treatment)
         return Table(
             treated.size,
             columns.numbers(frame, columns.numeric),
@@ -317,7 +326,7 @@ class _Reader:
         formula = self._formula
         if self._undeclared_levels:
             raise BoundsError(
-                f"the levels of {', '.join(self._undeclared_levels)} must be declared: reading "
+                f"the levels of {listed(self._undeclared_levels)} must be declared: reading "
                 "them from the data would give away who is in it. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
@@ -326,7 +335,7 @@ class _Reader:
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
             raise BoundsError(
-                f"{', '.join(blocked)} stands inside a function that is not defined everywhere, "
+                f"{listed(blocked)} stands inside a function that is not defined everywhere, "
                 f"so its range must be declared. Add\n{skeleton(blocked, [])}"
             )
         if not self._missing:
