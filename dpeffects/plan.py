@@ -301,7 +301,7 @@ def _rehearsed(
     runs = [_run(setting, method, epsilon, n, seed) for seed in range(setting.repeats)]
     noise = math.sqrt(float(np.median([run.noise_variance for run in runs])))
     shares: dict[str, float] = {}
-    for spend in runs[0].spends:
+    for spend in (spend for spend in runs[0].spends if not spend.covered):
         shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
     split = tuple(shares.items())
     errors = [run.std_error for run in runs if not isinstance(run.std_error, Unavailable)]

@@ -109,11 +109,9 @@ class CateResult(Record):
         return frame_of([row])
 
     def _head(self, what: str) -> str:
-        status = self.guarantee.status
-        shown = f"NOT PRIVATE, {status}" if self.guarantee.void else status
         return (
             f"<dpeffects CATE {what}, {self.method}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {shown}>"
+            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )
 
 
@@ -542,6 +540,7 @@ class CateEffects(CateResult):
         intervals = self.conf_int(conf_level)
         effects = [
             {"label": label, "estimate": effect.value, "noise_variance": effect.noise_variance}
+            | {"laplace": effect.laplace, "gaussian": effect.gaussian}
             | {"conf_int": [low, high], "sampling": effect.sampling}
             for label, effect, (low, high) in zip(self.labels, self.effects, intervals, strict=True)
         ]

@@ -73,15 +73,19 @@ class PrivateAIPWOptions(Options):
 
     def resolve(self, facts: Facts) -> PrivateAIPWOptions:
         """Choose the number of blocks and the regression from n, d and the budget."""
-        blocks = (
-            1
-            if self.adjust == "none"
-            else self.blocks or plan(facts, self.confounding, must_adjust=self.adjust == "all")
-        )
+        blocks = 1 if self.adjust == "none" else self.blocks or self._planned(facts)
         regression = self.regression
         if regression is None:
-            regression = blocks > 1 and regression_error(facts) < 0.35
+            split = shares(facts.level, replace(self, blocks=blocks, regression=True))
+            regression = blocks > 1 and regression_error(facts, split) < 0.35
         return replace(self, blocks=blocks, regression=regression and self.adjust != "none")
+
+    def _planned(self, facts: Facts) -> int:
+        plain, blocked = (
+            shares(facts.level, replace(self, blocks=blocks, regression=False))
+            for blocks in (1, None)
+        )
+        return plan(facts, self.confounding, plain, blocked, must_adjust=self.adjust == "all")
 
 
 def shares(level: str, options: PrivateAIPWOptions) -> dict[str, float]:

@@ -51,6 +51,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import _propensity
 from dpeffects.methods._checks import check_choice, check_clip, is_number
+from dpeffects.methods._plan import price
 from dpeffects.methods._propensity import Model, Setting
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
@@ -117,9 +118,12 @@ class PrivateIPWOptions(Options):
             raise OptionError(f"split=True needs at least 4 rows, not {facts.n}")
         if self.split:
             return self
-        epsilon = facts.budget.epsilon
         parts = _PARTS if self.model_share is None else (self.model_share,)
-        prices = {p: (p * epsilon, (1.0 - p) * _REST["estimate"] * epsilon) for p in parts}
+        splits = {p: shares(facts.level, replace(self, model_share=p)) for p in parts}
+        prices = {
+            p: (price(split, "model", facts.budget)[0], price(split, "estimate", facts.budget)[0])
+            for p, split in splits.items()
+        }
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
         return replace(self, model_share=_propensity.plan(setting, prices)[0])
 

@@ -52,6 +52,8 @@ VOLUME = 0.1
 _SOLVER = 0.01
 """Part of a model's epsilon that covers an inexact solver and noise on a grid (claim 22)."""
 _WIDER = 1.0 + 1e-9
+TREATED_VARIANCE = 0.2
+"""Variance e(1 - e) of a treatment of chance e that is not far from 1/2: a public stand-in."""
 SPREAD = 1.0 / 12.0
 """Variance of a covariate that spreads evenly over its declared range: a public stand-in."""
 
@@ -345,13 +347,13 @@ def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
     With noise of variance s^2 in each gradient, information J about each weight and weights of
     variance theta^2, the mean squared error (s^2 + strength^2 theta^2) / (J + strength)^2 is least
     at strength = s^2 / (J theta^2). Logits of variance 1, spread evenly over d - 1 covariates, make
-    J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about 0.2.
+    J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about `TREATED_VARIANCE`.
     """
     spent = (1.0 - VOLUME) * epsilon
     variance = 2.0 * (2.0 * unit_l1(d) / spent) ** 2
     if delta > LEAST_DELTA:
         variance = min(variance, gaussian_scale(2.0, spent, delta / 3.0, d) ** 2)
-    return max(least_strength(epsilon), variance * max(d - 1, 1) / (0.2 * n))
+    return max(least_strength(epsilon), variance * max(d - 1, 1) / (TREATED_VARIANCE * n))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -130,6 +131,14 @@ class Ledger(Account):
             epsilon, delta = self._spent
             self._spent = (epsilon + Fraction(spend.epsilon), delta + Fraction(spend.delta))
             self._spends.append(spend)
+
+    def cover(self, spend: Spend) -> None:
+        """Name a release of other rows that charges made here pay for too (claim 26)."""
+        price = f"{spend.epsilon:.3g}" + (f", {spend.delta:.3g}" if spend.delta else "")
+        label = f"{spend.label}, other half ({price} covered by claim 26)"
+        named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)
+        with self._lock:
+            self._spends.append(named)
 
     def __repr__(self) -> str:
         left = self.remaining

@@ -112,10 +112,11 @@ def _status(parts: Sequence[Part]) -> tuple[str, str, str]:
 def _price(parts: Sequence[Part]) -> tuple[str, str, str]:
     def words(part: Part) -> str:
         epsilon, delta = (sum(getattr(s, x) for s in part.spends) for x in ("epsilon", "delta"))
+        charges = sum(not s.covered for s in part.spends)
         asked = "" if part.epsilon_asked is None else f" of epsilon = {number(part.epsilon_asked)}"
         return (
             f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
-            f"{len(part.spends)} charges sum to ({number(epsilon)}, {number(delta)}){asked}"
+            f"{charges} charges sum to ({number(epsilon)}, {number(delta)}){asked}"
         )
 
     within = all(
@@ -195,8 +196,8 @@ def _charges(parts: Sequence[Part]) -> Table:
             s.mechanism,
             _all(s.sensitivity),
             _all(s.scale),
-            number(s.epsilon),
-            number(s.delta),
+            "covered" if s.covered else number(s.epsilon),
+            "covered" if s.covered else number(s.delta),
             f"{s.claim}. {titles()[s.claim]}",
         )
         for part in parts
