@@ -24,10 +24,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import DataError, DPEffectsError, OptionError
+from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
-from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts
+from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
 from dpeffects.privacy.rows import (
     ROWS,
     ArmTotals,
@@ -237,7 +237,7 @@ def _refuse(found: Mapping[str, int], columns: Columns) -> None:
     bad = [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]
     if bad:
         raise DataError(
-            f"missing values in {', '.join(bad)}: dropping rows silently would change n, which is "
+            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
             "public. Drop or impute them by a rule that looks at one row at a time"
         )
     for name in columns.numeric:
@@ -290,9 +290,14 @@ def _steps(what: str, grid: Grid, interval: Interval) -> nw.Expr:
 
 
 def _within(values: nw.Expr, lower: float, upper: float) -> nw.Expr:
-    """Clip. (A `clip` would look for missing values once more; they are refused anyway.)"""
+    """`privacy.bounds.clip` as an engine computes it.
+
+    (Engines do not agree how NaN compares, so it is asked for first. Their own `clip` would look
+    for missing values once more; they are refused anyway.)
+    """
     below = nw.when(values < lower).then(nw.lit(lower)).otherwise(values)
-    return nw.when(values > upper).then(nw.lit(upper)).otherwise(below)
+    inside = nw.when(values > upper).then(nw.lit(upper)).otherwise(below)
+    return nw.when(values.is_nan()).then(nw.lit(middle((lower, upper)))).otherwise(inside)
 
 
 def _pair(found: Mapping[int, Mapping[str, int]], what: str) -> IntArray:

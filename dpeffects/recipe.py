@@ -139,18 +139,21 @@ class Recipe:
         if not columns(self.outcome_term):
             return np.zeros(size)
         inside = self._clipped(numeric, columns(self.outcome_term))
-        return clip(evaluate(self.outcome_term, inside), self.outcome_range)
+        with np.errstate(all="ignore"):  # what overflows or is undefined is clipped
+            return clip(evaluate(self.outcome_term, inside), self.outcome_range)
 
     def covariates(self, numeric: Arrays, coded: Arrays, out: FloatArray) -> FloatArray:
         """Encoded covariates, written to ``out``."""
         inside = self._clipped(numeric, self.encoding.numeric_columns)
-        return self.encoding.matrix(inside, coded, self.intervals, out, len(out))
+        with np.errstate(all="ignore"):
+            return self.encoding.matrix(inside, coded, self.intervals, out, len(out))
 
     def strata(self, numeric: Arrays, coded: Arrays) -> IntArray:
         """Stratum of each row."""
         assert self.discrete is not None
         names = {name for factor in self.discrete.factors for name in columns(factor)}
-        return self.discrete.index(self._clipped(numeric, names - set(coded)), coded)
+        with np.errstate(all="ignore"):
+            return self.discrete.index(self._clipped(numeric, names - set(coded)), coded)
 
     def _clipped(self, numeric: Arrays, names: Iterable[str]) -> dict[str, FloatArray]:
         return {

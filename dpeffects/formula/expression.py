@@ -7,7 +7,8 @@ the same tree.
 
 To add a row-wise function, add one line to `FUNCTIONS`: its name, a numpy ufunc, the lower end of
 its domain if it has one, and ``even=True`` if it is even and increasing on the positive half-line
-(otherwise it must be increasing everywhere it is defined). Parsing, ranges, domain checks, the
+(otherwise it must be increasing everywhere it is defined), ``rounded=True`` if IEEE arithmetic
+rounds it correctly. Parsing, ranges, domain checks, the
 printed formula and the error messages read the table.
 """
 
@@ -24,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeffects.errors import DataError
+from dpeffects.errors import DataError, shorten
 
 Level: TypeAlias = str | int | float | bool
 Interval: TypeAlias = tuple[float, float]
@@ -125,6 +126,7 @@ class Function:
     lower: float = -math.inf
     closed: bool = False
     even: bool = False
+    rounded: bool = False  # correctly, on every machine
     instead: str = ""
 
 
@@ -135,7 +137,9 @@ FUNCTIONS: dict[str, Function] = {
     "log2": Function(np.log2, lower=0.0, instead=_POSITIVE.replace("log", "log2")),
     "log10": Function(np.log10, lower=0.0, instead=_POSITIVE.replace("log", "log10")),
     "log1p": Function(np.log1p, lower=-1.0, instead="declare a lower bound above -1"),
-    "sqrt": Function(np.sqrt, lower=0.0, closed=True, instead="declare a lower bound of 0 or more"),
+    "sqrt": Function(
+        np.sqrt, lower=0.0, closed=True, rounded=True, instead="declare a lower bound of 0 or more"
+    ),
     "exp": Function(np.exp),
     "expm1": Function(np.expm1),
     "abs": Function(np.abs, even=True),
@@ -211,6 +215,11 @@ def source(factor: Factor) -> str:
         case Column() | Call():
             return render(factor)[0]
     return f"I({render(factor)[0]})"
+
+
+def shown(factor: Factor, most: int = 120) -> str:
+    """`source` for a message: long lists are cut short."""
+    return shorten(source(factor), most)
 
 
 def render(expr: Expression) -> tuple[str, int]:

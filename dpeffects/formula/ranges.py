@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpeffects.errors import BoundsError
+from dpeffects.errors import BoundsError, shorten
 from dpeffects.formula.expression import (
     FUNCTIONS,
     OPERATORS,
@@ -26,8 +28,10 @@ from dpeffects.formula.expression import (
     Unary,
     render,
     show_number,
-    source,
+    shown,
 )
+
+FloatArray: TypeAlias = NDArray[np.float64]
 
 
 class _OutsideError(Exception):
@@ -41,7 +45,9 @@ def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
     """Smallest and largest value a factor can take when its columns keep to their bounds.
 
     Interval arithmetic: the true range is never wider, and may be narrower where a column stands
-    twice. No data is seen, so a term outside its domain is refused before any.
+    twice. Sums, products, quotients and roots are rounded correctly, so the ends of their range are
+    those of the values; powers and logarithms are not, and get a few units in the last place. No
+    data is seen, so a term outside its domain is refused before any.
 
     Parameters
     ----------
@@ -72,8 +78,8 @@ def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
         with np.errstate(all="ignore"):  # overflow is found by the finite check
             return _range(factor, bounds)
     except _OutsideError as error:
-        inner = "" if error.node == factor else f"in `{render(error.node)[0]}`, "
-        raise BoundsError(f"term `{source(factor)}`: {inner}{error.reason}") from None
+        inner = "" if error.node == factor else f"in `{shorten(render(error.node)[0])}`, "
+        raise BoundsError(f"term `{shown(factor)}`: {inner}{error.reason}") from None
 
 
 def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
@@ -113,9 +119,9 @@ def _call_range(node: Call, function: Function, inner: Interval) -> Interval:
     lower, upper = inner
     if lower < function.lower or (lower == function.lower and not function.closed):
         raise _OutsideError(node, f"{_reach(node.x, inner)}; {function.instead}")
-    ends = function.apply(np.float64(lower)), function.apply(np.float64(upper))
+    ends = function.apply(np.array([lower, upper]))
     if not function.even:
-        return ends
+        return _ends(ends) if function.rounded else _widened(ends)
     least = function.apply(np.float64(0.0)) if lower < 0 < upper else min(ends)
     return least, max(ends)
 
@@ -144,14 +150,34 @@ def _power_range(node: Binary, base: Interval, power: float) -> Interval:
     if whole and power < 0 and lower <= 0 <= upper:
         reach = _reach(node.left, base, either=True)
         raise _OutsideError(node, f"{reach}, so it divides by 0; declare bounds that exclude 0")
-    ends = np.float64(lower) ** power, np.float64(upper) ** power
+    ends = np.array([lower, upper]) ** power
+    found = _ends(ends) if power in _ROUNDED_POWERS and lower < upper else _widened(ends)
     if whole and power > 0 and power % 2 == 0 and lower < 0 < upper:
-        return 0.0, max(ends)
-    return min(ends), max(ends)
+        return 0.0, found[1]
+    return found
+
+
+_ROUNDED_POWERS = (-1.0, 0.0, 0.5, 1.0, 2.0)
+"""Powers that numpy computes by division, root or product, which are rounded correctly."""
+_ULPS = 8.0
+"""Units in the last place by which a power or a logarithm may differ from one way of computing it
+to another (numpy's vectorised functions promise 4)."""
+
+
+def _ends(values: FloatArray) -> Interval:
+    return float(values.min()), float(values.max())
+
+
+def _widened(values: FloatArray) -> Interval:
+    """Ends moved outwards by the error of the function; 0 and 1 are met exactly where they are."""
+    lower, upper = _ends(values)
+    lower -= 0.0 if lower in (0.0, 1.0) else _ULPS * float(np.spacing(abs(lower)))
+    upper += 0.0 if upper in (0.0, 1.0) else _ULPS * float(np.spacing(abs(upper)))
+    return lower, upper
 
 
 def _reach(x: Expression, ends: Interval, either: bool = False) -> str:
     lower, upper = map(show_number, ends)
     if isinstance(x, Column) and not either:
         return f"the declared lower bound of `{x.name}` is {lower}"
-    return f"`{render(x)[0]}` ranges from {lower} to {upper} under the declared bounds"
+    return f"`{shorten(render(x)[0])}` ranges from {lower} to {upper} under the declared bounds"

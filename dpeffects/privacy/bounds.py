@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import BoundsError
+from dpeffects.errors import BoundsError, shorten
 
 Interval = tuple[float, float]
 Levels = tuple[Any, ...]
@@ -119,7 +119,8 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
     """Turn one declaration to (entry, whether it is levels)."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | set | range):
         raise BoundsError(
-            f"bounds[{name!r}]: write (lower, upper) for a range or a list of levels, not {given!r}"
+            f"bounds[{name!r}]: write (lower, upper) for a range or a list of levels, not "
+            + shorten(repr(given))
         )
     if isinstance(given, set | frozenset):
         raise BoundsError(f"bounds[{name!r}]: write the levels as a list; a set has no order")
@@ -225,7 +226,9 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     ((0.0, 1.0), (2, 1))
     """
     if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(f"declare: bounds map column names to ranges or levels, got {bounds!r}")
+        raise BoundsError(
+            f"declare: bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
+        )
     given = {**(bounds or {}), **columns}
     made = bounds if isinstance(bounds, Bounds) and not columns else Bounds.declared(given)
     if isinstance(frame, Declared):
@@ -247,8 +250,29 @@ def skeleton(numeric: Sequence[str], categorical: Sequence[str]) -> str:
 
 
 def clip(values: npt.NDArray[np.float64], interval: Interval) -> npt.NDArray[np.float64]:
-    """Clip to declared bounds: the only clip of the package. NaN must have been refused before."""
-    return np.clip(values, interval[0], interval[1])
+    """Clip to declared bounds: the only clip of the package (claim 4).
+
+    It is total: NaN, which no comparison clips, becomes the middle of the interval. So one record
+    never moves anything by more than the interval is wide, whatever its values or the arithmetic
+    on them come to.
+
+    Examples
+    --------
+    >>> clip(np.array([-9.0, 0.25, np.inf, np.nan]), (0.0, 1.0))
+    array([0.  , 0.25, 1.  , 0.5 ])
+    """
+    lower, upper = interval
+    found = np.asarray(np.clip(values, lower, upper))
+    if np.isnan(found.min(initial=upper)):  # one fast pass; repairs are rare
+        found = np.where(np.isnan(found), middle(interval), found)
+    return found
+
+
+def middle(interval: Interval) -> float:
+    """The middle of an interval; 0 where it has none."""
+    lower, upper = interval
+    found = lower + (upper - lower) / 2.0
+    return found if math.isfinite(found) else 0.0
 
 
 # --- the private search -----------------------------------------------------------------------
@@ -259,8 +283,10 @@ def magnitude_counts(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
     Bin 0 is [-2^40, -2^39) and beyond, the middle bin is around zero, the last (2^39, 2^40] and
     beyond. Bin edges are fixed, so replacing a record moves one count from one bin to another.
+    What is no number counts as zero.
     """
     half = len(_EXPONENTS)
+    values = clip(values, (-(2.0 ** _EXPONENTS[-1]), 2.0 ** _EXPONENTS[-1]))
     mantissa, exponent = np.frexp(np.abs(values))  # exact; |x| = 2^k has mantissa 1/2
     exponent = np.where(mantissa == 0.5, exponent - 1, exponent)
     exponent = np.where(mantissa == 0.0, _EXPONENTS[0] - 1, exponent)

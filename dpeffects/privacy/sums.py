@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import DataError
-from dpeffects.privacy.bounds import Interval, clip
+from dpeffects.privacy.bounds import Interval, clip, middle
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class Grid:
     @property
     def middle(self) -> float:
         """The value that is zero on the grid."""
-        return self.lower + (self.upper - self.lower) / 2.0
+        return middle((self.lower, self.upper))
 
     @property
     def span(self) -> int:
@@ -70,7 +70,7 @@ class Grid:
         scaled *= self.steps
         scaled += 0.5
         np.floor(scaled, out=scaled)
-        scaled[np.isnan(scaled)] = 0.0  # NaN has no integer, so it gets one
+        scaled[np.isnan(scaled)] = 0.0  # a range too narrow for floats; NaN has no integer
         return np.clip(scaled, -top, top, out=scaled).astype(np.int64)
 
     @property
