@@ -19,6 +19,7 @@ from dpeffects.federation.rehearsal import Task
 from dpeffects.federation.store import Price, Store
 from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
+from dpeffects.formula.encoding import width_of
 from dpeffects.methods import proved
 from dpeffects.methods.spec import LEVELS
 from dpeffects.privacy.bounds import Bounds, Declared
@@ -218,6 +219,19 @@ class SitePolicy:
             declared = self.bounds.get(name)
             if not isinstance(declared, list) or set(declared) != set(levels):
                 raise RefusalError(f"the levels of {name!r} are not those this site declares")
+        self._check_width(formula)
+
+    def _check_width(self, formula: Formula) -> None:
+        """Refuse covariates that make too many columns, before any is made."""
+        levels = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
+        try:
+            width = width_of(formula, {**levels, **formula.levels}, self.max_columns)
+        except DPEffectsError:
+            width = self.max_columns + 1
+        if width > self.max_columns:
+            raise RefusalError(
+                f"the formula makes more than this site's maximum of {self.max_columns} columns"
+            )
 
     @property
     def layout(self) -> Layout:
