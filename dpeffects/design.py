@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dpeffects import engines
 from dpeffects.engines import LazyRows, LazyTable
-from dpeffects.errors import BoundsError, DataError, FormulaError
+from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import (
@@ -130,7 +130,9 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[An
             raise BoundsError(f'bounds must be a mapping or "from_data", got {bounds!r}')
         return frame, known, True
     if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(f"bounds must map column names to ranges or levels, got {bounds!r}")
+        raise BoundsError(
+            f"bounds must map column names to ranges or levels, got {shorten(repr(bounds))}"
+        )
     return frame, known.updated(Bounds.declared(bounds)), False
 
 
@@ -147,7 +149,7 @@ def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
     bad = [name for name in names if _has_missing(frame[name])]
     if bad:
         raise DataError(
-            f"missing values in {', '.join(bad)}: dropping rows silently would change n, which is "
+            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
             "public. Drop or impute them by a rule that looks at one row at a time"
         )
 
@@ -324,7 +326,7 @@ class _Reader:
         formula = self._formula
         if self._undeclared_levels:
             raise BoundsError(
-                f"the levels of {', '.join(self._undeclared_levels)} must be declared: reading "
+                f"the levels of {listed(self._undeclared_levels)} must be declared: reading "
                 "them from the data would give away who is in it. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
@@ -333,7 +335,7 @@ class _Reader:
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
             raise BoundsError(
-                f"{', '.join(blocked)} stands inside a function that is not defined everywhere, "
+                f"{listed(blocked)} stands inside a function that is not defined everywhere, "
                 f"so its range must be declared. Add\n{skeleton(blocked, [])}"
             )
         if not self._missing:

@@ -24,7 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import DataError, DPEffectsError, OptionError
+from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
@@ -237,7 +237,7 @@ def _refuse(found: Mapping[str, int], columns: Columns) -> None:
     bad = [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]
     if bad:
         raise DataError(
-            f"missing values in {', '.join(bad)}: dropping rows silently would change n, which is "
+            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
             "public. Drop or impute them by a rule that looks at one row at a time"
         )
     for name in columns.numeric:

@@ -1,5 +1,30 @@
 """One small tree of errors. Every error a user can cause is one of these."""
 
+from collections.abc import Iterable
+
+
+def shorten(text: str, most: int = 120) -> str:
+    """Cut a quotation to a readable length, for a message.
+
+    Examples
+    --------
+    >>> shorten("cut(x, [0, 1, 2, 3])", 12)
+    'cut(x, [0...'
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def listed(values: Iterable[object], most: int = 5) -> str:
+    """Write the first few of some values, for a message.
+
+    Examples
+    --------
+    >>> listed(range(7)), listed("ab")
+    ('0, 1, 2, 3, 4, ...', 'a, b')
+    """
+    names = [str(value) for value in values]
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+
 
 class DPEffectsError(Exception):
     """Base of all errors raised on purpose by dpeffects."""

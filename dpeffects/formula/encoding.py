@@ -8,6 +8,7 @@ bounds; rows only flow through `Encoding.matrix`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeffects.errors import BoundsError, DataError, FormulaError
+from dpeffects.errors import BoundsError, DataError, FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
 from dpeffects.formula.parse import Formula, Term
@@ -25,6 +26,7 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.privacy.bounds import clip
 
 MAX_COLUMNS = 10_000
+"""Columns that covariates may have; they are counted before any is made."""
 
 Levels: TypeAlias = Mapping[str, tuple[Level, ...]]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -78,20 +80,9 @@ class Encoding:
         numeric
             Columns to read as numbers where they stand plainly, even if they also have levels.
         """
-        terms = [
-            tuple(dict.fromkeys(_resolve(factor, levels, numeric) for factor in term))
-            for term in formula.terms
-        ]
-        # `region` and `C(region)` may turn out to be the same term once levels are known.
-        distinct = {frozenset(term): term for term in terms}
         found = [EncodedColumn("Intercept")] if formula.intercept else []
-        for term in _coded(distinct.values(), formula.intercept):
+        for term in _layout(formula, levels, numeric):
             found.extend(_term_columns(term))
-            if len(found) > MAX_COLUMNS:
-                raise FormulaError(
-                    f"term `{':'.join(ex.source(factor) for factor, _ in term)}`: more than "
-                    f"{MAX_COLUMNS} columns; write fewer interactions or levels"
-                )
         return cls(tuple(found))
 
     @property
@@ -130,7 +121,9 @@ class Encoding:
             if column.parts:
                 found[j] = reduce(_times, (known[part.factor] for part in column.parts))
                 if not np.isfinite(found[j, 1] - found[j, 0]):
-                    raise BoundsError(f"term `{column.name}`: the bounds give infinite values")
+                    raise BoundsError(
+                        f"term `{shorten(column.name)}`: the bounds give infinite values"
+                    )
         return found
 
     def values(self, whole: Mapping[str, int]) -> tuple[int, ...]:
@@ -219,6 +212,80 @@ class Encoding:
         return out
 
 
+def width_of(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> int:
+    """Return how many columns a formula's covariates have, without making any.
+
+    Parameters
+    ----------
+    formula
+        A parsed formula.
+    levels
+        Declared levels of the categorical columns.
+    most
+        A formula with more columns is refused.
+
+    Raises
+    ------
+    FormulaError
+        Names the term that makes too many columns, and how many.
+
+    Examples
+    --------
+    >>> from dpeffects.formula import parse
+    >>> width_of(parse("y ~ t | age * region"), {"region": ("N", "S", "W")})
+    6
+    >>> width_of(parse("y ~ t | age * region"), {"region": ("N", "S", "W")}, most=5)
+    Traceback (most recent call last):
+    dpeffects.errors.FormulaError: term `age:region`: 2 columns, which makes 6 in all, and 5 are ...
+    """
+    sizes = (_columns_of(term) for term in _layout(formula, levels, (), most))
+    return formula.intercept + sum(sizes)
+
+
+def _layout(
+    formula: Formula, levels: Levels, numeric: Collection[str], most: int = MAX_COLUMNS
+) -> list[_Coded]:
+    """Code the terms, and count their columns before any is made."""
+    terms = [
+        tuple(dict.fromkeys(_resolve(factor, levels, numeric) for factor in term))
+        for term in formula.terms
+    ]
+    # `region` and `C(region)` may turn out to be the same term once levels are known.
+    distinct = {frozenset(term): term for term in terms}
+    found, total = [], int(formula.intercept)
+    for term in _coded(distinct.values(), formula.intercept):
+        total += _columns_of(term)
+        if total > most:
+            name = shorten(":".join(_short_name(factor) for factor, _ in term))
+            raise FormulaError(
+                f"term `{name}`: {_columns_of(term)} columns, which makes {total} in all, and "
+                f"{most} are the most; write fewer interactions, levels, cut points or knots"
+            )
+        found.append(term)
+    return found
+
+
+def _columns_of(term: _Coded) -> int:
+    return math.prod(_levels_of(factor) - reduced for factor, reduced in term)
+
+
+def _levels_of(factor: Factor) -> int:
+    """Columns of a factor, before one may go."""
+    match factor:
+        case Categorical(_, levels):
+            return len(levels or ())
+        case Cut(_, points):
+            return len(points) - 1
+        case Spline():
+            basis = len(factor.knots) + factor.degree + 1
+            return basis if factor.include_intercept else basis - 1
+    return 1
+
+
+def _short_name(factor: Factor) -> str:
+    return factor.column if isinstance(factor, Categorical) else ex.shown(factor, 60)
+
+
 def _resolve(factor: Factor, levels: Levels, numeric: Collection[str]) -> Factor:
     if isinstance(factor, Column) and factor.name in levels and factor.name not in numeric:
         return Categorical(factor.name, tuple(levels[factor.name]))
@@ -227,11 +294,11 @@ def _resolve(factor: Factor, levels: Levels, numeric: Collection[str]) -> Factor
     declared = tuple(levels[factor.column]) if factor.column in levels else factor.levels
     if declared is None:
         raise BoundsError(
-            f"term `{ex.source(factor)}`: no levels are declared for `{factor.column}`; declare "
+            f"term `{ex.shown(factor)}`: no levels are declared for `{factor.column}`; declare "
             f"them, or write C({factor.column}, levels=[...])"
         )
     if factor.levels not in (None, declared):
-        raise BoundsError(f"term `{ex.source(factor)}`: other levels are declared for the column")
+        raise BoundsError(f"term `{ex.shown(factor)}`: other levels are declared for the column")
     return Categorical(factor.column, declared)
 
 
@@ -252,29 +319,37 @@ def _coded(terms: Collection[Term], intercept: bool) -> Iterator[_Coded]:
     levels of a. This is R's rule, with one difference that formulaic makes too: R gives ``a:b``
     without its main effects one column too many.
     """
-    spanned: set[frozenset[Factor]] = {frozenset()} if intercept else set()
+    spanned: set[frozenset[int]] = {frozenset()} if intercept else set()
+    numbers: dict[Factor, int] = {}  # which are compared much faster than factors
     for term in terms:
-        choices = [(factor, None) if _spans_intercept(factor) else (factor,) for factor in term]
-        pieces = [tuple(f for f in piece if f is not None) for piece in product(*choices)]
+        codes = [numbers.setdefault(factor, len(numbers)) for factor in term]
+        factors = dict(zip(codes, term, strict=True))
+        spans = {code: _spans_intercept(factor) for code, factor in factors.items()}
+        choices = [(code, None) if spans[code] else (code,) for code in codes]
+        pieces = [tuple(c for c in piece if c is not None) for piece in product(*choices)]
         pieces = [piece for piece in pieces if frozenset(piece) not in spanned]
         spanned.update(map(frozenset, pieces))
-        coded: list[_Coded] = [tuple((f, _spans_intercept(f)) for f in piece) for piece in pieces]
-        yield from _joined(coded)
+        for whole in _joined([tuple((c, spans[c]) for c in piece) for piece in pieces]):
+            yield tuple((factors[code], reduced) for code, reduced in whole)
 
 
-def _joined(pieces: list[_Coded]) -> list[_Coded]:
+_Piece: TypeAlias = tuple[tuple[int, bool], ...]
+
+
+def _joined(pieces: list[_Piece]) -> list[_Piece]:
     """Join ``x`` and ``x:(a without its first level)`` to ``x:a``, as long as there are any."""
-    joined: list[_Coded] = []
-    for piece in sorted(pieces, key=len):
-        for other in joined:
-            extra = [pair for pair in piece if pair not in other]
-            if len(other) + 1 == len(piece) and len(extra) == 1 and extra[0][1]:
-                whole = tuple((f, less and (f, less) not in extra) for f, less in piece)
-                joined = _joined([*(kept for kept in joined if kept is not other), whole])
+    joined: dict[frozenset[tuple[int, bool]], tuple[int, _Piece]] = {}
+    for place, piece in enumerate(sorted(pieces, key=len)):
+        while True:
+            less = [(frozenset(piece) - {pair}, pair) for pair in piece if pair[1]]
+            found = [(joined[other][0], other, pair) for other, pair in less if other in joined]
+            if not found:
                 break
-        else:
-            joined.append(piece)
-    return joined
+            _, other, extra = min(found, key=lambda one: one[0])  # the first that was kept
+            del joined[other]
+            piece = tuple((code, reduced and (code, reduced) != extra) for code, reduced in piece)
+        joined[frozenset(piece)] = (place, piece)
+    return [piece for _, piece in joined.values()]
 
 
 def _term_columns(term: _Coded) -> list[EncodedColumn]:

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeffects.errors import DataError
+from dpeffects.errors import DataError, shorten
 
 Level: TypeAlias = str | int | float | bool
 Interval: TypeAlias = tuple[float, float]
@@ -215,6 +215,11 @@ def source(factor: Factor) -> str:
         case Column() | Call():
             return render(factor)[0]
     return f"I({render(factor)[0]})"
+
+
+def shown(factor: Factor, most: int = 120) -> str:
+    """`source` for a message: long lists are cut short."""
+    return shorten(source(factor), most)
 
 
 def render(expr: Expression) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from dpeffects.errors import FormulaError
+from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import (
     Binary,
@@ -41,7 +41,7 @@ def translated(text: str) -> Iterator[None]:
     except Exception as error:
         reason = getattr(error, "msg", None) or str(error).partition("\n")[0]
         reason = reason or type(error).__name__
-        raise FormulaError(f"`{text.strip()}` cannot be read: {reason}") from None
+        raise FormulaError(f"`{shorten(text.strip())}` cannot be read: {reason}") from None
 
 
 # --- quotes: formulaic stumbles on brackets in strings and on some names in backticks, so both are
@@ -70,7 +70,7 @@ class Quotes:
     def hide(self, match: re.Match[str]) -> str:
         """Keep a quoted text, and return the word that stands for it."""
         if match["prefix"]:
-            raise FormulaError(f"`{match[0]}`: strings with a prefix are not available")
+            raise FormulaError(f"`{shorten(match[0])}`: strings with a prefix are not available")
         if match["name"] == "":
             raise FormulaError("a name in backticks is empty")
         with translated(match[0]):
@@ -83,9 +83,10 @@ class Quotes:
         """Return what a word stands for, None if it is not one of ours."""
         return self.values[int(name[2:])] if re.fullmatch(r"__\d+", name) else None
 
-    def show(self, text: str) -> str:
+    def show(self, text: str, most: int = 120) -> str:
         """Put the quoted texts back, for a message."""
-        return re.sub(r" ?\b__(\d+)\b ?", lambda m: self.raw[int(m[1])], text).strip()
+        back = re.sub(r" ?\b__(\d+)\b ?", lambda m: self.raw[int(m[1])], text)
+        return shorten(back.strip(), most)
 
 
 def unquote(text: str) -> tuple[str, Quotes]:
@@ -93,9 +94,11 @@ def unquote(text: str) -> tuple[str, Quotes]:
     without = _QUOTED.sub(" ", text)
     for symbol, advice in _FORBIDDEN.items():
         if symbol in without:
-            raise FormulaError(f"`{text.strip()}`: {advice}")
+            raise FormulaError(f"`{shorten(text.strip())}`: {advice}")
     if hidden := re.search(r"(?<!\w)__\w*", without):
-        raise FormulaError(f"`{hidden[0]}`: names with two leading underscores stand in backticks")
+        raise FormulaError(
+            f"`{shorten(hidden[0])}`: names with two leading underscores stand in backticks"
+        )
     if not unicodedata.is_normalized("NFKC", without):  # Python would read another name
         raise FormulaError("the formula has unusual letters; write such names in backticks")
     quotes = Quotes()
@@ -154,13 +157,12 @@ class _Reader:
         self.text, self.kind, self.quotes = token.token.strip(), token.kind.value, quotes
 
     def refuse(self, why: str) -> NoReturn:
-        raise FormulaError(self.quotes.show(f"term `{self.text}`: {why}"))
+        raise FormulaError(f"term `{self.quotes.show(self.text)}`: {self.quotes.show(why, 500)}")
 
     def factor(self) -> Factor:
         if self.kind == "name":
             return self.column(self.text)
-        with translated(self.quotes.show(self.text)):
-            node: ast.expr = ast.parse(self.text, mode="eval").body
+        node: ast.expr = ast.parse(self.text, mode="eval").body
         shapes: dict[str, Callable[[ast.Call], Factor]]
         shapes = {"C": self.categorical, "cut": self.cut, "bs": self.spline}
         match node:
@@ -331,4 +333,5 @@ def _allowed() -> str:
 
 def read_factor(token: Any, quotes: Quotes) -> Factor:
     """Read one factor from a token, or raise a FormulaError that says what to write instead."""
-    return _Reader(token, quotes).factor()
+    with translated(quotes.show(token.token)):  # thousands of minus signs are nested too deeply
+        return _Reader(token, quotes).factor()

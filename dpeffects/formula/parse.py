@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dpeffects.errors import FormulaError
+from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import (
     Categorical,
@@ -68,7 +68,7 @@ class Formula:
         _ = self.levels  # raises on two level lists for one column
         if isinstance(self.treatment, Categorical) and len(self.treatment.levels or ()) != 2:
             raise FormulaError(
-                f"treatment `{ex.source(self.treatment)}`: it must have two levels; write "
+                f"treatment `{ex.shown(self.treatment)}`: it must have two levels; write "
                 f"C({self.treatment_column}, levels=[reference, other]) or the plain column"
             )
         for role, names in (("outcome", self.outcome_columns), ("covariates", self._covariates)):
@@ -127,7 +127,7 @@ class Formula:
                 continue
             if found.setdefault(factor.column, factor.levels) != factor.levels:
                 raise FormulaError(
-                    f"term `{ex.source(factor)}`: `{factor.column}` has other levels elsewhere "
+                    f"term `{ex.shown(factor)}`: `{factor.column}` has other levels elsewhere "
                     f"in the formula; write the same levels, or C({factor.column})"
                 )
         return found
@@ -168,18 +168,18 @@ def parse(text: str) -> Formula:
     bare, quotes = unquote(text)
     if bare.count("~") != 1 or bare.count("|") > 1:
         raise FormulaError(
-            f"`{text.strip()}`: write outcome ~ treatment | covariates, with one `~` and at most "
-            "one `|`"
+            f"`{shorten(text.strip())}`: write outcome ~ treatment | covariates, with one `~` and "
+            "at most one `|`"
         )
     left, _, right = bare.partition("~")
     middle, bar, rest = right.partition("|")
     outcome = _single(left, "outcome", "y, log(y) or I(y2 - y1)", quotes)
     treatment = _single(middle, "treatment", "t or C(t, levels=[reference, other])", quotes)
     if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
-        raise FormulaError(f"outcome `{ex.source(outcome)}`: write one number a row, as I(y > 3)")
+        raise FormulaError(f"outcome `{ex.shown(outcome)}`: write one number a row, as I(y > 3)")
     if not isinstance(treatment, Column | Categorical):
         raise FormulaError(
-            f"treatment `{ex.source(treatment)}`: write a column of two values, t, or "
+            f"treatment `{ex.shown(treatment)}`: write a column of two values, t, or "
             "C(t, levels=[reference, other])"
         )
     intercept, terms = _expand(rest, quotes) if bar else (True, ())

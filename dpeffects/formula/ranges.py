@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeffects.errors import BoundsError
+from dpeffects.errors import BoundsError, shorten
 from dpeffects.formula.expression import (
     FUNCTIONS,
     OPERATORS,
@@ -28,7 +28,7 @@ from dpeffects.formula.expression import (
     Unary,
     render,
     show_number,
-    source,
+    shown,
 )
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -78,8 +78,8 @@ def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
         with np.errstate(all="ignore"):  # overflow is found by the finite check
             return _range(factor, bounds)
     except _OutsideError as error:
-        inner = "" if error.node == factor else f"in `{render(error.node)[0]}`, "
-        raise BoundsError(f"term `{source(factor)}`: {inner}{error.reason}") from None
+        inner = "" if error.node == factor else f"in `{shorten(render(error.node)[0])}`, "
+        raise BoundsError(f"term `{shown(factor)}`: {inner}{error.reason}") from None
 
 
 def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
@@ -180,4 +180,4 @@ def _reach(x: Expression, ends: Interval, either: bool = False) -> str:
     lower, upper = map(show_number, ends)
     if isinstance(x, Column) and not either:
         return f"the declared lower bound of `{x.name}` is {lower}"
-    return f"`{render(x)[0]}` ranges from {lower} to {upper} under the declared bounds"
+    return f"`{shorten(render(x)[0])}` ranges from {lower} to {upper} under the declared bounds"

@@ -94,7 +94,7 @@ def _size(factor: Factor, binary: Collection[str]) -> int:
             return 2
     name = ex.columns(factor)[0] if ex.columns(factor) else "x"
     raise FormulaError(
-        f"term `{ex.source(factor)}`: matching on strata needs discrete covariates; write "
+        f"term `{ex.shown(factor)}`: matching on strata needs discrete covariates; write "
         f"cut({name}, [...]) with cut points that do not come from the data, I({name} == 1), or "
         f"declare its levels"
     )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import BoundsError
+from dpeffects.errors import BoundsError, shorten
 
 Interval = tuple[float, float]
 Levels = tuple[Any, ...]
@@ -119,7 +119,8 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
     """Turn one declaration to (entry, whether it is levels)."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | set | range):
         raise BoundsError(
-            f"bounds[{name!r}]: write (lower, upper) for a range or a list of levels, not {given!r}"
+            f"bounds[{name!r}]: write (lower, upper) for a range or a list of levels, not "
+            + shorten(repr(given))
         )
     if isinstance(given, set | frozenset):
         raise BoundsError(f"bounds[{name!r}]: write the levels as a list; a set has no order")
@@ -225,7 +226,9 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     ((0.0, 1.0), (2, 1))
     """
     if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(f"declare: bounds map column names to ranges or levels, got {bounds!r}")
+        raise BoundsError(
+            f"declare: bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
+        )
     given = {**(bounds or {}), **columns}
     made = bounds if isinstance(bounds, Bounds) and not columns else Bounds.declared(given)
     if isinstance(frame, Declared):
