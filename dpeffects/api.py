@@ -120,11 +120,16 @@ def dp_atc(formula: str, data: Any, method: str = "private_aipw", **arguments: A
     return _effect("ATC", formula, data, method, **arguments)
 
 
-def _effect(
+def _effect(estimand: str, formula: str, data: Any, method: str, **arguments: Any) -> Result:
+    """The whole flow, for any estimand."""
+    return finish(begin(estimand, formula, data, method, **arguments))
+
+
+def begin(
     estimand: str,
     formula: str,
     data: Any,
-    method: str,
+    method: str = "private_aipw",
     *,
     epsilon: float,
     delta: float = 0.0,
@@ -135,18 +140,23 @@ def _effect(
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
+    attended: bool = True,
     **options: Any,
-) -> Result:
-    """The whole flow, for any estimand."""
-    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
-    ready = prepare(estimand, formula, data, method, ask, level, options)
+) -> Prepared:
+    """Everything before the first charge, for any estimand."""
+    ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset, attended)
+    return prepare(estimand, formula, data, method, ask, level, options)
+
+
+def finish(ready: Prepared) -> Result:
+    """Everything from the first charge on."""
     with ready.call as call:
         estimate = ready.estimate()
     spec = ready.spec
-    unread = spec.uses_covariates or "|" not in formula
+    unread = spec.uses_covariates or "|" not in call.formula.source
     return Result.from_estimate(
         estimate,
-        estimand=estimand,
+        estimand=ready.estimand,
         method=spec.name,
         method_title=spec.title,
         notes=(*(() if unread else (_UNREAD.format(spec.name),)), *call.bounds_notes()),
@@ -203,7 +213,9 @@ def prepare(
         if spec.needs_strata:
             design.strata(table, parsed)  # refuses covariates that are not discrete
         made.check(table.n, call.smallest_arm())
-        return Prepared(spec, made.resolve(call.facts()), call, estimand)
+        settled = made.resolve(call.facts())
+        call.divide(spec.shares(level, settled))
+        return Prepared(spec, settled, call, estimand)
     except BaseException:
         call.close()
         raise

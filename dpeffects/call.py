@@ -50,6 +50,8 @@ class Ask:
     ledger: Account | Address | None = None
     seed: int | SeededNoise | None = None
     dataset: str | None = None
+    attended: bool = True
+    """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.variance, bool):
@@ -98,7 +100,9 @@ class Call:
 
     def read(self, data: Any) -> design.Table | LazyTable:
         """Read and validate the columns of the formula."""
-        self.table = design.read(data, self.formula, self.ask.bounds, self.public)
+        self.table = design.read(
+            data, self.formula, self.ask.bounds, self.public, attended=self.ask.attended
+        )
         return self.table
 
     def facts(self) -> Facts:
@@ -113,12 +117,8 @@ class Call:
         treated = self.table.treated_count()
         return min(treated, self.table.n - treated)
 
-    def curator(
-        self,
-        proportions: Mapping[str, float],
-        groups: tuple[design.Table | LazyTable, Strata] | None = None,
-    ) -> Curator:
-        """Divide the budget, find missing bounds, and encode the rows, in groups if given."""
+    def divide(self, proportions: Mapping[str, float]) -> Mapping[str, Share]:
+        """Divide the budget, once; raises where public numbers say that it does not suffice."""
         wanted = dict(proportions)
         if not self.ask.variance:
             wanted.pop("variance", None)
@@ -127,8 +127,16 @@ class Call:
         if self._split is None:  # an audit comes here many times
             self._split = self.ask.budget.shares(merge_shares(wanted, self.ask.shares))
             _require_records(self._split, self.table)
+        return self._split
+
+    def curator(
+        self,
+        proportions: Mapping[str, float],
+        groups: tuple[design.Table | LazyTable, Strata] | None = None,
+    ) -> Curator:
+        """Divide the budget, find missing bounds, and encode the rows, in groups if given."""
         make = getattr(self.noise, "releaser", Releaser)  # an audit's noise brings one that watches
-        releaser: Releaser = make(self._split, self.ledger, self.noise)
+        releaser: Releaser = make(self.divide(proportions), self.ledger, self.noise)
         missing = {name: partial(self.table.magnitudes, name) for name in self.table.missing}
         if missing or self._rows is None:
             self.bounds = self.table.bounds.updated(find_bounds(missing, releaser))

@@ -66,12 +66,18 @@ class Table:
 
 
 def read(
-    data: Any, formula: Formula, bounds: Mapping[str, Any] | str | None, public: Iterable[str]
+    data: Any,
+    formula: Formula,
+    bounds: Mapping[str, Any] | str | None,
+    public: Iterable[str],
+    *,
+    attended: bool = True,
 ) -> Table | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
-    ranges and levels may be taken from the data at no cost.
+    ranges and levels may be taken from the data at no cost. An empty arm is an error for the
+    person who holds the data; a call that is not ``attended`` works with it.
     """
     frame, known, from_data = _unpack(data, bounds)
     names = list(frame.collect_schema())
@@ -94,7 +100,7 @@ def read(
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
-    return reader.lazy_table(n) if lazy else reader.table()
+    return reader.lazy_table(n) if lazy else reader.table(attended)
 
 
 def is_lazy(data: Any) -> bool:
@@ -282,13 +288,14 @@ class _Reader:
             )
         return self._frame[name]
 
-    def table(self) -> Table:
+    def table(self, attended: bool) -> Table:
         """Read the columns into memory and check them."""
         self._check_bounds()
         frame, columns = self._frame, self._columns()
         assert isinstance(frame, nw.DataFrame)
         treated = columns.treated(frame)
-        _require_both_arms(int(np.count_nonzero(treated)), treated.size, columns.treatment)
+        if attended:
+            _require_both_arms(int(np.count_nonzero(treated)), treated.size, columns.treatment)
         return Table(
             treated.size,
             columns.numbers(frame, columns.numeric),

@@ -25,6 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("releases", nargs="+", metavar="FILE", help="site releases (dpeffects release)")
     add("--rule", choices=list(RULES), default="mvagg", help="default mvagg: minimum variance")
     add("--trust", metavar="FOLDER", help="public keys, SITE.pem: refuse what they did not sign")
+    add("--request", metavar="ID", help="refuse releases that answer another request")
     add("--left-out", action="append", default=[], metavar="SITE=REASON", help="did not answer")
     record_argument(output_arguments(parser))
 
@@ -37,6 +38,7 @@ def run(given: argparse.Namespace) -> None:
         given.rule,
         conf_level=given.conf_level,
         trust=given.trust,
+        request=given.request,
         left_out=dict(map(_absent, given.left_out)),
     )
     put(given, render(given, fit.summary, fit.to_dict), repr(fit))

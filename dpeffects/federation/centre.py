@@ -13,6 +13,7 @@ from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.federation.question import Question
 from dpeffects.formula import parse
 from dpeffects.sites import Combined, SiteRelease, combine, document
+from dpeffects.sites.plausible import why_not
 
 MAX_REPLY = 1_000_000
 _LONGEST = 300
@@ -41,6 +42,7 @@ class Collected:
             self.releases,
             self.question.rule,
             conf_level=conf_level,
+            request=self.question.request,
             left_out=dict(self.left_out),
         )
 
@@ -166,6 +168,8 @@ def _check(site: str, release: SiteRelease, question: Question) -> None:
         raise ReleaseError("spent more than was asked for")
     if guarantee.void:
         raise ReleaseError("the release is not private")
+    if reason := why_not(release):
+        raise ReleaseError(f"not plausible: {reason}")
 
 
 def _same_formula(given: str, asked: str) -> bool:

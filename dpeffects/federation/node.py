@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     engine.stop_on_signal()
     try:
         policy = SitePolicy.read(given.policy)
-        policy.load()
+        policy.check()
         policy.store()
     except DPEffectsError as error:
         print(f"{given.policy}: {error}", file=sys.stderr)

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpeffects.errors import ReleaseError
 from dpeffects.federation import engine
+from dpeffects.sites import document
 
 APP = Path(__file__).parent / "app"
 _SECONDS = 60.0
+_MOST_BYTES = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,13 +44,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def register(state: Path, key: Path, site: str) -> str:
     """Register a public key under a site's name."""
+    _require_small(key)
     return _flwr(state, ["supernode", "register", str(key), "centre", "--name", site], _SECONDS)
 
 
 def ask(state: Path, question: Path, seconds: float | None = None, app: Path = APP) -> str:
     """Start a round and return its log when it has ended."""
+    _require_small(question)
     command = ["run", str(app), "centre", "--run-config", str(question), "--stream"]
     return _flwr(state, command, seconds)
+
+
+def _require_small(path: Path) -> None:
+    """Refuse what Flower would wait for, or read for ever."""
+    try:
+        document.read_file(path, _MOST_BYTES)
+    except ReleaseError as error:
+        raise RuntimeError(f"{path}: {error}") from None
 
 
 def _flwr(state: Path, arguments: Sequence[str], seconds: float | None) -> str:

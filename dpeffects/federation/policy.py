@@ -12,20 +12,25 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpeffects import design
-from dpeffects.errors import BoundsError, DataError, DPEffectsError, PolicyError, RefusalError
+from dpeffects.errors import BoundsError, DPEffectsError, PolicyError, RefusalError, ReleaseError
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
+from dpeffects.federation.records import Layout, read_columns
+from dpeffects.federation.rehearsal import Task
 from dpeffects.federation.store import Price, Store
-from dpeffects.files import bound, read_data
+from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
+from dpeffects.formula.encoding import width_of
 from dpeffects.methods import proved
 from dpeffects.methods.spec import LEVELS
 from dpeffects.privacy.bounds import Bounds, Declared
 from dpeffects.privacy.budget import Budget
+from dpeffects.sites import document
 
 if TYPE_CHECKING:
     import pandas as pd
 
+UNUSABLE_OPTIONS = "the options of the question cannot be used"
+_MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates")
 
 
@@ -53,10 +58,13 @@ class SitePolicy:
         Over all questions, ever.
     methods, columns, bounds
         Methods allowed, columns by role, and what the site declares about their values. Every
-        column but the treatment needs a bound, unless it is bool.
+        column but the treatment needs a bound; a treatment without one is 0/1.
     estimands, level, public_treatment, minimum_n
         Estimands allowed; what is protected; whether the treatment may be taken as public; the
         smallest data set that answers at all.
+    max_columns, max_seconds, max_memory
+        What one question may take: columns that its covariates make, and time and megabytes when it
+        is tried on made-up records. A question beyond that is refused and costs nothing.
     """
 
     site: str
@@ -74,14 +82,17 @@ class SitePolicy:
     level: str = "sample"
     public_treatment: bool = False
     minimum_n: int = 100
+    max_columns: int = 200
+    max_seconds: int = 60
+    max_memory: int = 2000
 
     @classmethod
     def read(cls, path: str | Path) -> SitePolicy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            values = tomllib.loads(document.read_file(path, _MOST_BYTES).decode("utf-8"))
+        except (ReleaseError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
             raise PolicyError(f"{path}: {error}") from None
         try:
             return cls.from_dict(values, path.parent)
@@ -121,10 +132,26 @@ class SitePolicy:
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
         _among("bounds", self.bounds, {n for names in self.columns.values() for n in names})
-        if type(self.minimum_n) is not int or self.minimum_n < 4:
-            raise PolicyError("minimum_n must be a whole number of at least 4")
+        _whole("minimum_n", self.minimum_n, 4)
+        for name in ("max_columns", "max_seconds", "max_memory"):
+            _whole(name, getattr(self, name), 1)
         if type(self.public_treatment) is not bool:
             raise PolicyError("public_treatment must be true or false")
+        self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        """Refuse columns whose values could be anything: their types would be those of the rows."""
+        treatments = self.columns["treatment"]
+        used = dict.fromkeys(name for role in _ROLES for name in self.columns[role])
+        missing = [name for name in used if name not in self.bounds and name not in treatments]
+        if missing:
+            raise PolicyError(f"bounds are missing for {', '.join(missing)}")
+        for name in self.columns["outcome"]:
+            if isinstance(self.bounds.get(name), list):
+                raise PolicyError(f"the outcome {name!r} is a number: declare its range")
+        for name in treatments:
+            if isinstance(levels := self.bounds.get(name), list) and len(levels) != 2:
+                raise PolicyError(f"the treatment {name!r} has two levels, control first")
 
     def store(self) -> Store:
         """Open the site's ledger."""
@@ -148,6 +175,7 @@ class SitePolicy:
             "epsilon": epsilon,
             "delta": question.delta,
             "estimand": question.estimand,
+            "attended": False,
         }
         return Grant(Price(epsilon, question.delta, terms), arguments)
 
@@ -171,8 +199,10 @@ class SitePolicy:
             spec.check_estimand(question.estimand)
             level = spec.check_level(str(given) if given is not None else None)
             public = spec.make_options(options).public(level)
-        except (DPEffectsError, TypeError) as error:
+        except DPEffectsError as error:
             raise RefusalError(str(error)) from None
+        except Exception:
+            raise RefusalError(UNUSABLE_OPTIONS) from None
         if level != self.level:
             raise RefusalError(f"this site answers at the level {self.level}, not {level}")
         if level == "sample" and public and not (self.public_treatment and public <= {"treatment"}):
@@ -189,47 +219,67 @@ class SitePolicy:
             declared = self.bounds.get(name)
             if not isinstance(declared, list) or set(declared) != set(levels):
                 raise RefusalError(f"the levels of {name!r} are not those this site declares")
+        self._check_width(formula)
+
+    def _check_width(self, formula: Formula) -> None:
+        """Refuse covariates that make too many columns, before any is made."""
+        levels = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
+        try:
+            width = width_of(formula, {**levels, **formula.levels}, self.max_columns)
+        except DPEffectsError:
+            width = self.max_columns + 1
+        if width > self.max_columns:
+            raise RefusalError(
+                f"the formula makes more than this site's maximum of {self.max_columns} columns"
+            )
+
+    @property
+    def layout(self) -> Layout:
+        """What the policy says about the columns of the data."""
+        return Layout(self.bounds, frozenset(self.columns["treatment"]))
 
     def load(self) -> Declared:
-        """Read the data and check it against the policy; the same for every question."""
-        try:
-            frame = read_data(str(self.data), self.bounds)
-        except DataError as error:
-            raise PolicyError(str(error)) from None
-        if len(frame) < self.minimum_n:
-            raise RefusalError(f"this site needs {self.minimum_n} records and has {len(frame)}")
-        data = Declared(frame, Bounds.declared(self.bounds))
-        for outcome in self.columns["outcome"]:
-            for treatment in self.columns["treatment"]:
-                rest = [n for n in self.columns["covariates"] if n not in (outcome, treatment)]
-                self._check_fit(data, outcome, treatment, rest)
-        return data
+        """Read the data, the same for every question; values that do not fit are replaced.
 
-    def _check_fit(self, data: Declared, outcome: str, treatment: str, rest: list[str]) -> None:
-        text = f"`{outcome}` ~ `{treatment}`" + " | " * bool(rest)
-        formula = parse(text + " + ".join(f"`{name}`" for name in rest))
-        try:
-            table = design.read(data, formula, None, ())
-        except DPEffectsError as error:
-            raise PolicyError(str(error)) from None
-        if table.missing:
-            raise PolicyError(f"bounds are missing for {', '.join(table.missing)}")
+        Only that the file cannot be read, lacks a column or has too few records is an error.
+        """
+        return Declared(self._records()[0], Bounds.declared(self.bounds))
 
-    def rehearsal(self, data: Declared) -> Declared:
-        """Make rows up from what is public: the bounds, the names and types of columns, and n."""
-        names = dict.fromkeys(name for role in _ROLES for name in self.columns[role])
-        n = len(data.frame)
-        made = {name: _made_up(self.bounds.get(name), data.frame[name], n) for name in names}
-        return Declared(type(data.frame)(made), data.bounds)
+    def task(self, formula: str, grant: Grant, n: int) -> Task:
+        """Return what is tried on made-up records before the site pays for a question."""
+        limits = (self.max_seconds, self.max_memory)
+        return Task(formula, grant.arguments, self.layout, n, *limits)
+
+    def check(self) -> None:
+        """Check the data against the policy, for the site's operator.
+
+        The messages are for the operator: unlike what a site answers, they depend on records. No
+        message holds a value.
+        """
+        frame, replaced = self._records()
+        bad = [f"{name} ({count})" for name, count in replaced.items() if count]
+        if bad:
+            raise PolicyError(
+                f"{self.data} holds values that are missing, no numbers or no declared levels: "
+                f"{', '.join(bad)}. Correct the data, or declare what is missing; a value that "
+                "cannot be used would count as the middle of its range, its first level or control"
+            )
+        for name in self.columns["treatment"]:
+            if frame[name].nunique() < 2:
+                raise PolicyError(f"treatment {name!r}: one of the two arms is empty")
+
+    def _records(self) -> tuple[pd.DataFrame, dict[str, int]]:
+        layout = self.layout
+        columns = read_columns(self.data, layout.names)
+        n = len(columns[layout.names[0]])
+        if n < self.minimum_n:
+            raise RefusalError(f"this site needs {self.minimum_n} records and has {n}")
+        return layout.frame(columns)
 
 
-def _made_up(bound: Any, column: pd.Series[Any], n: int) -> Any:
-    import numpy as np
-
-    if isinstance(bound, tuple):
-        return np.linspace(bound[0], bound[1], n)
-    levels = bound or ([False, True] if column.dtype == bool else [0, 1])
-    return [levels[i % len(levels)] for i in range(n)]
+def _whole(name: str, value: Any, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise PolicyError(f"{name} must be a whole number of at least {least}")
 
 
 def _text(name: str, value: Any) -> str:

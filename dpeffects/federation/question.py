@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from dpeffects.errors import BudgetError, FormulaError, QuestionError, ReleaseError
-from dpeffects.formula import parse
+from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
 from dpeffects.sites import document
 from dpeffects.sites.rules import RULES
@@ -21,6 +21,11 @@ Scalar = str | int | float | bool | None
 
 ESTIMANDS = ("ATE", "ATT", "ATC")
 MAX_LENGTH = 65_536
+MAX_FORMULA = 4_000
+MAX_VALUES = 200
+MAX_OPTIONS = 30
+MAX_TEXT = 200
+MAX_WHOLE = 2**53
 MAX_DEADLINE = 86_400.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _OPTION = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -69,7 +74,7 @@ class Question:
         check_name("request", self.request)
         for name in ("formula", "method", "estimand", "rule"):
             if not isinstance(getattr(self, name), str):
-                _refuse(f"{name} must be text, got {getattr(self, name)!r}")
+                _refuse(f"{name} must be text, not {document.kind(getattr(self, name))}")
         for name, known in (("estimand", ESTIMANDS), ("rule", RULES)):
             if getattr(self, name) not in known:
                 _refuse(f"{name} must be one of {', '.join(known)}")
@@ -79,9 +84,11 @@ class Question:
         if not 0 < self.deadline <= MAX_DEADLINE:
             _refuse(f"deadline must be between 0 and {MAX_DEADLINE:g} seconds")
         _set(self, "options", _options(self.options))
+        if len(self.formula) > MAX_FORMULA:
+            _refuse(f"the formula has more than {MAX_FORMULA} characters")
         try:
             Budget(self.epsilon, self.delta)
-            parse(self.formula)
+            _check_size(parse(self.formula))
         except (BudgetError, FormulaError) as error:
             _refuse(str(error))
 
@@ -100,9 +107,10 @@ class Question:
         if not isinstance(values, Mapping):
             _refuse(f"a question is an object, not {type(values).__name__}")
         known = [f.name for f in fields(cls)]
-        unknown = [str(name) for name in values if name not in known]
-        if unknown:
-            _refuse(f"unknown entries {', '.join(unknown)}; a question has {', '.join(known)}")
+        unknown = next((name for name in values if name not in known), None)
+        if unknown is not None:
+            named = document.shown(unknown)
+            _refuse(f"unknown entry {named}; a question has {', '.join(known)}")
         missing = [name for name in ("request", "formula", "epsilon") if name not in values]
         if missing:
             _refuse(f"{', '.join(missing)} is missing")
@@ -131,12 +139,13 @@ class Question:
 def check_name(what: str, value: Any) -> None:
     """Refuse what cannot name a request or a site."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        _refuse(f"{what} must be up to 100 letters, digits and . _ : -, got {value!r}")
+        got = document.shown(value)
+        _refuse(f"{what} must be up to 100 letters, digits and . _ : -, got {got}")
 
 
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(f"{name} must be a number, got {value!r}")
+        _refuse(f"{name} must be a number, not {document.kind(value)}")
     try:
         number = float(value)
     except OverflowError:
@@ -149,16 +158,31 @@ def _number(name: str, value: Any) -> float:
 def _options(given: Any) -> Mapping[str, Scalar]:
     if not isinstance(given, Mapping):
         _refuse(f"options must map names to values, got {type(given).__name__}")
+    if len(given) > MAX_OPTIONS:
+        _refuse(f"more than {MAX_OPTIONS} options")
     for name, value in given.items():
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
-            _refuse(f"{name!r} is not the name of an option")
+            _refuse(f"{document.shown(name)} is not the name of an option")
         if name in _SITES_OWN or name in {f.name for f in fields(Question)}:
             _refuse(f"{name!r} cannot be an option of a question")
         if not isinstance(value, str | int | float | bool | None):
             _refuse(f"option {name!r} must be text, a number, true, false or null")
         if isinstance(value, float) and not math.isfinite(value):
             _refuse(f"option {name!r} must be finite")
+        if isinstance(value, int) and abs(value) > MAX_WHOLE:
+            _refuse(f"option {name!r} is too large")
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            _refuse(f"option {name!r} has more than {MAX_TEXT} characters")
     return MappingProxyType(dict(given))
+
+
+def _check_size(formula: Formula) -> None:
+    """Refuse lists of values that no formula for a few sites needs."""
+    factors = (formula.treatment, *(factor for term in formula.terms for factor in term))
+    for factor in factors:
+        for name in ("levels", "points", "knots"):
+            if len(getattr(factor, name, None) or ()) > MAX_VALUES:
+                _refuse(f"a term of the formula has more than {MAX_VALUES} {name}")
 
 
 def _set(question: Question, name: str, value: Any) -> None:

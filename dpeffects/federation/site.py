@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from dpeffects.errors import DPEffectsError, EstimationError, PolicyError, RefusalError
+from dpeffects.errors import DPEffectsError, EstimationError, RefusalError
 from dpeffects.federation.policy import Grant, SitePolicy
 from dpeffects.federation.question import Question
+from dpeffects.federation.rehearsal import rehearse
 from dpeffects.privacy.bounds import Declared
 from dpeffects.sites import site_release
 
@@ -19,10 +20,13 @@ NO_ESTIMATE = "the released values do not allow an estimate; the budget is spent
 
 
 def answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
-    """Answer a question under the site's policy.
+    """Answer a question under the site's policy; this never raises an exception.
 
     The order is what keeps the promise: an answer already given is sent again; what is public is
-    checked; the request is paid for; then noise is drawn, once; the reply is kept, then returned.
+    checked; the question is tried on made-up records; the request is paid for; then noise is drawn,
+    once; the reply is kept, then returned. Whether and how a site refuses depends on the question,
+    the policy, n and what earlier questions cost: no record can make it refuse, because a value
+    that cannot be used is replaced by one that the policy gives (`dpeffects.federation.records`).
 
     Returns
     -------
@@ -34,8 +38,11 @@ def answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
         reply = _answer(question, policy)
     except RefusalError as refusal:
         reply = _refused(question, policy, str(refusal))
-    except PolicyError as error:
-        _log.error("the policy or the data of this site cannot be used: %s", error)
+    except DPEffectsError as error:
+        _log.error("the policy, the data or the ledger of this site cannot be used: %s", error)
+        reply = _refused(question, policy, NOT_READY)
+    except Exception:
+        _log.exception("request %s failed", question.request)
         reply = _refused(question, policy, NOT_READY)
     _log.info("request %s: %s", question.request, reply.get("reason", "answered"))
     return reply
@@ -48,21 +55,11 @@ def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
         return known
     grant = policy.grant(question)
     data = policy.load()
-    _rehearse(question, policy, grant, data)
+    rehearse(policy.task(question.formula, grant, len(data)))
     store.reserve(question.request, question.digest, grant.price)
     reply = _draw(question, policy, grant, data)
     store.finish(question.request, reply)
     return reply
-
-
-def _rehearse(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> None:
-    """Ask the question of made-up rows, so that a mistake in it costs nothing and may be told."""
-    try:
-        site_release(question.formula, policy.rehearsal(data), site=policy.site, **grant.arguments)
-    except EstimationError:
-        return  # the luck of the noise on rows that mean nothing
-    except (DPEffectsError, TypeError) as error:
-        raise RefusalError(str(error)) from None
 
 
 def _draw(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.sites.document import printable
+from dpeffects.sites.plausible import why_not
 from dpeffects.sites.release import SiteRelease, check_site, read_release
 from dpeffects.sites.rules import RULES
 
@@ -67,6 +68,38 @@ def check_same(releases: tuple[SiteRelease, ...]) -> None:
             raise ReleaseError(
                 f"the sites {first.site!r} and {release.site!r} differ in what they protect: one "
                 f"{first.guarantee.unit} and one {release.guarantee.unit}"
+            )
+
+
+def check_request(releases: tuple[SiteRelease, ...], request: Any) -> None:
+    """Refuse a release that answers another request than the one asked, or than the others."""
+    if request is not None and (not isinstance(request, str) or not request):
+        raise OptionError("request must be the identifier that the sites were given")
+    wanted = releases[0].request if request is None else request
+    for release in releases:
+        if release.request == wanted:
+            continue
+        if request is not None:
+            raise ReleaseError(
+                f"the site {release.site!r} answers {_named(release.request)}, not {request!r}"
+            )
+        raise ReleaseError(
+            f"the sites {releases[0].site!r} and {release.site!r} answer different requests: "
+            f"{_named(wanted)} and {_named(release.request)}"
+        )
+
+
+def _named(request: str) -> str:
+    return f"the request {request!r}" if request else "no request"
+
+
+def check_plausible(releases: tuple[SiteRelease, ...]) -> None:
+    """Refuse a release that cannot be what it says."""
+    for release in releases:
+        if reason := why_not(release):
+            raise ReleaseError(
+                f"the release of the site {release.site!r} is not plausible: {reason}; combine the "
+                "others, and name it in left_out"
             )
 
 

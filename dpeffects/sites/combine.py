@@ -20,7 +20,15 @@ from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Reported
 from dpeffects.results.release_record import Page, Part
-from dpeffects.sites.checks import check_left_out, check_level, check_rule, check_same, read_all
+from dpeffects.sites.checks import (
+    check_left_out,
+    check_level,
+    check_plausible,
+    check_request,
+    check_rule,
+    check_same,
+    read_all,
+)
 from dpeffects.sites.law import Errors, StudentLaw, SumLaw
 from dpeffects.sites.notes import listed, notes
 from dpeffects.sites.optimism import of_ivw, of_mvagg
@@ -300,6 +308,7 @@ def combine(
     *,
     conf_level: float = 0.95,
     trust: str | os.PathLike[str] | None = None,
+    request: str | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> Combined:
     """Combine the releases of several sites to one effect.
@@ -317,6 +326,9 @@ def combine(
     trust
         Folder with one public key for each site, ``NAME.pem``. Releases that are not signed by
         the key of their site are then refused.
+    request
+        The request that the sites were given; releases that answer another one are refused. By
+        default all must answer the same one, or none.
     left_out
         Site -> reason, for sites that did not answer; they are shown in the summary.
 
@@ -351,7 +363,9 @@ def combine(
         from dpeffects.sites.signing import verify_all
 
         verify_all(found, trust)
+    check_request(found, request)
     check_same(found)
+    check_plausible(found)
     return _combined(found, rule, conf_level, absent)
 
 

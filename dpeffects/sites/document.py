@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import stat
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -42,6 +45,24 @@ def checksum(document: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical(body)).hexdigest()
 
 
+def read_file(path: str | os.PathLike[str], most: int) -> bytes:
+    """Read a regular file of bounded size: a device or a pipe might never end."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(path, flags), "rb") as file:
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            content = file.read(most + 1) if regular else b""
+    except OSError as error:
+        raise ReleaseError(f"it cannot be read: {error.strerror}") from None
+    except (TypeError, ValueError):
+        raise ReleaseError("it cannot be read: this is no path of a file") from None
+    if not regular:
+        raise ReleaseError("it cannot be read: it is not a regular file")
+    if len(content) > most:
+        raise ReleaseError(f"the file is larger than {most} bytes")
+    return content
+
+
 def parse(text: str | bytes) -> Any:
     """Read JSON strictly: no key twice, no NaN or infinity."""
     try:
@@ -57,9 +78,8 @@ def parse(text: str | bytes) -> Any:
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ReleaseError(f"the field {twice!r} stands twice")
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ReleaseError(f"the field {shown(twice)} stands twice")
     return made
 
 

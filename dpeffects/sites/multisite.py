@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from dpeffects.errors import DataError, DPEffectsError, EstimationError, OptionError
+from dpeffects.api import Prepared, finish
+from dpeffects.errors import (
+    DataError,
+    DPEffectsError,
+    EstimationError,
+    OptionError,
+    ReleaseError,
+)
 from dpeffects.privacy.bounds import Declared
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule
 from dpeffects.sites.combine import Combined, combine
-from dpeffects.sites.release import SiteRelease, check_site, site_release
+from dpeffects.sites.release import SiteRelease, begin_release, check_site
 
 _EACH = ("epsilon", "delta", "ledger")
+_EMPTY = "it has no records"
 
 
 def dp_multisite(
@@ -33,7 +42,9 @@ def dp_multisite(
     """Split data by site, release each site's effect, and combine the releases.
 
     Each site is a data set of its own: its records are protected by its own budget. Which site a
-    record belongs to, and so the size of each site, is taken as public.
+    record belongs to, and so the size of each site, is taken as public. The data of all sites is
+    checked before the first site is charged; after that, no site is left out because of its
+    records, only where its released values do not allow an estimate.
 
     Parameters
     ----------
@@ -69,22 +80,38 @@ def dp_multisite(
     names = _declared(epsilon, sites)
     calls = [_for_site(name, {"epsilon": epsilon, **arguments}, seed) for name in names]
     parts = _split(data, site, names)
-    releases: list[SiteRelease] = []
-    left_out: dict[str, str] = {}
-    asked = list(zip(names, parts, calls, strict=True))
-    for name, part, call in bar(asked, "sites"):
-        if len(part) == 0:
-            left_out[str(name)] = "it has no records"
-            continue
-        try:
-            sent = site_release(formula, part, site=str(name), estimand=estimand, **call)
-        except EstimationError as error:  # of released values only, so it may be shown
-            left_out[str(name)] = f"{error} (its budget is spent)"
-        except DPEffectsError as error:
-            raise type(error)(f"site {name!r}: {error}") from None
-        else:
-            releases.append(sent)
+    here = [j for j, part in enumerate(parts) if len(part)]
+    left_out = {str(name): _EMPTY for j, name in enumerate(names) if j not in here}
+    asked = [(names[j], parts[j], calls[j]) for j in here]
+    with ExitStack() as open_calls:
+        ready = {
+            str(name): _begin(formula, part, str(name), estimand, call, open_calls)
+            for name, part, call in asked
+        }
+        releases = []
+        for name, prepared in bar(list(ready.items()), "sites"):
+            try:
+                releases.append(SiteRelease.from_result(finish(prepared), name))
+            except (EstimationError, ReleaseError) as error:  # of released values: may be shown
+                left_out[name] = f"{error} (its budget is spent)"
     return combine(releases, rule, conf_level=conf_level, left_out=left_out)
+
+
+def _begin(
+    formula: str,
+    part: Any,
+    name: str,
+    estimand: str,
+    arguments: Mapping[str, Any],
+    open_calls: ExitStack,
+) -> Prepared:
+    """Check one site's data and options; its call is closed with the others if one fails."""
+    try:
+        ready = begin_release(formula, part, site=name, estimand=estimand, **arguments)
+    except DPEffectsError as error:
+        raise type(error)(f"site {name!r}: {error}") from None
+    open_calls.callback(ready.call.close)
+    return ready
 
 
 def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:

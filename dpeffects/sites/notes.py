@@ -62,10 +62,9 @@ def _interval(rule: str, law: object) -> str:
 def _differences(releases: Sequence[SiteRelease]) -> list[str]:
     """What the sites did not do alike, although their effects can be combined."""
     kinds = dict.fromkeys(
-        (r.method, r.bounds[0][1] if r.bounds else "", r.request, r.guarantee.public)
-        for r in releases
+        (r.method, r.bounds[0][1] if r.bounds else "", r.guarantee.public) for r in releases
     )
-    methods, ranges, requests, publics = (dict.fromkeys(each) for each in zip(*kinds, strict=True))
+    methods, ranges, publics = (dict.fromkeys(each) for each in zip(*kinds, strict=True))
     found = []
     if len(methods) > 1:
         found.append(f"The sites used different methods: {listed(methods)}.")
@@ -74,8 +73,6 @@ def _differences(releases: Sequence[SiteRelease]) -> list[str]:
             f"The sites bounded the outcome differently: {listed(ranges)}. Outcomes beyond a "
             "range are clipped to it, so the effects are on different outcomes if many are."
         )
-    if len(requests) > 1:
-        found.append(f"The releases answer different requests: {listed(requests)}.")
     if len(publics) > 1:
         words = listed([", ".join(public) for public in publics], "; ")
         found.append(f"What is public differs between sites: {words}.")

@@ -269,15 +269,22 @@ def site_release(
     >>> sent.site, sent.n, sent.guarantee.status
     ('North', 445, 'exact')
     """
-    check_site(site)
     document.text(request, "request", empty=True)
+    ready = begin_release(formula, data, site=site, estimand=estimand, **arguments)
+    return SiteRelease.from_result(api.finish(ready), site, request=request)
+
+
+def begin_release(
+    formula: str, data: Any, *, site: str, estimand: str = "ATE", **arguments: Any
+) -> api.Prepared:
+    """Check all that can be checked before the first charge of a site's release."""
+    check_site(site)
     if estimand not in ESTIMATORS:
         raise OptionError(f"estimand must be {', '.join(ESTIMATORS)}, got {estimand!r}")
     method = arguments.get("method")
     if isinstance(method, str) and method in registry():
         _check_kind(registry()[method].guarantee)
-    result = ESTIMATORS[estimand](formula, data, **arguments)
-    return SiteRelease.from_result(result, site, request=request)
+    return api.begin(estimand, formula, data, **arguments)
 
 
 def read_release(source: Any) -> SiteRelease:
@@ -350,15 +357,8 @@ def _variance_document(released: Estimate) -> dict[str, Any]:
 
 def _text_of(path: str | os.PathLike[str]) -> str:
     try:
-        file = Path(path)
-        if file.stat().st_size > _MOST_BYTES:
-            raise ReleaseError(f"the file is larger than {_MOST_BYTES} bytes: not a site release")
-        return file.read_text(encoding="utf-8")
-    except ReleaseError:
-        raise
-    except OSError as error:
-        raise ReleaseError(f"it cannot be read: {error.strerror}") from None
-    except (TypeError, ValueError):  # not UTF-8, or a path that no file can have
+        return document.read_file(path, _MOST_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
         raise ReleaseError("it cannot be read as text") from None
 
 

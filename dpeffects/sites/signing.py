@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import canonical
+from dpeffects.sites.document import canonical, read_file
 from dpeffects.sites.release import Signature, SiteRelease, check_site
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
 ALGORITHM = "ed25519"
+_MOST_BYTES = 100_000
 
 StrPath = str | os.PathLike[str]
 
@@ -158,9 +159,9 @@ def _not_a_key(path: StrPath, kind: str, error: Exception) -> ReleaseError:
 
 def _read(path: StrPath) -> bytes:
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ReleaseError(f"{path} cannot be read: {error.strerror}") from None
+        return read_file(path, _MOST_BYTES)
+    except ReleaseError as error:
+        raise ReleaseError(f"{path}: {error}") from None
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:

@@ -147,7 +147,9 @@ def test_a_stranger_is_not_counted(replies):
 
 
 def test_a_site_may_spend_less(replies):
-    less = changed(replies["west"], guarantee=Guarantee(0.25))
+    sent = SiteRelease.from_dict(replies["west"]["release"])
+    spends = tuple(replace(spend, epsilon=spend.epsilon / 2) for spend in sent.spends)
+    less = changed(replies["west"], guarantee=Guarantee(0.25), spends=spends)
     assert len(collect({**replies, "west": less}.items(), SITES, ASKED).releases) == 3
 
 

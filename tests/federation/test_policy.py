@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from dpeffects.errors import PolicyError, RefusalError
@@ -65,6 +63,17 @@ BAD = {
     "bound of nothing": ("'z' is not one of", {"bounds": {"z": {"range": [0, 1]}}}),
     "n": ("minimum_n", {"minimum_n": 1}),
     "flag": ("public_treatment", {"public_treatment": 1}),
+    "columns of a question": ("max_columns", {"max_columns": 0}),
+    "seconds": ("max_seconds", {"max_seconds": "60"}),
+    "memory": ("max_memory", {"max_memory": 0.5}),
+    "levels of an outcome": (
+        "'y' is a number",
+        {"bounds": {**ENTRIES["bounds"], "y": {"levels": [0, 1]}}},
+    ),
+    "three arms": (
+        "'t' has two levels",
+        {"bounds": {**ENTRIES["bounds"], "t": {"levels": [0, 1, 2]}}},
+    ),
 }
 
 
@@ -138,9 +147,28 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("case", UNFIT)
-def test_data_that_does_not_fit_is_found_before_any_question(tmp_path, case):
-    with pytest.raises(PolicyError):
-        policy(tmp_path, UNFIT[case]).load()
+def test_data_that_does_not_fit_is_found_by_the_operator(tmp_path, case):
+    """The check of a site's start-up names the column, and no value."""
+    with pytest.raises(PolicyError) as error:
+        policy(tmp_path, UNFIT[case]).check()
+    for value in ("W", "high"):
+        assert value not in str(error.value).replace("data.csv", "").split()
+
+
+def test_data_that_fits_passes_the_check(tmp_path):
+    policy(tmp_path).check()
+
+
+def test_values_that_cannot_be_used_are_replaced_by_what_the_policy_gives(tmp_path):
+    data = frame().astype(object)
+    data.loc[0] = [None, 2, "many", "W"]
+    data.loc[1] = ["inf", "yes", -3, ""]
+    data.loc[2] = [7, "true", " 4.5 ", " S "]
+    read = policy(tmp_path, data).load().frame
+    assert read.loc[0].tolist() == [0.5, 5.0, "N", False]
+    assert read.loc[1].tolist() == [0.5, 0.0, "N", False]
+    assert read.loc[2].tolist() == [1.0, 4.5, "S", True]
+    assert (read.dtypes.astype(str) == policy(tmp_path, frame()).load().frame.dtypes).all()
 
 
 def test_undeclared_columns_are_found(tmp_path):
@@ -167,20 +195,31 @@ def test_codes_that_look_like_numbers_are_texts_where_levels_say_so(tmp_path):
     assert set(policy(tmp_path, data, bounds=bounds).load().frame["region"]) == {"01", "02"}
 
 
+def test_a_row_with_other_fields_than_the_header(tmp_path):
+    """One record with a comma too many made the whole file unreadable, for every question."""
+    rows = frame().to_csv(index=False).splitlines()
+    rows[3], rows[4], rows[5] = f"{rows[3]},more,more", "0.5", "\xe9,1,2,N"
+    (tmp_path / "data.csv").write_bytes("\n".join(rows).encode("latin-1"))
+    read = policy(tmp_path).load().frame
+    assert len(read) == 400
+    assert read.loc[3].tolist() == [0.5, 5.0, "N", False]
+
+
 def test_a_file_that_cannot_be_read_is_not_quoted(tmp_path):
-    (tmp_path / "data.csv").write_text("y,t,x,region\n0,1,2,N\n0,1,2,N,secret,secret\n")
-    with pytest.raises(PolicyError, match=r"data\.csv") as error:
+    (tmp_path / "data.csv").write_text("")
+    with pytest.raises(PolicyError, match=r"data\.csv cannot be read: it is empty"):
         policy(tmp_path).load()
-    assert "secret" not in str(error.value)
-    with pytest.raises(PolicyError, match=r"none\.csv cannot be read"):
-        SitePolicy.from_dict({**ENTRIES, "data": "none.csv"}, tmp_path).load()
+    (tmp_path / "data.parquet").write_text("secret")
+    for name in ("none.csv", "data.parquet", "data.txt", "."):
+        with pytest.raises(PolicyError) as error:
+            SitePolicy.from_dict({**ENTRIES, "data": name}, tmp_path).load()
+        assert "secret" not in str(error.value)
 
 
 def test_made_up_rows_know_only_what_is_public(tmp_path):
-    """Two data sets of one size and one schema give the same rehearsal."""
-    made = []
-    for seed in (1, 2):
-        site = policy(tmp_path, frame(seed))
-        made.append(site.rehearsal(site.load()).frame.to_json())
-    assert made[0] == made[1]
-    assert len(json.loads(made[0])["y"]) == 400
+    """They are made of the policy and n, so even the types of the data's columns do not show."""
+    made = policy(tmp_path, frame().astype(str)).layout.made_up(400)
+    assert len(made) == 400
+    assert set(made["region"]) == {"N", "S"}
+    assert (made["y"].min(), made["y"].max(), made["x"].max()) == (0.0, 1.0, 10.0)
+    assert made["t"].sum() == 200

@@ -31,7 +31,7 @@ BAD = {
     "endless": ("deadline", {"deadline": 0}),
     "options as a list": ("options must map", {"options": []}),
     "nested option": ("'arms' must be text", {"options": {"arms": ["public"]}}),
-    "unknown entry": ("unknown entries code", {"code": "print()"}),
+    "unknown entry": ("unknown entry 'code'", {"code": "print()"}),
     "seed": ("'seed' cannot be an option", {"options": {"seed": 1}}),
     "bounds": ("'bounds' cannot be an option", {"options": {"bounds": "from_data"}}),
     "ledger": ("'ledger' cannot be an option", {"options": {"ledger": None}}),

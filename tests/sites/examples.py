@@ -6,7 +6,7 @@ from dpeffects.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.sites import SiteRelease
 
-SPEND = Spend("sums by arm", "estimate", 0.8, 0.0, "Laplace", (1.0,), (1.25, 2.0), 7)
+SPEND = Spend("sums by arm", "estimate", 1.0, 0.0, "Laplace", (1.0,), (1.25, 2.0), 7)
 
 
 def estimate(value=0.3, variance=0.01, scale=0.001, largest=1.0, laplace=(0.02,), gaussian=0.0):
@@ -14,6 +14,7 @@ def estimate(value=0.3, variance=0.01, scale=0.001, largest=1.0, laplace=(0.02,)
 
 
 def release(site="North", value=0.3, n=1000, **changes):
+    guarantee = changes.get("guarantee", Guarantee(1.0))
     made = SiteRelease(
         site=site,
         released=estimate(value),
@@ -24,8 +25,8 @@ def release(site="North", value=0.3, n=1000, **changes):
         method="diff_in_means",
         level="sample",
         n=n,
-        guarantee=Guarantee(1.0),
-        spends=(SPEND,),
+        guarantee=guarantee,
+        spends=(replace(SPEND, epsilon=guarantee.epsilon, delta=guarantee.delta),),
         bounds=(("y", "[0, 1]", "declared"),),
     )
     return replace(made, **changes)

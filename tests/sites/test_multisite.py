@@ -104,14 +104,14 @@ def test_a_declared_site_without_records():
 
 
 def test_a_site_whose_releases_allow_no_estimate(monkeypatch):
-    real = multisite.site_release
+    real, sizes = multisite.finish, (DATA["hospital"] == "South").sum()
 
-    def fails(formula, data, *, site, **arguments):
-        if site == "South":
+    def fails(ready):
+        if ready.call.table.n == sizes:
             raise EstimationError("no stratum has both arms")
-        return real(formula, data, site=site, **arguments)
+        return real(ready)
 
-    monkeypatch.setattr(multisite, "site_release", fails)
+    monkeypatch.setattr(multisite, "finish", fails)
     assert run().left_out["South"] == "no stratum has both arms (its budget is spent)"
 
 

@@ -1,0 +1,177 @@
+"""A question tried on made-up records, in a process of its own with limits on time and memory.
+
+Whatever a question asks for, and however it fails, is seen here first: on records that are made up
+from the policy and n, before the site pays for the question and looks at its data. The process is
+kept for the next question, and ended when one goes beyond its limits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dpeffects.errors import DPEffectsError, EstimationError, PolicyError, RefusalError
+from dpeffects.federation.records import Layout
+
+TOO_LARGE = "this question takes more time or memory than this site gives to one"
+UNUSABLE = "this question cannot be computed"
+_START = 120.0
+"""Seconds for the process to start."""
+_KEPT = 1000
+_QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_PACKAGE = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is tried: arguments of `site_release`, on n made-up records, within limits."""
+
+    formula: str
+    arguments: Mapping[str, Any]
+    layout: Layout
+    n: int
+    seconds: int
+    megabytes: int
+
+
+def rehearse(task: Task) -> None:
+    """Try a question; raise RefusalError where it fails, in words of the question and n only."""
+    key = repr(task)
+    with _lock:
+        if key not in _known:
+            found = _tried(task)
+            if found == TOO_LARGE:  # it may have been a busy machine
+                raise RefusalError(TOO_LARGE)
+            if len(_known) >= _KEPT:
+                _known.clear()
+            _known[key] = found
+        if _known[key]:
+            raise RefusalError(_known[key])
+
+
+_lock = threading.Lock()
+_known: dict[str, str] = {}
+"""Why a question was refused, or an empty text, by what was asked of what."""
+_workers: dict[int, _Worker] = {}
+"""The process of this process: one that was forked needs its own."""
+
+
+def _tried(task: Task) -> str:
+    worker = _workers.get(os.getpid())
+    if worker is None or not worker.alive:
+        _workers.clear()
+        worker = _workers[os.getpid()] = _Worker()
+    answered = worker.ask(task)
+    if answered is None or answered == TOO_LARGE:
+        _workers.pop(os.getpid()).end()
+        return TOO_LARGE
+    return answered
+
+
+class _Worker:
+    """A process that runs `main` below."""
+
+    def __init__(self) -> None:
+        paths = [str(_PACKAGE), *filter(None, sys.path)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from {__name__} import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_QUIET, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        if self._line(_START) is None:
+            self.end()
+            raise PolicyError("the process that tries questions did not start")
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, task: Task) -> str | None:
+        """Return why the question is refused, an empty text, or None where there was no answer."""
+        assert self._process.stdin is not None
+        try:
+            pickle.dump(task, self._process.stdin)
+            self._process.stdin.flush()
+        except OSError:
+            return None
+        return self._line(task.seconds)
+
+    def _line(self, seconds: float) -> str | None:
+        assert self._process.stdout is not None
+        timer = threading.Timer(seconds, self._process.kill)
+        timer.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        return str(json.loads(line)) if line.endswith(b"\n") else None
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+# --- in the process that tries
+
+
+def main() -> None:
+    """Try what is asked for, one task after another, until nobody asks any more."""
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)  # nothing that a library prints is taken for an answer
+        import dpeffects.sites  # noqa: F401  before the limits
+
+        _say(out, "ready")
+        while True:
+            try:
+                task = pickle.load(sys.stdin.buffer)
+            except EOFError:
+                return
+            _limit(task.megabytes)
+            _say(out, _reason(task))
+
+
+def _reason(task: Task) -> str:
+    """Why the question fails on made-up records, or an empty text."""
+    from dpeffects.privacy.bounds import Bounds, Declared
+    from dpeffects.sites import site_release
+
+    try:
+        data = Declared(task.layout.made_up(task.n), Bounds.declared(task.layout.bounds))
+        site_release(task.formula, data, site="made-up", seed=0, **task.arguments)
+    except EstimationError:
+        return ""  # the luck of the noise on records that mean nothing
+    except DPEffectsError as error:
+        return str(error) or UNUSABLE
+    except MemoryError:
+        return TOO_LARGE
+    except Exception:
+        return UNUSABLE
+    return ""
+
+
+def _limit(megabytes: int) -> None:
+    """Let this process take so much more memory than it has now, where the system can."""
+    try:
+        import resource
+
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = taken + megabytes * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
+
+
+def _say(out: BinaryIO, text: str) -> None:
+    out.write(json.dumps(text).encode() + b"\n")
+    out.flush()

@@ -1,0 +1,73 @@
+"""What a release says of itself, checked against its own public numbers.
+
+A centre cannot see a site's data, so it cannot know whether a site tells the truth. It can know
+that some releases are impossible, and a site with impossibly little noise would take all weight.
+
+The least noise
+---------------
+Every estimate here is the difference of two arms, and each arm's part is an average of outcomes
+with weights that sum to one, over at most n records. So some record has a weight of at least 1/n,
+and its outcome, going from one end of the declared range B to the other, moves the estimate by at
+least B/n. What hides a shift of B/n with the whole epsilon by Laplace noise has a scale of at least
+B/(n epsilon), which is a standard deviation of 1.41 B/(n epsilon). Gaussian noise needs more for a
+delta below 1/10. Of that standard deviation about a third is asked for, B/(2 n epsilon), so that
+rounded bounds and estimates that shrink towards no effect never fail; what the methods of this
+package add is several times as much, because arms are smaller than n and budgets are divided.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+
+from dpeffects.privacy.budget import as_written
+from dpeffects.sites.release import SiteRelease
+
+_NUMBER = r"([-+0-9.e]+)"
+_RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
+_SHOWN = 5e-6
+"""Bounds are written with six digits: the largest relative error of an end."""
+_LEAST = 0.5
+_ROUNDED = Fraction(1, 10**8)
+"""Shares of a budget are rounded down, and totals shown as they were asked for, by less."""
+
+
+def why_not(release: SiteRelease) -> str:
+    """Say why a release cannot be what it says, or return an empty text."""
+    guarantee = release.guarantee
+    if not release.spends:
+        return "it lists no charges behind its guarantee"
+    spends = release.spends
+    for name, total, charges in (
+        ("epsilon", guarantee.epsilon, [spend.epsilon for spend in spends]),
+        ("delta", guarantee.delta, [spend.delta for spend in spends]),
+    ):
+        if not _adds_up(charges, total):
+            return f"its charges do not add up to the {name} of its guarantee"
+    width = outcome_width(release)
+    if width is None:
+        return "it does not say the range of its outcome"
+    least = _LEAST * width / (release.n * guarantee.epsilon)
+    noise = math.sqrt(release.released.noise_variance)
+    if noise < least or noise == 0.0:
+        return "it claims less noise than n, epsilon and the range of its outcome allow for"
+    return ""
+
+
+def _adds_up(charges: Iterable[float], total: float) -> bool:
+    spent, promised = sum(map(as_written, charges), Fraction(0)), as_written(total)
+    return abs(spent - promised) <= _ROUNDED * promised
+
+
+def outcome_width(release: SiteRelease) -> float | None:
+    """Width of the outcome's range, the first among the bounds, less what rounding may add."""
+    found = _RANGE.fullmatch(release.bounds[0][1]) if release.bounds else None
+    try:
+        lower, upper = (float(end) for end in found.groups()) if found else (math.nan, math.nan)
+    except ValueError:
+        return None
+    if not math.isfinite(upper - lower):
+        return None
+    return max(0.0, upper - lower - _SHOWN * (abs(lower) + abs(upper)))
