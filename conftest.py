@@ -1,6 +1,17 @@
-"""Leave out what needs a package that is not installed."""
+"""Settings of all tests: nothing by chance, no deadline, and without what is not installed."""
 
 from importlib.util import find_spec
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "repeatable",
+    derandomize=True,  # the same examples in every run
+    database=None,
+    deadline=None,  # a busy machine may take as long as it likes
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
 
 collect_ignore = ["dpeffects/privacy/generators/worker.py"]  # runs in an environment of its own
 

@@ -207,6 +207,8 @@ def _account(ledger: Account | Address | None, dataset: str | None) -> Account |
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
     held = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    if not (dataset is None or isinstance(dataset, str)):
+        raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != held:
         raise OptionError(
             f"dataset={dataset!r} is for a ledger in a file or on a server"

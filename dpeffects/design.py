@@ -37,6 +37,9 @@ from dpeffects.privacy.bounds import Bounds, Declared, clip, magnitude_counts, s
 from dpeffects.privacy.rows import ROWS, Rows
 from dpeffects.recipe import Columns, Recipe, codes, numbers
 
+_NARROWEST = 1e-50
+"""Least range of an outcome, one over the largest: fourth powers of it are still numbers."""
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -144,6 +147,11 @@ def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> N
             raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
 
 
+def _not_numeric(name: str, dtype: Any) -> str:
+    """A dtype by its name alone: categories, which it would show, may be those of the data."""
+    return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+
+
 def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
     """Refuse nulls and NaN by column: dropping rows would change n, which is public."""
     bad = [name for name in names if _has_missing(frame[name])]
@@ -236,7 +244,7 @@ class _Reader:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
         dtype = self._schema[name]
         if not (dtype.is_numeric() or dtype == nw.Boolean):
-            raise DataError(f"column {name!r} must be numeric or bool, it is {dtype}")
+            raise DataError(_not_numeric(name, dtype))
         if name in self._known and self._known.is_levels(name):
             raise BoundsError(
                 f"column {name!r} is used as a number: declare a range as a tuple, "
@@ -375,7 +383,7 @@ def _ranges(formula: Formula, bounds: Bounds) -> tuple[float, float]:
     lower, upper = (0.0, 1.0)
     if formula.outcome_columns:  # else the call reads no outcome
         lower, upper = range_of(formula.outcome, intervals)
-    if not 1e-100 <= upper - lower <= 1e100:
+    if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
         raise BoundsError(
             f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
         )
@@ -492,7 +500,7 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
             coded[name] = codes(column, tuple(bounds[name]))
             continue
         if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-            raise DataError(f"column {name!r} must be numeric or bool, it is {column.dtype}")
+            raise DataError(_not_numeric(name, column.dtype))
         values, interval = numbers(column).astype(np.float64), bounds.interval(name)
         numeric[name] = clip(values, interval)
         if outside := int(np.count_nonzero(numeric[name] != values)):

@@ -53,7 +53,7 @@ class BalanceOptions:
     bins: int
 
     def __post_init__(self) -> None:
-        if self.estimand not in ("ATE", "ATT", "ATC"):
+        if not isinstance(self.estimand, str) or self.estimand not in ("ATE", "ATT", "ATC"):
             raise OptionError(f"estimand must be ATE, ATT or ATC, got {self.estimand!r}")
         if self.adjusted is not None and not isinstance(self.adjusted, bool):
             raise OptionError(f"adjusted must be True, False or None, got {self.adjusted!r}")

@@ -38,7 +38,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import diff_in_means
 from dpeffects.methods._blocks import CONTROL, TREATED, Blocks, cuts_for, propensity
-from dpeffects.methods._checks import check_whole, is_number
+from dpeffects.methods._checks import check_choice, check_whole, is_number
 from dpeffects.methods._outcome import OutcomeRegression
 from dpeffects.methods._plan import MOST_LEFT, plan, regression_error, share_left
 from dpeffects.methods.spec import Facts, MethodSpec, Options
@@ -62,8 +62,7 @@ class PrivateAIPWOptions(Options):
     regression: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.adjust not in ("auto", "all", "none"):
-            raise OptionError(f'adjust must be "auto", "all" or "none", got {self.adjust!r}')
+        check_choice("adjust", self.adjust, ("auto", "all", "none"))
         if not (is_number(self.confounding) and 0.0 <= self.confounding <= 1.0):
             raise OptionError(f"confounding must be between 0 and 1, got {self.confounding!r}")
         if self.blocks is not None:

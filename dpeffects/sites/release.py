@@ -279,7 +279,7 @@ def begin_release(
 ) -> api.Prepared:
     """Check all that can be checked before the first charge of a site's release."""
     check_site(site)
-    if estimand not in ESTIMATORS:
+    if not isinstance(estimand, str) or estimand not in ESTIMATORS:
         raise OptionError(f"estimand must be {', '.join(ESTIMATORS)}, got {estimand!r}")
     method = arguments.get("method")
     if isinstance(method, str) and method in registry():
@@ -365,7 +365,8 @@ def _text_of(path: str | os.PathLike[str]) -> str:
 def _read(given: Any) -> SiteRelease:
     if not isinstance(given, Mapping):
         raise ReleaseError(f"a site release is an object, not {document.kind(given)}")
-    if given.get("format") != document.FORMAT:
+    written = given.get("format")
+    if not isinstance(written, str) or written != document.FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {document.FORMAT!r}")
     version = given.get("version")
     if type(version) is not int or version != document.VERSION:

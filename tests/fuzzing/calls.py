@@ -223,7 +223,7 @@ def _declare(chance: random.Random, function: str) -> Call:
     frame = frames.pandas_frame(chance, 2)
     odd = chance.choice([frames.mislabelled, frames.in_library])(chance, frame)
     given = {"data": odd, "bounds": frames.bounds(chance)}
-    return Call(function, given, data=frame, positional=tuple(given))
+    return Call(function, given, data=frame, shown=True, positional=tuple(given))
 
 
 def _audit(chance: random.Random, function: str) -> Call:

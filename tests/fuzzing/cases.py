@@ -109,7 +109,7 @@ def _answered(call: Call, result: Any, results: list[str]) -> tuple[str, str, bo
     try:
         text = str(result)
         wide = max(map(len, text.splitlines()), default=0)
-        if hasattr(result, "to_json"):
+        if call.function != "declare" and hasattr(result, "to_json"):
             results += [] if call.shown else [text, result.to_json()]
             json.loads(result.to_json())
         if call.function in ("dp_ate", "dp_att", "dp_atc", "dp_balance", "dp_cate"):

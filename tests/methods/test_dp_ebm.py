@@ -145,11 +145,15 @@ def test_released_numbers_predict_as_the_library_does():
     assert low <= model(new).min() <= model(new).max() <= high
 
 
-@pytest.mark.parametrize(("learner", "off"), [("s", 0.3), ("t", 0.6), ("dr", 0.8), ("r", 0.8)])
-def test_a_large_effect_is_found_where_the_budget_is_large(learner, off):
-    """The naive difference is 2.8."""
-    fit = dpe.dp_ate(FORMULA, frame(4000), "dp_ebm", epsilon=60.0, learner=learner, **CALL)
-    assert fit.estimate == pytest.approx(2.0, abs=off)
+@pytest.mark.parametrize("learner", ["s", "t", "dr", "r"])
+def test_a_large_effect_is_found_where_the_budget_is_large(learner):
+    """The naive difference is 2.8.
+
+    The library's noise is Gaussian and moves these estimates, at most 0.23 off on average, by at
+    most 0.04: 0.6 is nine standard deviations away, a chance below 1e-18.
+    """
+    fit = dpe.dp_ate(FORMULA, frame(4000), "dp_ebm", epsilon=2000.0, learner=learner, **CALL)
+    assert fit.estimate == pytest.approx(2.0, abs=0.6)
     assert fit.guarantee.status == "library"
     assert "not available" in str(fit.conf_int())
     assert " nan" not in str(fit)
@@ -162,23 +166,24 @@ def test_a_seed_repeats_it_and_voids_it():
 
 
 def test_residuals_beyond_the_range_are_shown():
-    fit = dpe.dp_ate(FORMULA, frame(100), "dp_ebm", epsilon=0.2, **CALL)
+    fit = dpe.dp_ate(FORMULA, frame(100), "dp_ebm", epsilon=0.2, seed=1, **CALL)
     assert fit.released.details["largest residual, in ranges"] > 1
     assert "RESIDUALS BEYOND THE RANGE" in str(fit)
 
 
 def test_effects_at_points_follow_a_curve():
+    """Effects are -1.5, -0.2 and 2.2 with noise of 0.07: seven of these to each limit, 1e-11."""
     rng = np.random.default_rng(5)
     data = frame(6000, effect=0.0)
     data["t"] = rng.random(6000) < 0.5
     data["y"] = np.clip(4 + 3 * data["x"] * data["t"] + rng.normal(0, 0.3, 6000), 0, 10)
     at = {"x": [-0.8, 0.0, 0.8], "g": ["a", "b", "c"]}
     fit = dpe.dp_cate(
-        FORMULA, data, "dp_ebm", release="points", at=at, learner="t", epsilon=60.0, **CALL
+        FORMULA, data, "dp_ebm", release="points", at=at, learner="t", epsilon=2000.0, **CALL
     )
     low, middle, high = (effect.value for effect in fit.effects)
     assert -3.0 < low < -1.0  # -2.4, less what 300 small steps have not learnt yet
-    assert middle == pytest.approx(0.0, abs=0.5)
+    assert middle == pytest.approx(0.0, abs=0.8)
     assert 1.0 < high < 3.0
     assert fit.guarantee.status == "library"
     assert " nan" not in str(fit)

@@ -393,7 +393,7 @@ def _existing(address: Address, dataset: str | None = None) -> Store:
     """Return the store of a ledger; where there is no file, say how to make one."""
     store = _store(address)
     path = getattr(store, "path", None)
-    if path is not None and not path.exists():
+    if path is not None and not os.path.exists(path):  # False for names that no file can have
         name = dataset or "NAME"
         raise LedgerError(
             f"there is no ledger {store.name}; create it once: dpeffects ledger create "
