@@ -6,10 +6,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import dpeffects as dpe
+from dpeffects.errors import OptionError
+from dpeffects.federation import answer
 from dpeffects.methods import proved
+from dpeffects.privacy.ledgers import open_ledger
+from tests.federation.sites import policy, question
 from tests.neighbours import PAIRS, SITES, Pair, pair, places, undefined
 from tests.replay import Frozen, Replayed, replay
 
@@ -67,6 +74,8 @@ class Call:
             given["ledger"] = {name: noise.ledger() for name in SITES}
         if "at" in given and pair.term:
             given["at"] = {**AT, "z": [0.0, 0.5, 1.0]}
+        if self.function == "answer":
+            return _answer(self.text(pair), data, {**self.given, "method": self.method}, pair)
         return getattr(dpe, self.function)(self.text(pair), data, **given)
 
     def replay(
@@ -84,8 +93,25 @@ class Call:
                 *(ENGINES[engine](table.reset_index(drop=True)) for table in (one, other)),
                 seed=seed,
                 orders=orders,
-                never_refuses=self.function == "dp_multisite",
+                never_refuses=self.function == "answer",
             )
+
+
+def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> Any:
+    """What a federated site answers, and what is left of its budget."""
+    if not hasattr(data, "to_csv"):
+        raise OptionError("a site of these tests has its data in a file")
+    bounds = {
+        name: {"levels" if isinstance(bound, list) else "range": list(bound)}
+        for name, bound in pair.bounds.items()
+    }
+    covariates = [name for name in ALL if name != "y"]
+    columns = {"outcome": ["y"], "treatment": ["t"], "covariates": covariates}
+    with TemporaryDirectory() as folder, mock.patch("dpeffects.federation.site.rehearse"):
+        data.assign(t=data["t"].astype(int)).to_csv(Path(folder, "data.csv"), index=False)
+        made = policy(Path(folder), data=None, columns=columns, bounds=bounds, methods=[*SPECS])
+        reply = answer(question(formula=formula, **asked), made)
+        return reply, open_ledger(made.ledger, "hospital").remaining
 
 
 def _polars(data: Any) -> Any:
@@ -243,5 +269,17 @@ AT_SITES = {
     }.items()
 }
 
-CALLS: dict[str, Call] = {**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES}
+FEDERATED = {
+    f"federated, {method}": Call("answer", method, n=120, given=given)
+    for method, given in {
+        "diff_in_means": {},
+        "private_psm": {"options": {"penalty": 1e-12}},
+        "private_ipw": {},
+        "private_aipw": {},
+        "sample_aggregate": {},
+        "global_matching": {},
+    }.items()
+}
+
+CALLS: dict[str, Call] = {**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED}
 __all__ = ["CALLS", "PAIRS"]
