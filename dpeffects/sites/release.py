@@ -401,7 +401,7 @@ def _check_sum(fields: Mapping[str, Any]) -> None:
         found = document.checksum(fields)
     except TypeError:
         raise ReleaseError("the release holds objects that JSON does not know") from None
-    if found != fields["checksum"]:
+    if not isinstance(fields["checksum"], str) or found != fields["checksum"]:
         raise ReleaseError("the checksum does not fit: the document was changed after it was made")
 
 
