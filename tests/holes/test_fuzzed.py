@@ -19,7 +19,7 @@ def frame(**columns):
         "y": index % 5 / 4,
         "t": index % 2,
         "x": index * 7 % 11 / 10,
-        "s": list("NS") * (n // 2),
+        "s": ["N", "S"] * 12,
     }
     return pd.DataFrame({**base, "g": np.where(index % 3, "a", "b"), **columns})
 
