@@ -2,8 +2,8 @@
 
 A `Call` is opened before data is read (an overspend is refused then), reads and validates the
 data, divides the budget, finds bounds that nobody declared, hands out the curator, and in the end
-says what was promised and paid. When it is closed, a durable ledger gets back what was reserved
-for it and not charged.
+says what was promised and paid. When it is closed, its ledger books the whole budget as spent if
+anything was charged, and gets all of it back if nothing was: totals do not show how far it came.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ask:
 class Call:
     """A call at work: formula, data, ledger and noise belong together.
 
-    Use it in a ``with`` statement: leaving it gives back what a ledger holds for it.
+    Use it in a ``with`` statement: leaving it ends what a ledger has reserved for it.
     """
 
     table: design.Table | LazyTable
@@ -90,7 +90,7 @@ class Call:
         self.close()
 
     def close(self) -> None:
-        """Give back what was reserved and not charged; failing that, it stays reserved."""
+        """End the reservation (see `Account.settle`); failing that, it stays reserved."""
         if self._reserved is None:
             return
         try:

@@ -1,109 +1,294 @@
-"""Noise that is frozen: record one run, then replay its releases on neighbouring data.
+"""Replay: a call is run on a dataset and repeated on a neighbour, with its releases frozen.
 
-On the second run every release returns what the first run drew, so that everything computed from
-released values must come out the same, and the change of the true value under the noise is compared
-with the declared sensitivity. That is what adaptive composition asks of every release.
+On the second run every release returns what it returned on the first, so everything computed from
+released values must come out the same: results, texts, warnings, charges and failures. What is
+under the noise may move by at most what is declared, in the norm that is declared. That is what
+adaptive composition asks of every release.
+
+The two tables may be in different orders. The curator's secret order of the rows is uniform, so
+each order of the first table is as likely as the order of the second in which the same records
+come at the same places; the second run gets that one.
 """
 
 from __future__ import annotations
 
+import math
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
 import numpy as np
 
-from dpeffects.privacy import kernel, weighting
+from dpeffects.audit.shown import leaves
+from dpeffects.errors import DPEffectsError
+from dpeffects.privacy.erm import _largest
+from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise
+from dpeffects.privacy.release import Releaser
+from dpeffects.privacy.rows import Rows
+
+_WIDER = 1.0 + 1e-9
+"""What `erm.minimise` adds to the reach of a gradient, for rounding."""
 
 
-class FrozenNoise:
-    description = "frozen"
-    void = ("frozen",)
-
-    def __init__(self, seed: int = 0) -> None:
-        self._inner = SeededNoise(seed)
-        self.tape: list[tuple[str, np.ndarray, np.ndarray, int]] = []
-        self.changes: list[tuple[str, float, int]] = []
-        self._position: int | None = None
-        self.solved: list[tuple[np.ndarray, np.ndarray]] = []
-        self._solutions = 0
-
-    def rewind(self) -> FrozenNoise:
-        self._position, self._solutions, self.changes = 0, 0, []
-        return self
-
-    def laplace(self, values, scale, sensitivity, epsilon):
-        assert sensitivity / scale <= epsilon
-        if self._position is None:
-            drawn = self._inner.laplace(values, scale, sensitivity, epsilon)
-            self.tape.append(("laplace", values.copy(), drawn, sensitivity))
-            return drawn
-        return self._replay("laplace", values, sensitivity)
-
-    def gaussian(self, values, scale):
-        if self._position is None:
-            drawn = self._inner.gaussian(values, scale)
-            self.tape.append(("gaussian", values.copy(), drawn, scale))
-            return drawn
-        return self._replay("gaussian", values, scale)
-
-    def flip(self, bits, epsilon):
-        if self._position is None:
-            drawn = self._inner.flip(bits, epsilon)
-            self.tape.append(("flip", bits.copy(), drawn, 1))
-            return drawn
-        return self._replay("flip", bits, 1)
-
-    def _replay(self, kind, values, sensitivity):
-        was, before, drawn, declared = self.tape[self._position]
-        self._position += 1
-        assert (kind, values.shape, sensitivity) == (was, before.shape, declared)
-        change = np.abs(values.astype(object) - before.astype(object)).sum() if values.size else 0
-        self.changes.append((kind, float(change), declared))
-        assert change <= declared, f"{kind}: moved by {change}, declared {declared}"
-        return drawn
-
-    def solution(self):
-        """Whether this is the first run, and else what it solved at this point."""
-        if self._position is None:
-            return True, None, None
-        self._solutions += 1
-        return False, *self.solved[self._solutions - 1]
-
-    def finished(self) -> bool:
-        return self._position == len(self.tape)
+class Diverged(BaseException):
+    """The second run drew or charged something else; no handler of errors may swallow this."""
 
 
-class _FrozenProblem:
-    """Noise in an objective is not added to a value: it is what makes the weights a minimum.
+class Frozen(SeededNoise):
+    """Noise that keeps its draws, and repeats them on a second run.
 
-    So on the second run the weights are those of the first, and what moves is the noise that they
-    would take, which is the sum of the gradients at them.
+    ``violations`` lists what moved by more than declared; ``moves`` the largest ratio of a move and
+    what was declared, by label. ``orders`` has the place in the second table of each record of the
+    first, for each table whose rows are put in order (a site has its own).
     """
 
-    def __init__(self, problem, noise: FrozenNoise) -> None:
-        self._problem, self._noise = problem, noise
+    description = "replayed"
+    void = ("replayed",)
 
-    def __getattr__(self, name):
-        return getattr(self._problem, name)
+    def __init__(self, seed: int = 0, orders: Sequence[Any] = ()) -> None:
+        self._source, self.orders = SeededNoise(seed), orders
+        self._tape: list[tuple[Any, Any]] = []
+        self._place: int | None = None
+        self.violations: list[str] = []
+        self.moves: dict[str, float] = {}
+        self.start()
 
-    def solve(self, hidden):
-        recording, weights, before = self._noise.solution()
-        if recording:
-            weights = self._problem.solve(hidden)
-            self._noise.solved.append((weights, self._problem.gradient(weights)))
-            return weights
-        change = self._problem.gradient(weights) - before
-        l1, l2 = self._problem.reach
-        assert np.abs(change).sum() <= 2.0 * l1
-        assert np.linalg.norm(change) <= 2.0 * l2
+    @property
+    def releaser(self) -> type[Releaser]:
+        """The releaser that measures."""
+        return Measuring
+
+    def start(self) -> None:
+        """Begin a run."""
+        self.charged, self._permutations = False, 0
+        self.ledgers: list[Ledger] = []
+
+    def again(self) -> Frozen:
+        """Begin the second run."""
+        self._place = 0
+        self.start()
+        return self
+
+    def finished(self) -> None:
+        """Note a second run that released less than the first."""
+        if self._place is not None and self._place < len(self._tape):
+            self.violations.append(f"ends before {self._tape[self._place][0]}")
+
+    def ledger(self) -> Ledger:
+        """Return an account that is looked at after the call, however it ends."""
+        self.ledgers.append(Ledger(100.0, 0.1))
+        return self.ledgers[-1]
+
+    def next(self, kind: Any, make: Callable[[], Any]) -> Any:
+        """Return something, and the same on the second run, where it must be of the same kind."""
+        if self._place is None:
+            self._tape.append((kind, make()))
+            return self._tape[-1][1]
+        was, kept = self._tape[self._place] if self._place < len(self._tape) else ("the end", None)
+        if was != kind:
+            self.violations.append(f"{kind} where the neighbour has {was}")
+            raise Diverged
+        self._place += 1
+        return kept
+
+    def hold(self, label: str, moved: float, declared: float) -> None:
+        """Compare a move with what is declared."""
+        if not moved <= declared:
+            self.violations.append(f"{label}: moved by {moved:.6g}, declared {declared:.6g}")
+        ratio = float(moved / declared) if declared else (math.inf if moved else 0.0)
+        self.moves[label] = max(self.moves.get(label, 0.0), ratio)
+
+    def laplace(self, values, scale, sensitivity, epsilon):
+        kind = ("laplace", values.shape, scale, sensitivity, epsilon)
+        return self.next(kind, lambda: self._source.laplace(values, scale, sensitivity, epsilon))
+
+    def gaussian(self, values, scale):
+        kind = ("gaussian", values.shape, scale)
+        return self.next(kind, lambda: self._source.gaussian(values, scale))
+
+    def flip(self, bits, epsilon):
+        kind = ("flip", bits.shape, epsilon)
+        return self.next(kind, lambda: self._source.flip(bits, epsilon))
+
+    def permutation(self, n):
+        drawn = self.next(("order", n), lambda: self._source.permutation(n))
+        if self._place is None or not self.orders:
+            return drawn
+        places = self.orders[self._permutations % len(self.orders)]
+        if n != len(places):
+            return drawn  # of a part of rows that are in the secret order already
+        self._permutations += 1
+        return places[drawn]
+
+
+class Measuring(Releaser):
+    """Compares what is under the noise with what is declared."""
+
+    _noise: Frozen
+
+    def release(self, label, values, l1, unit, *, l2=None, **rest):
+        """The L1 change against the L1 sensitivity, the L2 change against that in L2."""
+        kind = ("release", label, values.shape, l1, l2, unit)
+        before = self._noise.next(kind, values.copy)
+        move = np.abs(values.astype(object) - before.astype(object)).reshape(-1)
+        self._noise.hold(label, int(move.sum()), l1)
+        if l2 is not None:
+            self._noise.hold(f"{label} (L2)", math.sqrt(int((move**2).sum())), l2)
+        noisy = super().release(label, values, l1, unit, l2=l2, **rest)
+        declared = l2 if noisy.gaussian else l1
+        if noisy.spend.sensitivity != (declared * unit,) or noisy.scale != noisy.spend.scale[0]:
+            self._noise.violations.append(f"{label}: its charge shows another sensitivity or scale")
+        return noisy
+
+    def smooth_laplace(self, label, private, lattice, smoothing, shown, **rest):
+        """The change of the value against both smooth sensitivities, of their logs against beta."""
+        value, smooth, unit = private
+        kind = ("smooth", label, unit, smoothing, shown)
+        before, other = self._noise.next(kind, lambda: (value, smooth))
+        self._noise.hold(label, abs(value - before), min(smooth, other))
+        self._noise.hold(f"{label} (log)", abs(math.log(smooth / other)), smoothing.beta)
+        noisy = super().smooth_laplace(label, private, lattice, smoothing, shown, **rest)
+        return replace(noisy, value=self._noise.next(("smooth draw", label), lambda: noisy.value))
+
+    def flip(self, label, bits, **rest):
+        """A record has one bit."""
+        before = self._noise.next(("bits", label, bits.shape), bits.copy)
+        self._noise.hold(label, int((before != bits).sum()), 1)
+        return super().flip(label, bits, **rest)
+
+    def solved(self, objective, hidden):
+        """Noise in an objective is not added to a value: it is what makes the weights a minimum.
+
+        So on the second run the weights are those of the first, and what moves is the noise that
+        they would take: the sum of the gradients at them. The problem is solved on both runs, as
+        far as the distance that the small noise on the weights is made for.
+        """
+        own = super().solved(objective, hidden)
+        problem = _in_memory(objective)
+        rest = problem.gradient(own) + problem.strength * own + hidden.value
+        slack = problem.slack(_largest(hidden, own.size))
+        self._noise.hold("solver", float(np.linalg.norm(rest)) / problem.strength, slack)
+        weights = self._noise.next(("solved", own.shape), lambda: own)
+        gradient = problem.gradient(weights)
+        change = gradient - self._noise.next(("gradient", problem.reach), lambda: gradient)
+        l1, l2 = (2.0 * reach * _WIDER for reach in problem.reach)
+        self._noise.hold("gradient", float(np.abs(change).sum()), l1)
+        self._noise.hold("gradient (L2)", float(np.linalg.norm(change)), l2)
         return weights
 
-
-_minimise = weighting.minimise
-
-
-def _frozen_minimise(releaser, label, problem, share, noise="auto"):
-    if isinstance(releaser._noise, FrozenNoise):
-        problem = _FrozenProblem(problem, releaser._noise)
-    return _minimise(releaser, label, problem, share, noise)
+    def _charge(self, spend):
+        super()._charge(spend)
+        self._noise.charged = True
+        self._noise.next(("charge", spend), lambda: None)
 
 
-weighting.minimise = kernel.minimise = _frozen_minimise
+def _in_memory(problem):
+    """The same problem with its rows in memory, wherever they are."""
+    blocks, source = [], problem.source
+
+    def keep(block):
+        blocks.append(tuple(map(np.array, (block.treated, block.outcome, block.covariates))))
+        return (np.zeros(1, dtype=np.int64),)
+
+    source.fold(keep, "outcome", "covariates")
+    treated, outcome, matrix = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    held = Rows(outcome, source.outcome_range, treated, lambda: matrix, source.width)
+    return replace(problem, source=held)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay found; ``refused`` says why a run ended before its first charge, if one did."""
+
+    violations: tuple[str, ...]
+    moves: dict[str, float]
+    refused: str = ""
+
+    @property
+    def largest(self) -> float:
+        """Largest ratio of a move and what was declared."""
+        return max(self.moves.values(), default=0.0)
+
+
+def replay(
+    call: Callable[[Any, Frozen], Any],
+    one: Any,
+    other: Any,
+    *,
+    seed: int = 0,
+    orders: Sequence[Any] = (),
+    never_refuses: bool = False,
+) -> Replayed:
+    """Run ``call(data, noise)`` on both of two neighbours.
+
+    A refusal before the first charge goes to the curator, who is trusted; a call that answers
+    somebody else (``never_refuses``) has to give the same refusal on both.
+    """
+    noise = Frozen(seed, orders)
+    first, why = _run(noise, call, one)
+    if why and never_refuses:
+        _, second_why = _run(Frozen(seed), call, other)
+        if why != second_why:
+            noise.violations.append(f"refused on one: {why} / {second_why or 'answered'}")
+    if why:
+        return Replayed(tuple(noise.violations), noise.moves, why)
+    second, why = _run(noise.again(), call, other)
+    if why and never_refuses:
+        noise.violations.append(f"refused on one: {why}")
+    if second is not None:
+        noise.finished()
+        noise.violations.extend(_differences(first, second))
+    return Replayed(tuple(noise.violations), noise.moves, why)
+
+
+def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[Any, str]:
+    """Everything that leaves a call, or why it was refused; nothing where it diverged."""
+    result, raised = None, ""
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        mock.patch("dpeffects.call.noise_source", return_value=noise),
+    ):
+        warnings.simplefilter("always")
+        try:
+            result = call(data, noise)
+        except Diverged:
+            return None, ""
+        except Exception as error:
+            raised = f"{type(error).__name__}: {error}"
+            if not isinstance(error, DPEffectsError):
+                noise.violations.append(f"raised {raised}")
+            if not noise.charged:
+                return None, raised
+    told = [str(warning.message) for warning in caught]
+    accounts = [[repr(ledger), ledger.spends] for ledger in noise.ledgers]
+    return (result, {"raised": raised, "warnings": told, "accounts": accounts}), ""
+
+
+def _differences(first: Any, second: Any) -> list[str]:
+    """Names of what is shown differently; results with the same bytes show the same."""
+    pairs = [first[1:], second[1:]]
+    if pickle.dumps(first[0]) != pickle.dumps(second[0]):
+        pairs = [(_everything(result), rest) for result, rest in (first, second)]
+    (names, numbers), (other, others) = map(leaves, pairs)
+    if names != other:
+        return [f"shown on one only: {sorted(set(names) ^ set(other))[:3]}"]
+    shown = zip(names, numbers, others, strict=True)
+    differ = [name for name, a, b in shown if a != b and not (a != a and b != b)]
+    return [f"shown differently: {differ[:3]}"] if differ else []
+
+
+def _everything(result: Any) -> dict[str, Any]:
+    """A result's fields, dictionary, texts and tables."""
+    shown: dict[str, Any] = {"fields": result, "text": str(result), "repr": repr(result)}
+    if hasattr(result, "to_dict"):
+        shown["dict"] = result.to_dict()
+    if hasattr(result, "report"):
+        shown["report"] = str(result.report())
+    for table in ("tidy", "glance"):
+        if hasattr(result, table):
+            shown[table] = getattr(result, table)().to_dict("list")
+    return shown

@@ -1,4 +1,4 @@
-"""``dpeffects ledger create | list | show | verify | export | settle``. One function a command."""
+"""``dpeffects ledger`` and its commands, each with a function of its name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dpeffects.privacy.ledgers import (
     create_ledger,
     ledger_datasets,
     open_ledger,
+    upgrade_ledger,
     verify_ledger,
 )
 from dpeffects.privacy.ledgers.composition import COMPOSITIONS
@@ -35,10 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     written = _command(commands, "export", export, "Write charges to .csv, or everything to .json.")
     written.add_argument("file", help="a .csv or .json file")
     written.add_argument("--dataset", help="needed where the ledger has several")
-    settled = _command(commands, "settle", settle, "Give back what dead calls have reserved.")
+    settled = _command(commands, "settle", settle, "End dead calls; those that charged are spent.")
     settled.add_argument("--dataset", help="needed where the ledger has several")
     settled.add_argument("--call", type=int, action="append", default=[], help="number of a call")
     settled.add_argument("--all", action="store_true", help="all open calls")
+    _command(commands, "upgrade", upgrade, "Bring a ledger of an earlier version up to date.")
 
 
 def run(given: argparse.Namespace) -> None:
@@ -49,7 +51,8 @@ def run(given: argparse.Namespace) -> None:
 def create(args: argparse.Namespace) -> None:
     """Create a ledger, or add a dataset to one."""
     budget = {"epsilon": args.epsilon, "delta": args.delta}
-    print(create_ledger(args.ledger, args.dataset, **budget, composition=args.composition))
+    made = create_ledger(args.ledger, args.dataset, **budget, composition=args.composition)
+    print(f'{made}\nledger_id = "{made.id}"  # for the policy of a site, where it is one')
 
 
 def list_datasets(args: argparse.Namespace) -> None:
@@ -85,13 +88,18 @@ def export(args: argparse.Namespace) -> None:
 
 
 def settle(args: argparse.Namespace) -> None:
-    """Give back reservations, and print what is left."""
+    """End calls that are dead, and print what is left."""
     ledger = open_ledger(args.ledger, args.dataset)
     if bool(args.call) == args.all:
         raise OptionError("say which calls to settle: --call NUMBER, or --all")
     if args.call or ledger.open_calls():
         ledger.settle(*args.call)
     print(ledger)
+
+
+def upgrade(args: argparse.Namespace) -> None:
+    """Bring a ledger of an earlier version up to date, and print a line."""
+    print(upgrade_ledger(args.ledger))
 
 
 def _command(commands: Commands, name: str, act: object, about: str) -> argparse.ArgumentParser:

@@ -26,6 +26,7 @@ from dpeffects.datasets import load_data
 from dpeffects.errors import MissingExtraError
 from dpeffects.federation import engine, operate
 from dpeffects.federation.policy import SitePolicy
+from dpeffects.privacy.ledgers import create_ledger
 
 DATA = "ist"
 FORMULA = "stroke_14_days ~ treatment"
@@ -175,6 +176,9 @@ def write_sites(folder: Path, refuse: str | None = None) -> None:
             "columns": {"outcome": [outcome], "treatment": [treatment]},
             "bounds": {outcome: {"range": list(data.bounds[outcome])}},
         }
+        path = home / "ledger.sqlite"
+        if not path.exists():  # once: a ledger that is there stays
+            create_ledger(path, site, epsilon=POLICIES[site]["total_epsilon"])
         (home / "policy.toml").write_text(_toml(entries), encoding="utf-8")
 
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpeffects.errors import BoundsError, DPEffectsError, PolicyError, RefusalError, ReleaseError
+from dpeffects.errors import (
+    BoundsError,
+    DPEffectsError,
+    FormulaError,
+    PolicyError,
+    RefusalError,
+    ReleaseError,
+)
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
 from dpeffects.federation.records import Layout, read_columns
 from dpeffects.federation.rehearsal import Task
@@ -24,6 +31,7 @@ from dpeffects.methods import proved
 from dpeffects.methods.spec import LEVELS
 from dpeffects.privacy.bounds import Bounds, Declared
 from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.ledger import Terms
 from dpeffects.sites import document
 
 if TYPE_CHECKING:
@@ -50,12 +58,16 @@ class SitePolicy:
     site
         The name under which the site's key is registered at the centre.
     data, ledger
-        A CSV or Parquet file, and the SQLite file that records what was spent.
+        A CSV or Parquet file, and the file of its ledger, which ``dpeffects ledger create`` makes
+        once; scripts that use the same data use the same ledger.
     max_epsilon, max_delta
         Largest price of one question. ``above_maximum="lower"`` answers a question that asks for
         more epsilon with the maximum; "refuse" does not.
     total_epsilon, total_delta
-        Over all questions, ever.
+        Over all questions and scripts, ever; the same as in the ledger.
+    dataset, ledger_id
+        Which dataset of the ledger, where it has several; which ledger, as printed when it was
+        made, so that no other is taken for it.
     methods, columns, bounds
         Methods allowed, columns by role, and what the site declares about their values. Every
         column but the treatment needs a bound; a treatment without one is 0/1.
@@ -85,6 +97,8 @@ class SitePolicy:
     max_columns: int = 200
     max_seconds: int = 60
     max_memory: int = 2000
+    dataset: str | None = None
+    ledger_id: str | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> SitePolicy:
@@ -135,6 +149,9 @@ class SitePolicy:
         _whole("minimum_n", self.minimum_n, 4)
         for name in ("max_columns", "max_seconds", "max_memory"):
             _whole(name, getattr(self, name), 1)
+        for name in ("dataset", "ledger_id"):
+            if getattr(self, name) is not None:
+                _text(name, getattr(self, name))
         if type(self.public_treatment) is not bool:
             raise PolicyError("public_treatment must be true or false")
         self._check_bounds()
@@ -155,7 +172,13 @@ class SitePolicy:
 
     def store(self) -> Store:
         """Open the site's ledger."""
-        return Store(self.ledger, self.total_epsilon, self.total_delta)
+        return Store(
+            self.ledger,
+            self.total_epsilon,
+            self.total_delta,
+            dataset=self.dataset,
+            ledger_id=self.ledger_id,
+        )
 
     def grant(self, question: Question) -> Grant:
         """Return what the site will do for a question; raise RefusalError with the reason."""
@@ -167,7 +190,7 @@ class SitePolicy:
         epsilon = self._epsilon(question)
         level, public = self._level(question)
         unit = "outcome" if level == "label" else "record"
-        terms = f"{unit}; public: {', '.join(['n', *sorted(public)])}"
+        terms = Terms(unit, tuple(sorted(public)))
         arguments = {
             **question.options,
             "method": question.method,
@@ -225,13 +248,13 @@ class SitePolicy:
         """Refuse covariates that make too many columns, before any is made."""
         levels = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
         try:
-            width = width_of(formula, {**levels, **formula.levels}, self.max_columns)
-        except DPEffectsError:
-            width = self.max_columns + 1
-        if width > self.max_columns:
+            width_of(formula, {**levels, **formula.levels}, self.max_columns)
+        except FormulaError:
             raise RefusalError(
                 f"the formula makes more than this site's maximum of {self.max_columns} columns"
-            )
+            ) from None
+        except BoundsError as error:  # levels
+            raise RefusalError(str(error)) from None
 
     @property
     def layout(self) -> Layout:

@@ -1,35 +1,31 @@
-"""A site's durable record of what it was asked, what it paid and what it answered.
+"""What a site was asked, what it paid and what it answered, in the ledger of its data.
 
-One SQLite file. A request is reserved, in a transaction that also checks the totals, before any
-noise is drawn; the reply is kept when it is there. A request that was reserved but never answered
-stays paid for and is never drawn again: a crash loses budget, not privacy.
+A thin layer over a durable ledger (`dpeffects.create_ledger`): requests and replies are entries
+beside the charges of scripts, in the same file, under the same digests and totals, so what a
+federation and a script spend on one dataset adds up. A request pays its whole price in one
+transaction before anything is drawn, and its reply is kept before it is sent. A request that was
+paid for and never answered stays paid for and is never drawn again: a crash loses budget, not
+privacy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpeffects.errors import BudgetError, PolicyError, RefusalError
-from dpeffects.privacy.budget import Budget, as_written, round_down
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS requests (
-    request TEXT PRIMARY KEY,
-    question TEXT NOT NULL,
-    epsilon TEXT NOT NULL,
-    delta TEXT NOT NULL,
-    terms TEXT NOT NULL,
-    reply TEXT
-) STRICT
-"""
-_WAIT = 30.0
-"""Seconds to wait for another process that holds the file."""
+from dpeffects.errors import BudgetError, LedgerError, OptionError, PolicyError, RefusalError
+from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.privacy.ledger import Terms, require_like
+from dpeffects.privacy.ledgers import Address, create_ledger, open_ledger
+from dpeffects.privacy.ledgers.book import Book
+from dpeffects.privacy.ledgers.entries import Entry
 
 
 class Price(NamedTuple):
@@ -37,51 +33,78 @@ class Price(NamedTuple):
 
     epsilon: float
     delta: float = 0.0
-    terms: str = "record"
+    terms: Terms = Terms("record")
 
 
 class Store:
     """The ledger of a site over all questions, safe against crashes and concurrent processes.
 
+    It opens a ledger that is there, and never makes one: a ledger that is missing, empty, damaged,
+    of another dataset or budget, or set back is a PolicyError. Beside a ledger in a file it keeps
+    ``<file>.seen``, the newest entry it has seen, to notice a file that was replaced by a new one
+    or by an older copy.
+
     Parameters
     ----------
-    path
-        The file; it is made when it is not there.
+    address
+        The ledger: a path, or ``postgresql://user@host/database``.
     epsilon, delta
-        Totals over all requests, ever.
+        Totals over all requests and scripts, ever; they must be those of the ledger.
+    dataset
+        Which dataset's budget; needed where the ledger has several.
+    ledger_id
+        What ``dpeffects ledger create`` printed; another ledger is refused.
 
     Examples
     --------
     >>> import tempfile
-    >>> store = Store(Path(tempfile.mkdtemp()) / "ledger.sqlite", epsilon=1.0)
+    >>> store = Store.create(Path(tempfile.mkdtemp()) / "site.db", "hospital", epsilon=1.0)
     >>> store.reserve("q1", "hash", Price(0.5))
     >>> store.finish("q1", {"status": "ok"})
     >>> store.find("q1", "hash"), store.left
     ({'status': 'ok'}, (0.5, 0.0))
     """
 
-    def __init__(self, path: str | Path, epsilon: float, delta: float = 0.0) -> None:
-        self._path = Path(path)
-        self._total = Budget(epsilon, delta)
-        try:
-            with self._transaction() as database:
-                database.execute(_SCHEMA)
-        except sqlite3.Error as error:
-            raise PolicyError(f"the ledger file {self._path} cannot be used: {error}") from None
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file's write lock from the first read to the commit."""
-        opened = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
-        with closing(opened) as database:
-            database.execute("PRAGMA synchronous = FULL")
-            database.execute("BEGIN IMMEDIATE")
+    def __init__(
+        self,
+        address: Address,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        dataset: str | None = None,
+        ledger_id: str | None = None,
+    ) -> None:
+        with self._ready():
             try:
-                yield database
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
+                self._ledger = open_ledger(address, dataset)
+            except LedgerError as error:
+                raise _old_ledger(address) or error from error
+        self._mark = Mark(self._ledger.path)
+        held = self._ledger.agreement.budget
+        if (held.epsilon, held.delta) != (epsilon, delta):
+            raise PolicyError(
+                f"the policy's totals are epsilon = {epsilon:g}, delta = {delta:g}, and the ledger "
+                f"{self._ledger.address} allows {held.epsilon:g}, {held.delta:g} for "
+                f"{self._ledger.dataset}, for good: write these into the policy"
+            )
+        if ledger_id is not None and ledger_id != self._ledger.id:
+            raise PolicyError(
+                f"the ledger {self._ledger.address} is {self._ledger.id}, not the one that the "
+                f"policy names, {ledger_id}: put that one back"
+            )
+        with self._book(write=False):
+            pass  # it holds what was seen before
+
+    @classmethod
+    def create(cls, address: Address, dataset: str, epsilon: float, delta: float = 0.0) -> Store:
+        """Make the ledger of a site, once, and open it."""
+        create_ledger(address, dataset, epsilon=epsilon, delta=delta)
+        return cls(address, epsilon, delta, dataset=dataset)
+
+    @property
+    def id(self) -> str:
+        """Say which ledger this is, for the policy."""
+        return self._ledger.id
 
     def find(self, request: str, question: str) -> dict[str, Any] | None:
         """Return the stored reply, or None for a request that is new.
@@ -89,78 +112,157 @@ class Store:
         Raises RefusalError when the request is known with another question, or was reserved and
         has no reply.
         """
-        with self._transaction() as database:
-            return _find(database, request, question)
+        with self._book(write=False) as book:
+            return self._find(book, request, question)
 
     def reserve(self, request: str, question: str, price: Price) -> None:
         """Pay for a new request, or refuse. Call before anything is drawn."""
-        with self._transaction() as database:
-            if _find(database, request, question) is not None:
+        budget = Budget(price.epsilon, price.delta)
+        with self._book(write=True) as book:
+            if self._find(book, request, question) is not None:
                 raise RefusalError("this request has been answered already")
-            self._check(database, price)
-            database.execute(
-                "INSERT INTO requests VALUES (?, ?, ?, ?, ?, NULL)",
-                (request, question, repr(price.epsilon), repr(price.delta), price.terms),
-            )
-
-    def _check(self, database: sqlite3.Connection, price: Price) -> None:
-        Budget(price.epsilon, price.delta)
-        rows = database.execute("SELECT DISTINCT terms FROM requests").fetchall()
-        if any(terms != price.terms for (terms,) in rows):
-            raise RefusalError("this site's ledger holds charges that protect something else")
-        epsilon, delta = _spent(database)
-        total = as_written(self._total.epsilon), as_written(self._total.delta)
-        if epsilon + as_written(price.epsilon) > total[0]:
-            raise RefusalError("the total epsilon of this site does not cover the question")
-        if delta + as_written(price.delta) > total[1]:
-            raise RefusalError("the total delta of this site does not cover the question")
+            state = book.state(self._ledger.dataset)
+            try:
+                after = self._ledger.agreement.pay(state, budget, price.terms)
+            except BudgetError:
+                raise self._refusal(book, price) from None
+            body = {"request": request, "question": question, **price._asdict()}
+            body["before"] = next((entry.number for entry in self._asked(book)), 0)
+            book.add("request", self._ledger.dataset, body, after)
 
     def finish(self, request: str, reply: Mapping[str, Any]) -> None:
         """Keep the reply to a reserved request; it can be kept once."""
-        text = json.dumps(reply, allow_nan=False)
-        with self._transaction() as database:
-            done = database.execute(
-                "UPDATE requests SET reply = ? WHERE request = ? AND reply IS NULL", (text, request)
-            )
-            if done.rowcount != 1:
+        json.dumps(reply, allow_nan=False)
+        with self._book(write=True) as book:
+            found = self._latest(book, request)
+            if found is None or found.kind == "reply":
                 raise BudgetError(f"request {request!r} is not waiting for a reply")
+            body = {"request": request, "to": found.number, "reply": dict(reply)}
+            body["before"] = next(entry.number for entry in self._asked(book))
+            state = book.state(self._ledger.dataset)
+            book.add("reply", self._ledger.dataset, body, state)
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
-        """Exact totals of epsilon and delta so far."""
-        with self._transaction() as database:
-            return _spent(database)
+        """Exact totals of epsilon and delta so far, of requests and of scripts."""
+        with self._book(write=False) as book:
+            spent = book.state(self._ledger.dataset).spent
+        return spent.first, spent.delta
 
     @property
     def left(self) -> tuple[float, float]:
         """What is left of epsilon and delta, rounded down."""
-        epsilon, delta = self.spent
-        return (
-            max(0.0, round_down(as_written(self._total.epsilon) - epsilon)),
-            max(0.0, round_down(as_written(self._total.delta) - delta)),
-        )
+        with self._book(write=False) as book:
+            return self._ledger.agreement.remaining(book.state(self._ledger.dataset))
+
+    def _asked(self, book: Book) -> Iterator[Entry]:
+        return book.asked(self._ledger.dataset)
+
+    def _latest(self, book: Book, request: str) -> Entry | None:
+        """Return the reply to a request, or the request where there is none yet."""
+        return next((e for e in self._asked(book) if e.body["request"] == request), None)
+
+    def _find(self, book: Book, request: str, question: str) -> dict[str, Any] | None:
+        latest = self._latest(book, request)
+        if latest is None:
+            return None
+        asked = book.entry(latest.body["to"]) if latest.kind == "reply" else latest
+        if asked is None or asked.body["question"] != question:
+            raise RefusalError("this request id was used for another question")
+        if latest.kind == "request":
+            raise RefusalError(
+                "lost: this request is paid for but was never answered, and is not drawn again; "
+                "ask with a new request id"
+            )
+        reply: dict[str, Any] = latest.body["reply"]
+        return reply
+
+    def _refusal(self, book: Book, price: Price) -> RefusalError:
+        """Say which total does not cover a price, and no amount."""
+        agreement, state = self._ledger.agreement, book.state(self._ledger.dataset)
+        try:
+            require_like(state.terms, price.terms)
+        except BudgetError:
+            return RefusalError("this site's ledger holds charges that protect something else")
+        cost = agreement.composition.of_call(as_written(price.epsilon), as_written(price.delta))
+        name = "epsilon" if cost.first > agreement.left(state).first else "delta"
+        return RefusalError(f"the total {name} of this site does not cover the question")
+
+    @contextlib.contextmanager
+    def _book(self, write: bool) -> Iterator[Book]:
+        """Begin a transaction on the ledger that was seen before; remember what it holds then."""
+        with self._ready():
+            seen = self._mark.read()
+            with self._ledger.transaction(write) as book:
+                if seen and not book.holds(*seen):
+                    raise LedgerError(
+                        f"{self._ledger.address} does not hold entry {seen[0]}, which was seen in "
+                        "it: it was replaced or set back; put the newest one back"
+                    )
+                yield book
+            if write:
+                self._mark.write(*self._ledger.seen)
+
+    @contextlib.contextmanager
+    def _ready(self) -> Iterator[None]:
+        """A ledger that cannot be used is a site that is not ready."""
+        try:
+            yield
+        except (LedgerError, OptionError) as error:
+            raise PolicyError(f"the site's ledger cannot be used: {error}") from error
 
 
-def _find(database: sqlite3.Connection, request: str, question: str) -> dict[str, Any] | None:
-    row = database.execute(
-        "SELECT question, reply FROM requests WHERE request = ?", (request,)
-    ).fetchone()
-    if row is None:
+class Mark:
+    """The newest entry that a site has seen, in a small file beside that of the ledger.
+
+    It is written after a commit, so it is never ahead of the ledger; a ledger on a server has none.
+    """
+
+    def __init__(self, ledger: Path | None) -> None:
+        self._path = Path(f"{os.path.realpath(ledger)}.seen") if ledger else None
+
+    def read(self) -> tuple[int, str] | None:
+        """Return number and digest, or None where nothing was seen yet."""
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            number, digest = self._path.read_text(encoding="ascii").split()
+            return int(number), digest
+        except (OSError, ValueError) as error:
+            raise LedgerError(
+                f"{self._path} cannot be read; it says which entry of the ledger is the newest, so "
+                "remove it only if you are sure of the ledger"
+            ) from error
+
+    def write(self, number: int, digest: str) -> None:
+        """Keep the entry, unless a newer one is kept already."""
+        if self._path is None or (self.read() or (0, ""))[0] >= number:
+            return
+        made = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            with made.open("w", encoding="ascii") as file:
+                file.write(f"{number} {digest}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(self._path)
+        except OSError as error:
+            raise LedgerError(f"cannot write {self._path}: {error.strerror or error}") from error
+
+
+def _old_ledger(address: Address) -> LedgerError | None:
+    """Say what to do with a ledger that sites kept before it was the one of scripts too."""
+    path = Path(os.fspath(address))
+    if not path.is_file():
         return None
-    if row[0] != question:
-        raise RefusalError("this request id was used for another question")
-    if row[1] is None:
-        raise RefusalError(
-            "lost: this request is paid for but was never answered, and is not drawn again; "
-            "ask with a new request id"
-        )
-    stored: dict[str, Any] = json.loads(row[1])
-    return stored
-
-
-def _spent(database: sqlite3.Connection) -> tuple[Fraction, Fraction]:
-    rows = database.execute("SELECT epsilon, delta FROM requests").fetchall()
-    return (
-        sum((Fraction(epsilon) for epsilon, _ in rows), Fraction(0)),
-        sum((Fraction(delta) for _, delta in rows), Fraction(0)),
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as old:
+            rows = old.execute("SELECT epsilon, delta FROM requests").fetchall()
+        spent = [float(sum(Fraction(row[i]) for row in rows)) for i in (0, 1)]
+    except (sqlite3.Error, ValueError, TypeError):
+        return None
+    return LedgerError(
+        f"{path} is a ledger of an earlier dpeffects, with epsilon = {spent[0]:g}, delta = "
+        f"{spent[1]:g} spent: make a new one with what is left of the totals (dpeffects ledger "
+        "create FILE --dataset NAME --epsilon E --delta D), and name it in the policy"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,9 +11,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpeffects.errors import BudgetError
-from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.errors import BudgetError, LedgerError
+from dpeffects.privacy.budget import Budget, as_written, round_up
 from dpeffects.privacy.guarantee import Spend
+
+Amounts = tuple[Fraction, Fraction]
+"""Exact epsilon and delta."""
 
 
 class Terms(NamedTuple):
@@ -24,7 +28,12 @@ class Terms(NamedTuple):
 
 
 class Account(ABC):
-    """What calls are charged to: a ledger, or the part of one that a call has reserved."""
+    """What calls are charged to: a ledger, or the part of one that a call has reserved.
+
+    A call reserves its whole budget before data is read. Its first charge is for the whole: what
+    is left when the call ends, well or not, is booked as spent, so that totals do not show how far
+    it came. A call that ends before its first charge has cost nothing.
+    """
 
     @abstractmethod
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
@@ -43,7 +52,7 @@ class Account(ABC):
         return self
 
     def settle(self) -> None:
-        """Give back what was reserved and not charged."""
+        """End a reservation: if it was charged, its rest is spent; if not, it is given back."""
         return
 
     def require(self, epsilon: float, delta: float = 0.0) -> None:
@@ -55,7 +64,9 @@ class Ledger(Account):
     """A privacy budget for one dataset, kept over several calls (in memory).
 
     Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
-    tiny charge through for free. `open_ledger` has the same in a file that outlives the process.
+    tiny charge through for free. Threads may share one; a process that was forked may not, because
+    each would have the budget to itself. `open_ledger` has the same in a file, which outlives the
+    process and which processes may share.
 
     Parameters
     ----------
@@ -85,10 +96,12 @@ class Ledger(Account):
         self._allowed = Budget(epsilon, delta)
         self._spends: list[Spend] = []
         self._spent = (Fraction(0), Fraction(0))
+        self._held = (Fraction(0), Fraction(0))
         self._parent = parent
         self._terms = terms
         self._void: set[str] = set()
         self._lock = threading.RLock()
+        self._process = os.getpid()
 
     @property
     def spends(self) -> tuple[Spend, ...]:
@@ -102,35 +115,84 @@ class Ledger(Account):
 
     @property
     def remaining(self) -> tuple[float, float]:
-        """What is left of epsilon and delta, rounded down; less than 1e-12 is shown as none."""
-        epsilon, delta = self.spent
+        """What is neither spent nor reserved, rounded down; less than 1e-12 is shown as none."""
+        epsilon, delta = self._taken()
         return (
             shown(as_written(self._allowed.epsilon) - epsilon),
             shown(as_written(self._allowed.delta) - delta),
         )
 
+    def _taken(self) -> Amounts:
+        """Spent and reserved; read in this order, what is on its way between them counts twice."""
+        held = self._held
+        return _plus(held, self._spent)
+
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
+        self._require_own_process()
         require_like(self._terms, terms)
         if self._parent is not None:
             self._parent.check(epsilon, delta, self._terms)
-        spent_epsilon, spent_delta = self.spent
-        enough = spent_epsilon + epsilon <= as_written(self._allowed.epsilon)
-        if not enough or spent_delta + delta > as_written(self._allowed.delta):
+        taken = self._taken()
+        enough = taken[0] + epsilon <= as_written(self._allowed.epsilon)
+        if not enough or taken[1] + delta > as_written(self._allowed.delta):
             raise refusal((epsilon, delta), self._allowed, self.remaining)
 
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        require_positive(spend)
+        self.charge_part(None, spend, terms)
+
+    def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
+        """Reserve the whole budget of a call, or refuse it."""
+        whole = (as_written(budget.epsilon), as_written(budget.delta))
+        self._require_own_process()
         with self._lock:
-            self.check(Fraction(spend.epsilon), Fraction(spend.delta), terms)
-            if self._parent is not None:
-                self._parent.charge(spend, self._terms)
+            self.check(*whole, terms)
+            above = self._parent.reserve(budget, terms, about) if self._parent else None
+            self._held = _plus(self._held, whole)
+        return Reserved(self, whole, above)
+
+    def charge_part(self, part: Reserved | None, spend: Spend, terms: Terms | None) -> None:
+        """Charge what a call has reserved, or what is left where ``part`` is None."""
+        require_positive(spend)
+        self._require_own_process()
+        price = (Fraction(spend.epsilon), Fraction(spend.delta))
+        with self._lock:
+            require_like(self._terms, terms)
+            if part is None:
+                self.check(*price, terms)
+            else:
+                part.allow(price, self._allowed)
+            above = part.above if part else self._parent
+            if above is not None:
+                above.charge(spend, self._terms or terms)
             self._terms = self._terms or terms
             self._void |= set(terms.void if terms else ())
-            epsilon, delta = self._spent
-            self._spent = (epsilon + Fraction(spend.epsilon), delta + Fraction(spend.delta))
+            self._spent = _plus(self._spent, price)
             self._spends.append(spend)
+            if part is not None:
+                self._held = _minus(self._held, price)
+                part.left, part.charged = _minus(part.left, price), True
+
+    def settle_part(self, part: Reserved) -> None:
+        """End the reservation of a call; see `Account.settle`."""
+        with self._lock:
+            if not part.open:
+                return
+            part.open, rest = False, part.left
+            if part.charged:
+                self._spent = _plus(self._spent, rest)
+                self._spends.extend(rest_of_call(part.whole, rest))
+            self._held = _minus(self._held, rest)
+        if part.above is not None:
+            part.above.settle()
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            raise LedgerError(
+                "this ledger is in the memory of the process that made it, and this one was forked "
+                "from it: use a ledger in a file (dpeffects.create_ledger); nothing was drawn"
+            )
 
     def cover(self, spend: Spend) -> None:
         """Name a release of other rows that charges made here pay for too (claim 26)."""
@@ -141,12 +203,63 @@ class Ledger(Account):
             self._spends.append(named)
 
     def __repr__(self) -> str:
-        left = self.remaining
+        left, held = self.remaining, self._held
+        reserved = f", reserved ({float(held[0]):.6g}, {float(held[1]):.3g})" if any(held) else ""
         return (
             f"Ledger(epsilon={self._allowed.epsilon:.6g}, delta={self._allowed.delta:.3g}, "
-            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g})"
+            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g}){reserved}"
             + (f", VOID: {', '.join(sorted(self._void))})" if self._void else ")")
         )
+
+
+class Reserved(Account):
+    """The part of a ledger in memory that one call may charge."""
+
+    def __init__(self, ledger: Ledger, whole: Amounts, above: Account | None) -> None:
+        self._ledger, self.whole, self.above = ledger, whole, above
+        self.left, self.charged, self.open = whole, False, True
+
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Nothing to check before a charge: the whole budget is reserved."""
+
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+        """Record a charge against the reservation, or refuse it."""
+        self._ledger.charge_part(self, spend, terms)
+
+    def settle(self) -> None:
+        """End the reservation."""
+        self._ledger.settle_part(self)
+
+    def allow(self, price: Amounts, allowed: Budget) -> None:
+        """Refuse a charge beyond what is reserved."""
+        if not self.open:
+            raise BudgetError("the reservation of this call was settled; nothing was drawn")
+        if price[0] > self.left[0] or price[1] > self.left[1]:
+            raise refusal(price, allowed, (shown(self.left[0]), shown(self.left[1])))
+
+
+def rest_of_call(whole: Amounts, rest: Amounts) -> tuple[Spend, ...]:
+    """Return what a call has not charged of its budget as a charge of its own.
+
+    One that is negligible gets no line, but is in the totals too.
+    """
+    if all(map(negligible, rest, whole)):
+        return ()
+    epsilon, delta = round_up(rest[0]), round_up(rest[1])
+    return (Spend("rest of the call", "rest", epsilon, delta, "none", (), (), 1),)
+
+
+def negligible(rest: Fraction, whole: Fraction) -> bool:
+    """Say whether this little is left because shares of a budget are rounded down."""
+    return rest <= whole / 10**9
+
+
+def _plus(one: Amounts, other: Amounts) -> Amounts:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _minus(one: Amounts, other: Amounts) -> Amounts:
+    return one[0] - other[0], one[1] - other[1]
 
 
 def require_positive(spend: Spend) -> None:

@@ -27,7 +27,6 @@ from dpeffects.errors import (
     OptionError,
 )
 from dpeffects.privacy.budget import as_written
-from tests.replay import FrozenNoise
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
 FORMULA = "y ~ t | x1 + x2 + g"
@@ -66,80 +65,6 @@ def fit():
 
 
 # --- privacy ----------------------------------------------------------------------------------
-
-
-class Frozen(FrozenNoise):
-    """Keeps how far each release moved in L1 and L2, to compare with what its Spend declares."""
-
-    def _replay(self, kind, values, sensitivity):
-        was, before, drawn, declared = self.tape[self._position]
-        self._position += 1
-        assert (kind, values.shape, sensitivity) == (was, before.shape, declared)
-        change = (values - before).astype(np.float64)
-        self.changes.append((kind, np.abs(change).sum(), np.linalg.norm(change), declared))
-        return drawn
-
-    def ratios(self, spends):
-        """Change over declared sensitivity for each draw, in the norm of its mechanism."""
-        draws = [spend for spend in spends if spend.mechanism != "no draw"]
-        out = []
-        for spend, (kind, l1, l2, declared) in zip(draws, self.changes, strict=True):
-            assert spend.mechanism.lower() == kind
-            if kind == "gaussian":
-                out.append(l2 * (spend.scale[0] / declared) / spend.sensitivity[0])
-            else:
-                out.append(l1 / declared)
-        return out
-
-
-def neighbours(rng, n=40):
-    """Frames that differ in one record, with extreme values."""
-    data = frame(n, int(rng.integers(1 << 30)))
-    other = data.copy()
-    j = int(rng.integers(n))
-    other.loc[j, "y"] = float(rng.choice([-1e9, 0.0, 1.0, 1e9]))
-    if rng.random() < 0.7:
-        other.loc[j, "x1"] = float(rng.choice([-50.0, 0.0, 1.0, 1e6]))
-        other.loc[j, "x2"] = float(rng.choice([-1.0, 1.0]))
-        other.loc[j, "g"] = str(rng.choice(list("abc")))
-        other.loc[j, "t"] = not data.loc[j, "t"]
-    return data, other
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
-def test_replay_on_neighbours(method, path, delta, monkeypatch):
-    """With releases frozen, a neighbour moves each release by at most its declared sensitivity, and
-    everything that leaves is the same."""
-    rng = np.random.default_rng(11)
-    largest = 0.0
-    for trial in range(4):
-        data, other = neighbours(rng)
-        noise = Frozen(trial)
-        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
-        first = run(method, path, data, delta=delta)
-        noise.rewind()
-        second = run(method, path, other, delta=delta)
-        assert noise.finished()
-        assert first.to_dict() == second.to_dict()
-        assert str(first) == str(second)
-        largest = max(largest, *noise.ratios(first.spends))
-    assert 0.1 < largest <= 1.0
-
-
-@pytest.mark.parametrize("path", ["function", "groups"])
-def test_replay_with_private_bounds(path, monkeypatch):
-    rng = np.random.default_rng(12)
-    data, other = neighbours(rng)
-    data, other = (pd.concat([f, *[frame(500, 3)] * 4], ignore_index=True) for f in (data, other))
-    noise = Frozen(1)
-    monkeypatch.setattr(call, "noise_source", lambda _: noise)
-    more = {"bounds": {"g": list("abc")}, "epsilon": 8.0}
-    first = run(path=path, data=data, **more)
-    assert "bounds" in {s.share for s in first.spends}
-    noise.rewind()
-    assert first.to_dict() == run(path=path, data=other, **more).to_dict()
-    assert max(noise.ratios(first.spends)) <= 1.0
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])

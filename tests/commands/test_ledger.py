@@ -40,8 +40,8 @@ def test_from_creation_to_export(run, tmp_path):
     assert "dataset ihdp" not in run("show study.db --dataset nsw")
     said = run("verify study.db")
     assert "sound, 4 entries, 1 charges, 2 datasets" in said
-    assert "left (2.75, 1e-05)" in run("settle study.db --dataset nsw --call 3")
-    assert "left (2.75, 1e-05)" in run("settle study.db --dataset nsw --all")
+    assert "left (2, 1e-05)" in run("settle study.db --dataset nsw --call 3")
+    assert "left (2, 1e-05)" in run("settle study.db --dataset nsw --all")
     assert "sound" in run(f"verify study.db --head {said.split()[-1]}")
     assert run("export study.db out.json --dataset nsw") == "wrote out.json\n"
     assert json.loads((tmp_path / "out.json").read_text())["dataset"] == "nsw"

@@ -16,7 +16,6 @@ from dpeffects.errors import BudgetError, DPEffectsError
 from dpeffects.methods import proved
 from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
-from tests.replay import FrozenNoise
 
 SPECS = proved()
 EXTRA = {
@@ -131,60 +130,6 @@ def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypat
         assert spend.sensitivity[0] / spend.scale[0] == pytest.approx(spend.epsilon)
         spread = np.abs(np.concatenate(slot)).mean()  # mean |Laplace(1)| is 1
         assert spread == pytest.approx(1.0, abs=4.5 / np.sqrt(sum(map(len, slot))))
-
-
-def neighbours(level, options, rng):
-    """Neighbouring frames: an outcome at label level, else a whole record with extreme values."""
-    data = frame(40, int(rng.integers(1 << 30)))
-    other = data.copy()
-    j = int(rng.integers(len(data)))
-    other.loc[j, "y"] = float(rng.choice([-1e9, 0.0, 1.0, 1e9]))
-    if level != "label":
-        other.loc[j, "x1"] = float(rng.choice([-50.0, 0.0, 1.0, 1e6]))
-        other.loc[j, "x2"] = float(rng.choice([-1.0, 1.0]))
-        other.loc[j, "g"] = str(rng.choice(list("abc")))
-        if options.get("arms") != "public":
-            other.loc[j, "t"] = not data.loc[j, "t"]
-    return data, other
-
-
-@pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
-def test_replay_on_neighbours(name, level, options, monkeypatch):
-    """With releases frozen, a neighbour moves each release by at most its declared sensitivity, and
-    everything that leaves, the result with all its texts, is the same."""
-    rng = np.random.default_rng(11)
-    largest = 0.0
-    for trial in range(25):
-        data, other = neighbours(level, options, rng)
-        noise = FrozenNoise(trial)
-        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
-        first = run(name, level, options, data)
-        noise.rewind()
-        second = run(name, level, options, other)
-        assert noise.finished()
-        assert first.to_dict() == second.to_dict()
-        assert str(first) == str(second)
-        largest = max(largest, *(moved / declared for _, moved, declared in noise.changes))
-    assert 0.1 < largest <= 1.0
-
-
-@pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
-def test_replay_with_private_bounds(name, level, options, monkeypatch):
-    """The same with bounds found privately, which everything else then depends on."""
-    rng = np.random.default_rng(12)
-    for trial in range(5):
-        data, other = neighbours(level, options, rng)
-        data, other = (
-            pd.concat([f, *[frame(500, 3)] * 4], ignore_index=True) for f in (data, other)
-        )
-        noise = FrozenNoise(trial)
-        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
-        more = {"bounds": {"g": list("abc")}, "epsilon": 8.0}
-        first = run(name, level, options, data, **more)
-        assert "bounds" in {s.share for s in first.spends}
-        noise.rewind()
-        assert first.to_dict() == run(name, level, options, other, **more).to_dict()
-        assert noise.finished()
 
 
 LARGE = {"model_folds": {"folds": 4}}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 
+from dpeffects.errors import LedgerError
 from dpeffects.federation import Question, SitePolicy
+from dpeffects.privacy.ledgers import create_ledger
 
 N = 400
 ENTRIES = {
@@ -40,7 +44,12 @@ def policy(folder, data=None, **changes):
     path = folder / "data.csv"
     if data is not None or not path.exists():
         (frame() if data is None else data).to_csv(path, index=False)
-    return SitePolicy.from_dict({**ENTRIES, **changes}, folder)
+    made = SitePolicy.from_dict({**ENTRIES, **changes}, folder)
+    if not (folder / ENTRIES["ledger"]).exists() and made.ledger == folder / ENTRIES["ledger"]:
+        with contextlib.suppress(LedgerError):  # another thread was first
+            totals = {"epsilon": made.total_epsilon, "delta": made.total_delta}
+            create_ledger(made.ledger, "hospital", **totals)
+    return made
 
 
 def question(request="q1", **changes):

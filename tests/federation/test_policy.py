@@ -6,6 +6,7 @@ import pytest
 
 from dpeffects.errors import PolicyError, RefusalError
 from dpeffects.federation import SitePolicy
+from dpeffects.privacy.ledger import Terms
 from tests.federation.sites import ENTRIES, frame, policy, question
 
 TEXT = """
@@ -126,7 +127,7 @@ def test_a_site_may_answer_with_less(tmp_path):
 
 def test_public_arms_where_the_site_says_so(tmp_path):
     granted = policy(tmp_path, public_treatment=True).grant(question(options={"arms": "public"}))
-    assert granted.price.terms == "record; public: n, treatment"
+    assert granted.price.terms == Terms("record", ("treatment",))
 
 
 def broken(column, value):

@@ -54,7 +54,7 @@ def test_asked_again_the_site_sends_the_same(tmp_path, draws):
 
 def test_an_answer_stays_when_the_policy_gets_stricter(tmp_path):
     first = answer(question(), policy(tmp_path))
-    stricter = policy(tmp_path, max_epsilon=0.1, total_epsilon=0.1)
+    stricter = policy(tmp_path, max_epsilon=0.1)
     assert answer(question(), stricter) == first
     assert answer(question("q2"), stricter)["status"] == "refused"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,16 +14,22 @@ import pytest
 from dpeffects.errors import BudgetError, PolicyError, RefusalError
 from dpeffects.federation import Store, answer
 from dpeffects.federation.store import Price
+from dpeffects.privacy.ledger import Terms
+from dpeffects.privacy.ledgers import open_ledger, verify_ledger
 from tests.federation.sites import policy, question
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "ledger.sqlite"
+    return tmp_path / "site.db"
+
+
+def made(path, epsilon, delta=0.0):
+    return Store.create(path, "hospital", epsilon, delta)
 
 
 def test_tenths_add_up_exactly(path):
-    store = Store(path, epsilon=1.0, delta=3e-6)
+    store = made(path, epsilon=1.0, delta=3e-6)
     for i in range(10):
         store.reserve(f"q{i}", "hash", Price(0.1, 1e-7))
     assert store.spent == (1, Fraction(1, 10**6))
@@ -33,7 +38,7 @@ def test_tenths_add_up_exactly(path):
 
 
 def test_delta_is_counted_too(path):
-    store = Store(path, epsilon=9, delta=1e-6)
+    store = made(path, epsilon=9, delta=1e-6)
     store.reserve("a", "hash", Price(1, 1e-6))
     with pytest.raises(RefusalError, match="total delta"):
         store.reserve("b", "hash", Price(1, 1e-12))
@@ -41,14 +46,14 @@ def test_delta_is_counted_too(path):
 
 @pytest.mark.parametrize("price", [Price(0.0), Price(-1.0), Price(float("nan")), Price(1, -1e-9)])
 def test_a_price_is_positive(path, price):
-    store = Store(path, epsilon=1)
+    store = made(path, epsilon=1)
     with pytest.raises(BudgetError):
         store.reserve("a", "hash", price)
     assert store.spent == (0, 0)
 
 
 def test_a_request_is_answered_once_and_for_good(path):
-    store = Store(path, epsilon=1)
+    store = made(path, epsilon=1)
     assert store.find("a", "hash") is None
     store.reserve("a", "hash", Price(0.5))
     store.finish("a", {"status": "ok", "value": 1.5})
@@ -61,10 +66,11 @@ def test_a_request_is_answered_once_and_for_good(path):
     with pytest.raises(BudgetError):
         again.finish("a", {"status": "ok", "value": 2.5})
     assert again.left == (0.5, 0.0)
+    assert "sound, 3 entries, 1 charges" in verify_ledger(path)
 
 
 def test_a_request_without_an_answer_is_lost(path):
-    Store(path, epsilon=1).reserve("a", "hash", Price(0.5))
+    made(path, epsilon=1).reserve("a", "hash", Price(0.5))
     store = Store(path, epsilon=1)
     for call in (store.find, lambda *q: store.reserve(*q, Price(0.5))):
         with pytest.raises(RefusalError, match="lost"):
@@ -73,24 +79,35 @@ def test_a_request_without_an_answer_is_lost(path):
 
 
 def test_charges_that_protect_something_else_do_not_mix(path):
-    store = Store(path, epsilon=9)
-    store.reserve("a", "hash", Price(1, terms="record"))
+    store = made(path, epsilon=9)
+    store.reserve("a", "hash", Price(1, terms=Terms("record")))
     with pytest.raises(RefusalError, match="something else"):
-        store.reserve("b", "hash", Price(1, terms="outcome"))
+        store.reserve("b", "hash", Price(1, terms=Terms("outcome")))
 
 
-def test_a_smaller_total_refuses_what_a_larger_one_allowed(path):
-    Store(path, epsilon=2).reserve("a", "hash", Price(1.5))
-    store = Store(path, epsilon=1)
-    assert store.left == (0.0, 0.0)
-    with pytest.raises(RefusalError):
-        store.reserve("b", "hash", Price(0.1))
+def test_a_reply_is_json(path):
+    store = made(path, epsilon=1)
+    store.reserve("a", "hash", Price(0.5))
+    for reply in ({"value": float("nan")}, {"value": {1, 2}}):
+        with pytest.raises((TypeError, ValueError)):
+            store.finish("a", reply)
+    with pytest.raises(BudgetError, match="not waiting"):
+        store.finish("b", {})
 
 
-def test_a_file_that_is_no_ledger(path):
-    path.write_text("not a database, but long enough to be taken for one" * 50)
-    with pytest.raises(PolicyError, match="cannot be used"):
-        Store(path, epsilon=1)
+def test_many_requests_and_datasets_in_one_ledger(path):
+    store = made(path, epsilon=50)
+    other = Store.create(path, "clinic", 1.0)
+    for i in range(60):
+        store.reserve(f"q{i}", "hash", Price(0.5))
+        store.finish(f"q{i}", {"value": i}) if i % 2 else None
+    other.reserve("q1", "hash", Price(1.0))
+    again = Store(path, 50, dataset="hospital")
+    assert [again.find(f"q{i}", "hash") for i in (1, 59)] == [{"value": 1}, {"value": 59}]
+    with pytest.raises(PolicyError, match="which dataset; it has hospital, clinic"):
+        Store(path, 50)
+    assert (again.spent, other.spent) == ((30, 0), (1, 0))
+    assert "sound, 93 entries, 61 charges, 2 datasets" in verify_ledger(path)
 
 
 def try_to_reserve(store, names):
@@ -105,7 +122,7 @@ def try_to_reserve(store, names):
 
 
 def test_threads_do_not_overspend(path):
-    Store(path, epsilon=1)
+    made(path, epsilon=1)
     counts, gate = [], threading.Barrier(8)
 
     def work(i):
@@ -127,11 +144,12 @@ def in_a_process(arguments):
 
 
 def test_processes_do_not_overspend(path):
+    made(path, epsilon=1)
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         counts = pool.map(in_a_process, [(path, i) for i in range(6)], chunksize=1)
     assert sum(counts) == 3
-    rows = sqlite3.connect(path).execute("SELECT request FROM requests").fetchall()
-    assert len(rows) == len(set(rows)) == 3
+    paid = [spend.label for spend in open_ledger(path).spends]
+    assert len(paid) == len(set(paid)) == 3
 
 
 KILLED = """

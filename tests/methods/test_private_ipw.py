@@ -7,15 +7,10 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import call
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimate import Unavailable
 from dpeffects.methods import get
 from dpeffects.methods.private_ipw import PrivateIPWOptions
-from tests.contract.test_methods import BOUNDS as WIDE_BOUNDS
-from tests.contract.test_methods import FORMULA as WIDE
-from tests.contract.test_methods import neighbours
-from tests.replay import FrozenNoise
 
 FORMULA = "y ~ t | x1 + x2"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
@@ -123,42 +118,6 @@ def test_noise_in_the_model_widens_the_interval():
     flat = data.assign(y=np.random.default_rng(0).permutation(data["y"]))
     steep, even = (run(d, epsilon=0.3) for d in (data, flat))
     assert steep.std_error > even.std_error
-
-
-# --- neighbours -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"split": True},
-        {"propensity": "output"},
-        {"centre": "none", "model_share": 0.5, "penalty": 1e-3},
-        {"noise": "gaussian", "delta": 1e-6},
-        {"split": True, "noise": "gaussian", "propensity": "output", "delta": 1e-6},
-        {"level": "label", "centre": "middle"},
-    ],
-    ids=str,
-)
-def test_replay_on_neighbours(estimand, options, monkeypatch):
-    """The contract's replay, for every estimand and the options that it leaves out."""
-    rng = np.random.default_rng(5)
-    largest = 0.0
-    for trial in range(12):
-        pair = neighbours(options.get("level", "sample"), {}, rng)
-        noise = FrozenNoise(trial)
-        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
-        results = []
-        for data in pair:
-            args = {"epsilon": 2.0, "bounds": WIDE_BOUNDS, "method": "private_ipw", **options}
-            results.append(DOORS[estimand](WIDE, data, **args).to_dict())
-            if len(results) == 1:
-                noise.rewind()
-        assert noise.finished()
-        assert results[0] == results[1]
-        largest = max(largest, *(moved / declared for _, moved, declared in noise.changes))
-    assert 0.05 < largest <= 1.0
 
 
 # --- budget and options -----------------------------------------------------------------------

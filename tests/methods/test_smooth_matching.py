@@ -16,7 +16,6 @@ from dpeffects import call
 from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
 from dpeffects.methods import _strata
 from dpeffects.privacy.budget import as_written
-from tests.replay import FrozenNoise
 
 BOUNDS = {"y": (0, 1), "x": (0, 90), "g": ["a", "b", "c"]}
 FORMULA = "y ~ t | cut(x, [0, 40, 90]) * g"
@@ -83,35 +82,6 @@ def test_variance_false_gives_its_share_to_the_estimate(name, options):
     assert "variance" not in {s.share for s in without.spends}
     assert without.noise_variance < with_variance.noise_variance
     assert "variance=False" in str(without.std_error)
-
-
-@cases
-def test_replay_on_neighbours(name, options, monkeypatch):
-    """With releases frozen, a neighbour changes no release by more than it declares and nothing
-    that is shown but the estimate, whose noise has a private scale (claims 15, 16)."""
-    rng = np.random.default_rng(11)
-    for trial in range(15):
-        data = frame(40, int(rng.integers(1 << 30)))
-        other = data.copy()
-        j = int(rng.integers(len(data)))
-        other.loc[j, "y"] = float(rng.choice([-1e9, 0.0, 1.0, 1e9]))
-        other.loc[j, "x"] = float(rng.choice([-50.0, 0.0, 60.0, 1e6]))
-        other.loc[j, "g"] = str(rng.choice(list("abc")))
-        other.loc[j, "t"] = not data.loc[j, "t"]
-        noise = FrozenNoise(trial)
-        monkeypatch.setattr(call, "noise_source", lambda _, noise=noise: noise)
-        first = run(name, options, data)
-        noise.rewind()
-        second = run(name, options, other)
-        assert noise.finished()
-        assert first.spends == second.spends
-        assert dict(first.details) == dict(second.details)
-        assert first.noise_variance == second.noise_variance
-        if "variance_noise" not in options:
-            assert first.released.sampling == second.released.sampling
-            assert first.std_error == second.std_error
-        if name == "global_matching":
-            assert first.to_dict() == second.to_dict()
 
 
 @cases

@@ -120,7 +120,7 @@ def test_many_gaussian_releases_fit_under_concentrated_privacy(tmp_path):
         for _ in range(60):
             try:
                 room = ledger.reserve(Budget(0.1, 1e-6), TERMS, {})
-                room.charge(gaussian(0.0999, 9.9e-7), TERMS)
+                room.charge(gaussian(*Budget(0.1, 1e-6).shares({"all": 1})["all"]), TERMS)
                 room.settle()
             except BudgetError:
                 break

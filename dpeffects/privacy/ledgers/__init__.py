@@ -6,6 +6,7 @@ from dpeffects.privacy.ledgers.durable import (
     create_ledger,
     ledger_datasets,
     open_ledger,
+    upgrade_ledger,
     verify_ledger,
 )
 
@@ -15,5 +16,6 @@ __all__ = [
     "create_ledger",
     "ledger_datasets",
     "open_ledger",
+    "upgrade_ledger",
     "verify_ledger",
 ]

@@ -8,10 +8,20 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from dpeffects.errors import LedgerError
-from dpeffects.privacy.ledgers.entries import COLUMNS, START, Entry, Hold, State
+from dpeffects.privacy.ledgers.entries import (
+    COLUMNS,
+    START,
+    Entry,
+    Head,
+    Heads,
+    Hold,
+    State,
+    heads_after,
+)
+from dpeffects.privacy.ledgers.rules import payments
 
-VERSION = 1
-"""Version of the layout; a ledger of another one is refused."""
+VERSION = 2
+"""Version of the layout; a ledger of another one is refused. `upgrade_ledger` reads version 1."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM dpeffects_entries"
 _INSERT = (
@@ -26,11 +36,16 @@ class Session(Protocol):
     def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
 
+    def newest(self) -> tuple[int, str] | None:
+        """Return number and digest of the newest entry from a second place, if there is one."""
+
 
 class Store(Protocol):
     """Where entries are kept, one transaction at a time."""
 
     name: str
+    upgrade: tuple[str, ...]
+    """Statements that turn the tables of layout version 1 into those of this one."""
 
     def create(self) -> None:
         """Make the tables where there are none."""
@@ -47,50 +62,86 @@ class Store(Protocol):
 
 
 class Book:
-    """Reads and adds entries. Every entry that is read is checked against its digest."""
+    """Reads and adds entries, each found by its number and checked against its digest.
+
+    The newest entry holds the numbers of the others that matter, so nothing rests on an index: one
+    that is damaged can hide entries.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._newest: Entry | None = None
 
     def check_version(self) -> None:
         """Refuse a ledger of another version."""
-        found = self._session.rows("SELECT version FROM dpeffects_version")
-        if [row[0] for row in found] != [VERSION]:
-            shown = ", ".join(str(row[0]) for row in found) or "none"
+        found = self.versions()
+        if found == [1]:
+            raise LedgerError(
+                "the ledger has layout version 1, of an earlier dpeffects: bring it up to date, "
+                "once, with `dpeffects ledger upgrade` and its address"
+            )
+        if found != [VERSION]:
+            shown = ", ".join(str(version)[:20] for version in found) or "none"
             raise LedgerError(
                 f"the ledger has layout version {shown}, and this dpeffects reads {VERSION}: "
                 "use the version of dpeffects that wrote it, or a newer one"
             )
 
+    def versions(self) -> list[Any]:
+        """Return the layout version, as a list of one."""
+        return [row[0] for row in self._session.rows("SELECT version FROM dpeffects_version")]
+
     def datasets(self) -> list[str]:
         """Return the names of the datasets, in the order they were added."""
-        sql = "SELECT dataset FROM dpeffects_entries WHERE kind = 'dataset' ORDER BY number"
-        return [str(row[0]) for row in self._session.rows(sql)]
+        return sorted(self._heads(), key=lambda name: self._heads()[name].first)
 
     def entry(self, number: int) -> Entry | None:
         """Return one entry."""
         return self._one("WHERE number = :number", number=number)
 
+    def holds(self, number: int, digest: str) -> bool:
+        """Say whether an entry is there that was seen before."""
+        found = self.entry(number)
+        return found is not None and found.digest == digest
+
     def head(self) -> Entry | None:
         """Return the newest entry."""
-        return self._one("ORDER BY number DESC LIMIT 1")
+        if self._newest is None:
+            found = self._one("ORDER BY number DESC LIMIT 1")
+            mark = self._session.newest()
+            if mark is not None and mark != ((found.number, found.digest) if found else (0, START)):
+                raise LedgerError(
+                    "the ledger is damaged: its newest entry is not where it should be"
+                )
+            self._newest = found
+        return self._newest
 
     def opening(self, dataset: str) -> Entry:
         """Return the entry that added a dataset."""
-        return self._needed("WHERE dataset = :dataset ORDER BY number LIMIT 1", dataset=dataset)
+        return self._of(dataset, self._head(dataset).first)
 
     def state(self, dataset: str) -> State:
         """Return the newest totals of a dataset."""
-        sql = "WHERE dataset = :dataset ORDER BY number DESC LIMIT 1"
-        return self._needed(sql, dataset=dataset).state
+        return self._of(dataset, self._head(dataset).last).state
 
-    def hold(self, call: int) -> Hold:
-        """Return what a call has left of its reservation."""
-        sql = "WHERE call_number = :call ORDER BY number DESC LIMIT 1"
-        hold = self._needed(sql, call=call).hold
-        if hold is None:
-            raise LedgerError(f"the ledger has no reservation for call {call}")
-        return hold
+    def hold(self, dataset: str, call: int) -> Hold | None:
+        """Return what a call has left of its reservation, or None where it has ended."""
+        number = self._head(dataset).calls.get(call)
+        return self._of(dataset, number).hold if number else None
+
+    def open_calls(self, dataset: str) -> list[tuple[Entry, Hold]]:
+        """Return the calls that have not ended: how each began, and what it has left."""
+        calls = sorted(self._head(dataset).calls)
+        holds = [(self._of(dataset, call), self.hold(dataset, call)) for call in calls]
+        return [(entry, hold) for entry, hold in holds if hold]
+
+    def asked(self, dataset: str) -> Iterator[Entry]:
+        """Return the requests and replies of a federation, newest first."""
+        number = self._head(dataset).asked
+        while number:
+            entry = self._of(dataset, number)
+            yield entry
+            number = entry.body["before"]
 
     def all(self) -> Iterator[Entry]:
         """Return all entries, in order."""
@@ -98,9 +149,14 @@ class Book:
             yield Entry.read(row)
 
     def of_dataset(self, dataset: str) -> list[Entry]:
-        """Return the entries of a dataset, in order."""
+        """Return the entries of a dataset, in order; an error unless all are there."""
         sql = f"{_SELECT} WHERE dataset = :dataset ORDER BY number"
-        return [Entry.read(row) for row in self._session.rows(sql, dataset=dataset)]
+        found = [Entry.read(row) for row in self._session.rows(sql, dataset=dataset)]
+        head, total = self._head(dataset), self.state(dataset).charges
+        ends = [found[0].number, found[-1].number] if found else []
+        if ends != [head.first, head.last] or sum(len(payments(e)) for e in found) != total:
+            raise LedgerError(f"the ledger is damaged: entries of {dataset} are missing")
+        return found
 
     def add(
         self,
@@ -110,30 +166,46 @@ class Book:
         state: State,
         hold: Hold | None = None,
         call: int = 0,
+        heads: Heads | None = None,
     ) -> Entry:
         """Add an entry after the newest. One that reserves gives its own number to its call."""
         head = self.head()
         number = head.number + 1 if head else 1
+        call = number if kind == "reserve" else call
         entry = Entry(
             number=number,
             kind=kind,
             dataset=dataset,
-            call=number if kind == "reserve" else call,
+            call=call,
             body=body,
             state=state,
             hold=hold,
+            heads=heads_after(
+                self._heads() if heads is None else heads, number, kind, dataset, call
+            ),
             written=datetime.now(UTC).isoformat(timespec="seconds"),
             previous=head.digest if head else START,
         ).sealed()
         self._session.rows(_INSERT, **entry.values())
+        self._newest = entry
         return entry
+
+    def _heads(self) -> Heads:
+        head = self.head()
+        return head.heads if head else {}
+
+    def _head(self, dataset: str) -> Head:
+        head = self._heads().get(dataset)
+        if head is None:
+            raise LedgerError(f"the ledger has no dataset {dataset!r} any more")
+        return head
+
+    def _of(self, dataset: str, number: int) -> Entry:
+        found = self.entry(number)
+        if found is None or found.dataset != dataset:
+            raise LedgerError(f"the ledger is damaged: it has lost entry {number}, of {dataset}")
+        return found
 
     def _one(self, where: str, **values: Any) -> Entry | None:
         rows = self._session.rows(f"{_SELECT} {where}", **values)
         return Entry.read(rows[0]) if rows else None
-
-    def _needed(self, where: str, **values: Any) -> Entry:
-        found = self._one(where, **values)
-        if found is None:
-            raise LedgerError(f"the ledger has lost its entries for {next(iter(values.values()))}")
-        return found

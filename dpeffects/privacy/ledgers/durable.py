@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpeffects.errors import LedgerError, OptionError
+from dpeffects.errors import BudgetError, LedgerError, OptionError
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Account, Terms
@@ -49,18 +51,27 @@ class DurableLedger(Shown, Account):
 
     It behaves as a `Ledger` does, and several processes may use it at once. A call reserves its
     whole budget in one transaction when it begins, so that it is refused before data is read or
-    not at all; at its end, the part that was not charged is given back. A call that dies keeps its
-    reservation until `settle` gives it back.
+    not at all. At its end, well or not, all of it is spent if anything was charged, and all of it
+    is given back if nothing was: totals do not show how far a call came. A call that dies keeps its
+    reservation until `settle` ends it in the same way.
     """
 
-    def __init__(self, store: Store, dataset: str, agreement: Agreement) -> None:
-        self._store, self.dataset, self._agreement = store, dataset, agreement
-        self._seen = (0, "")
+    def __init__(self, store: Store, opening: Entry) -> None:
+        self._store, self.dataset = store, opening.dataset
+        self._agreement = Agreement.read(opening.body)
+        self._seen = (opening.number, opening.digest)
+        self.id = opening.digest[:16]
+        """Says which ledger this is: no other has the same, whatever its file is called."""
 
     @property
     def address(self) -> str:
         """Where the ledger is."""
         return self._store.name
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the ledger; None on a server."""
+        return getattr(self._store, "path", None)
 
     @property
     def agreement(self) -> Agreement:
@@ -70,14 +81,13 @@ class DurableLedger(Shown, Account):
     @property
     def state(self) -> State:
         """Exact totals now."""
-        with self._book(write=False) as book:
+        with self.transaction(write=False) as book:
             return book.state(self.dataset)
 
     @property
     def spends(self) -> tuple[Spend, ...]:
         """All charges so far, in order."""
-        charges = (entry for entry in self.entries() if entry.kind == "charge")
-        return tuple(rules.read_charge(entry.body)[0] for entry in charges)
+        return tuple(spend for entry in self.entries() for spend in rules.payments(entry))
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
@@ -100,13 +110,13 @@ class DurableLedger(Shown, Account):
 
     def charge_call(self, call: int, spend: Spend, terms: Terms | None) -> None:
         """Charge the reservation of a call, or what is left where ``call`` is 0."""
-        with self._book(write=True, more=call > 0) as book:
+        with self.transaction(write=True, more=call > 0) as book:
             before = book.state(self.dataset)
-            hold = book.hold(call) if call else None
+            hold = book.hold(self.dataset, call) if call else None
+            if call and hold is None:
+                raise BudgetError("the reservation of this call was settled; nothing was drawn")
             state, hold = self._agreement.charge(before, hold, spend, terms)
-            body = rules.charge_body(spend, terms)
-            entry = book.add("charge", self.dataset, body, state, hold, call)
-        self._seen = (entry.number, entry.digest)
+            book.add("charge", self.dataset, rules.charge_body(spend, terms), state, hold, call)
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
         """Reserve the whole budget of a call, or refuse it."""
@@ -116,42 +126,40 @@ class DurableLedger(Shown, Account):
             "terms": terms,
             "about": {**about, "process": f"{platform.node()}:{os.getpid()}"},
         }
-        with self._book(write=True, more=True) as book:
+        with self.transaction(write=True, more=True) as book:
             state, hold = self._agreement.reserve(book.state(self.dataset), budget, terms)
             entry = book.add("reserve", self.dataset, body, state, hold)
-        self._seen = (entry.number, entry.digest)
         return Reservation(self, entry.number)
 
     def settle(self, *calls: int, reason: str = "by the curator") -> None:
-        """Give back what open calls have reserved and not charged; all of them if none is named.
+        """End open calls; all of them if none is named.
 
-        This is safe at any time: a call that was alive after all is refused its next charge.
+        What a call has reserved is spent if it had charged anything, and given back if not. This
+        is safe at any time: a call that was alive after all is refused its next charge.
         """
         for call in calls or tuple(call.number for call in self.open_calls()):
-            with self._book(write=True) as book:
+            with self.transaction(write=True) as book:
                 entry = book.entry(call)
                 if entry is None or entry.kind != "reserve" or entry.dataset != self.dataset:
                     raise LedgerError(f"{self.dataset} has no call {call} in {self.address}")
-                hold = book.hold(call)
-                if hold.open:
-                    state, hold = rules.settle(book.state(self.dataset), hold)
+                hold = book.hold(self.dataset, call)
+                if hold is not None:
+                    state, hold = self._agreement.settle(book.state(self.dataset), hold)
                     book.add("settle", self.dataset, {"reason": reason}, state, hold, call)
 
     def open_calls(self) -> tuple[OpenCall, ...]:
         """Return the calls that still hold a reservation."""
-        entries = self.entries()
-        holds = {entry.call: entry.hold for entry in entries if entry.hold}
-        found = []
-        for entry in entries:
-            hold = holds.get(entry.number)
-            if entry.kind == "reserve" and hold and hold.open:
-                size = self._agreement.composition.largest_call(hold.left)
-                found.append(OpenCall(entry.number, *size, entry.written, entry.body["about"]))
-        return tuple(found)
+        with self.transaction(write=False) as book:
+            found = book.open_calls(self.dataset)
+        size = self._agreement.composition.largest_call
+        return tuple(
+            OpenCall(entry.number, *size(hold.left), entry.written, entry.body["about"])
+            for entry, hold in found
+        )
 
     def entries(self) -> list[Entry]:
         """Return all entries of this dataset, each checked against its digest."""
-        with self._book(write=False) as book:
+        with self.transaction(write=False) as book:
             return book.of_dataset(self.dataset)
 
     def verify(self, head: str | None = None) -> str:
@@ -206,20 +214,25 @@ class DurableLedger(Shown, Account):
     __str__ = __repr__
 
     @contextmanager
-    def _book(self, write: bool, more: bool = False) -> Iterator[Book]:
-        """Begin a transaction; refuse a ledger that has lost what this process saw in it."""
+    def transaction(self, write: bool, more: bool = False) -> Iterator[Book]:
+        """Begin a transaction; refuse a ledger that has lost what this object saw in it."""
         with self._store.session(write, more) as session:
             book = Book(session)
             book.check_version()
-            number, digest = self._seen
-            if number:
-                entry = book.entry(number)
-                if entry is None or entry.digest != digest:
-                    raise LedgerError(
-                        f"{self.address} has lost or changed entry {number}, which this process "
-                        "wrote: it was replaced or set back; nothing was drawn"
-                    )
+            if not book.holds(*self._seen):
+                raise LedgerError(
+                    f"{self.address} has lost or changed entry {self._seen[0]}, which this process "
+                    "has seen: it was replaced or set back; nothing was drawn"
+                )
             yield book
+            head = book.head()
+        if head is not None:
+            self._seen = (head.number, head.digest)
+
+    @property
+    def seen(self) -> tuple[int, str]:
+        """Number and digest of the newest entry that this object has seen."""
+        return self._seen
 
 
 class Reservation(Account):
@@ -236,7 +249,7 @@ class Reservation(Account):
         self._ledger.charge_call(self.call, spend, terms)
 
     def settle(self) -> None:
-        """Give back what was not charged."""
+        """End the reservation."""
         self._ledger.settle(self.call, reason="the call ended")
 
 
@@ -274,22 +287,40 @@ def create_ledger(
     >>> create_ledger(f"{folder.name}/study.db", "nsw", epsilon=3, delta=1e-5).remaining
     (3.0, 1e-05)
     """
-    if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable():
-        raise OptionError(f"dataset must be a name, got {dataset!r}")
+    _check_name(dataset)
     agreement = Agreement.make(epsilon, delta, composition)
     store = _store(address)
     store.create()
     with store.session(write=True) as session:
         book = Book(session)
         book.check_version()
-        if dataset in book.datasets():
-            held = Agreement.read(book.opening(dataset).body).budget
-            raise LedgerError(
-                f"{store.name} has a budget for {dataset} already: "
-                f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
-            )
-        book.add("dataset", dataset, agreement.body(), State())
-    return DurableLedger(store, dataset, agreement)
+        for other in book.datasets():
+            if _alike(other) == _alike(dataset):
+                held = Agreement.read(book.opening(other).body).budget
+                raise LedgerError(
+                    f"{store.name} has a budget for {other} already: "
+                    f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
+                )
+        body = agreement.body() | {"salt": secrets.token_hex(16)}
+        opening = book.add("dataset", dataset, body, State())
+    return DurableLedger(store, opening)
+
+
+def _check_name(dataset: object) -> None:
+    """Refuse what is no name, and names that look like another: one dataset, one budget."""
+    if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable():
+        raise OptionError(f"dataset must be a name, got {dataset!r}")
+    plain = " ".join(unicodedata.normalize("NFC", dataset).split())
+    if dataset != plain:
+        raise OptionError(
+            f"dataset {dataset!r} has spaces around it, several in a row, or letters that can be "
+            f"written in another way: write {plain!r}"
+        )
+
+
+def _alike(name: str) -> str:
+    """Two names with the same of this would be taken for one."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
@@ -324,7 +355,7 @@ def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
         if dataset not in there:
             asked = "say which dataset" if dataset is None else f"there is no dataset {dataset!r}"
             raise LedgerError(f"{store.name}: {asked}; it has {', '.join(there) or 'none yet'}")
-        return DurableLedger(store, dataset, Agreement.read(book.opening(dataset).body))
+        return DurableLedger(store, book.opening(dataset))
 
 
 def ledger_datasets(address: Address) -> tuple[str, ...]:
@@ -345,6 +376,17 @@ def verify_ledger(address: Address, head: str | None = None) -> str:
     from dpeffects.privacy.ledgers.audit import verify
 
     return verify(_existing(address), head)
+
+
+def upgrade_ledger(address: Address) -> str:
+    """Bring a ledger of layout version 1 up to date, and say so in a line.
+
+    All of it is checked first, and nothing is changed where it is not sound. Calls that were open
+    end as in `DurableLedger.settle`. Keep a copy of the file until this is done.
+    """
+    from dpeffects.privacy.ledgers.upgrade import upgrade
+
+    return upgrade(_existing(address))
 
 
 def _existing(address: Address, dataset: str | None = None) -> Store:

@@ -1,14 +1,15 @@
 """One line of a durable ledger: what happened, the totals after it, and a link to the line before.
 
-Entries are only ever added. Each carries the totals of its dataset, so the newest one is all that
-a charge has to read, and a digest of itself and of its predecessor, so that an edit is noticed.
+Entries are only ever added. Each carries the totals of its dataset, the number of the newest entry
+of every dataset, and a digest of itself and of its predecessor. So the newest entry says, under its
+digest, where the newest totals are: an edit is noticed, and totals that are not the newest too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
@@ -24,6 +25,7 @@ COLUMNS = (
     "body",
     "state",
     "hold",
+    "heads",
     "written",
     "previous",
     "digest",
@@ -124,31 +126,89 @@ class State:
 
 @dataclass(frozen=True)
 class Hold:
-    """What one call has left of its reservation, and its epsilon that does not stand alone."""
+    """The reservation of one call.
+
+    Parameters
+    ----------
+    left
+        What is left of it, by the dataset's composition.
+    joint
+        Epsilon of the call's charges that do not stand alone.
+    open
+        False when the call has ended.
+    whole, paid
+        Plain epsilon and delta: the budget of the call, and the sum of its charges. Layout version
+        1 did not keep them.
+    """
 
     left: Pair
     joint: Fraction = Fraction(0)
     open: bool = True
+    whole: Pair = NONE
+    paid: Pair = NONE
+
+    @property
+    def rest(self) -> Pair:
+        """What the call has not charged, and pays all the same: nothing before a first charge."""
+        return NONE if self.paid == NONE else self.whole.minus(self.paid)
 
     def text(self) -> str:
         """Return the reservation as JSON."""
-        return to_text(
-            {"left": self.left.text(), "joint": exact_text(self.joint), "open": self.open}
-        )
+        pairs = {name: getattr(self, name).text() for name in ("left", "whole", "paid")}
+        return to_text(pairs | {"joint": exact_text(self.joint), "open": self.open})
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` wrote."""
+        """Read what `text` wrote, or layout version 1."""
         found = json.loads(text)
-        return cls(Pair.read(found["left"]), Fraction(found["joint"]), bool(found["open"]))
+        whole, paid = (Pair.read(found.get(name, ("0", "0"))) for name in ("whole", "paid"))
+        return cls(
+            Pair.read(found["left"]), Fraction(found["joint"]), bool(found["open"]), whole, paid
+        )
+
+
+class Head(NamedTuple):
+    """Numbers of a dataset's entries: the first, the newest, and where to begin to look.
+
+    ``asked`` is the newest request or reply, or 0; ``calls`` has the newest entry of each call that
+    is open.
+    """
+
+    first: int
+    last: int
+    asked: int = 0
+    calls: Mapping[int, int] = {}
+
+    @classmethod
+    def read(cls, found: Sequence[Any]) -> Self:
+        """Read a head from JSON."""
+        first, last, asked, calls = found
+        return cls(first, last, asked, {int(call): number for call, number in calls.items()})
+
+
+Heads = Mapping[str, Head]
+
+
+def heads_after(heads: Heads, number: int, kind: str, dataset: str, call: int) -> Heads:
+    """Return the heads of all datasets after an entry."""
+    if kind == "dataset":
+        return {**heads, dataset: Head(number, number)}
+    head = heads[dataset]
+    calls = {k: v for k, v in head.calls.items() if k != call}
+    if call and kind != "settle":
+        calls[call] = number
+    asked = number if kind in ("request", "reply") else head.asked
+    return {**heads, dataset: Head(head.first, number, asked, calls)}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the ledger: "dataset", "reserve", "charge" or "settle".
+    """A line of the ledger.
 
-    ``call`` is the number of the entry that reserved for the call, or 0; ``written`` is the clock
-    of the writer, for show.
+    "dataset" adds one, "reserve", "charge" and "settle" are of calls, "request" and "reply" of a
+    federation, "upgrade" is the first line of this layout in an older ledger. ``call`` is the
+    number of the entry that reserved for the call, or 0; ``heads`` are those of all datasets after
+    this entry, none in layout version 1; ``written`` is the clock of the writer, for show.
     """
 
     number: int
@@ -158,6 +218,7 @@ class Entry:
     body: dict[str, Any]
     state: State
     hold: Hold | None
+    heads: Heads
     written: str
     previous: str
     digest: str = ""
@@ -172,16 +233,27 @@ class Entry:
 
     def _content(self) -> tuple[Any, ...]:
         hold = self.hold.text() if self.hold else ""
-        texts = (to_text(self.body), self.state.text(), hold, self.written, self.previous)
+        heads = to_text(self.heads) if self.heads else ""
+        texts = (to_text(self.body), self.state.text(), hold, heads, self.written, self.previous)
         return (self.number, self.kind, self.dataset, self.call, *texts)
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> Self:
         """Read a stored row; one that does not fit its digest is an error."""
         *content, digest = row
-        if _digest(content) != digest:
-            raise LedgerError(f"entry {row[0]} of the ledger was changed after it was written")
-        number, kind, dataset, call, body, state, hold, written, previous = content
+        try:
+            if _digest(content) != digest:
+                raise LedgerError(
+                    f"entry {row[0]!r} of the ledger was changed after it was written"
+                )
+            return cls._parsed(content, digest)
+        except _UNREADABLE as error:
+            raise LedgerError("the ledger has an entry that cannot be read") from error
+
+    @classmethod
+    def _parsed(cls, content: Sequence[Any], digest: str) -> Self:
+        number, kind, dataset, call, body, state, hold, heads, written, previous = content
+        found = json.loads(heads) if heads else {}
         return cls(
             number=int(number),
             kind=kind,
@@ -190,14 +262,21 @@ class Entry:
             body=json.loads(body),
             state=State.read(state),
             hold=Hold.read(hold) if hold else None,
+            heads={name: Head.read(head) for name, head in found.items()},
             written=written,
             previous=previous,
             digest=digest,
         )
 
 
-def _digest(row: Sequence[Any]) -> str:
-    return hashlib.sha256(to_text(list(row)).encode()).hexdigest()
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
+
+
+def _digest(content: Sequence[Any]) -> str:
+    """Digest of the columns before it; rows of layout version 1 had no heads."""
+    at = COLUMNS.index("heads")
+    row = list(content) if content[at] else [*content[:at], *content[at + 1 :]]
+    return hashlib.sha256(to_text(row).encode()).hexdigest()
 
 
 def read_terms(found: Sequence[Any]) -> Terms:

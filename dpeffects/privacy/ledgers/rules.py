@@ -9,12 +9,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
-from dpeffects.errors import BudgetError
+from dpeffects.errors import BudgetError, LedgerError
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
-from dpeffects.privacy.ledger import Terms, refusal, require_like, require_positive
+from dpeffects.privacy.ledger import (
+    Terms,
+    negligible,
+    refusal,
+    require_like,
+    require_positive,
+    rest_of_call,
+)
 from dpeffects.privacy.ledgers.composition import Composition, composition
-from dpeffects.privacy.ledgers.entries import Hold, Pair, State, read_terms
+from dpeffects.privacy.ledgers.entries import NONE, Entry, Hold, Pair, State, read_terms
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,11 @@ class Agreement:
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
         """Read what `body` wrote."""
-        budget = Budget(body["epsilon"], body["delta"])
-        return cls(budget, composition(body["composition"]), Pair.read(body["limits"]))
+        try:
+            budget = Budget(body["epsilon"], body["delta"])
+            return cls(budget, composition(body["composition"]), Pair.read(body["limits"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
     def left(self, state: State) -> Pair:
         """Return what is neither used nor held."""
@@ -66,7 +76,7 @@ class Agreement:
             held = self.composition.largest_call(state.held)
             return BudgetError(
                 f"{error}; open calls hold ({held[0]:.6g}, {held[1]:.3g}), which "
-                "`dpeffects ledger settle` gives back if they are dead"
+                "`dpeffects ledger settle` ends if they are dead"
             )
         return error
 
@@ -75,7 +85,34 @@ class Agreement:
         epsilon, delta = as_written(budget.epsilon), as_written(budget.delta)
         self.check(state, epsilon, delta, terms)
         cost = self.composition.of_call(epsilon, delta)
-        return replace(state, held=state.held.plus(cost)), Hold(cost)
+        return replace(state, held=state.held.plus(cost)), Hold(cost, whole=Pair(epsilon, delta))
+
+    def pay(self, state: State, budget: Budget, terms: Terms | None) -> State:
+        """Charge a whole budget at once, or refuse it."""
+        _, hold = self.reserve(state, budget, terms)
+        return replace(
+            state,
+            spent=state.spent.plus(hold.whole),
+            used=state.used.plus(hold.left),
+            charges=state.charges + 1,
+            terms=_joined(state.terms, terms),
+        )
+
+    def settle(self, state: State, hold: Hold) -> tuple[State, Hold]:
+        """End a call. Its rest is spent after a first charge, and given back before.
+
+        By a composition other than the sum, charges can cost less than their part of the budget. A
+        call that has charged all of its epsilon costs what its charges do; one that has not costs
+        all that was reserved, wherever it ended.
+        """
+        after, ended = give_back(state, hold)
+        if hold.paid == NONE:
+            return after, ended
+        stopped = not negligible(hold.rest.first, hold.whole.first)
+        cost = hold.left if stopped else self.composition.of_call(*hold.rest)
+        spent = state.spent.plus(hold.rest)
+        charges = state.charges + len(rest_of_call(hold.whole, hold.rest))
+        return replace(after, spent=spent, used=state.used.plus(cost), charges=charges), ended
 
     def charge(
         self, state: State, hold: Hold | None, spend: Spend, terms: Terms | None
@@ -101,16 +138,18 @@ class Agreement:
         )
         if hold is None:
             return replace(after, joint=state.joint + together), None
-        rest = Hold(hold.left.minus(cost), hold.joint + together)
+        rest = replace(
+            hold,
+            left=hold.left.minus(cost),
+            joint=hold.joint + together,
+            paid=hold.paid.plus(price),
+        )
         return replace(after, held=state.held.minus(cost)), rest
 
 
-def settle(state: State, hold: Hold) -> tuple[State, Hold]:
-    """Give back what a call has reserved and not used."""
-    if not hold.open:
-        return state, hold
-    nothing = hold.left.minus(hold.left)
-    return replace(state, held=state.held.minus(hold.left)), replace(hold, left=nothing, open=False)
+def give_back(state: State, hold: Hold) -> tuple[State, Hold]:
+    """End a call and give back what it has reserved and not used, as layout version 1 did."""
+    return replace(state, held=state.held.minus(hold.left)), replace(hold, left=NONE, open=False)
 
 
 def _joined(held: Terms | None, terms: Terms | None) -> Terms | None:
@@ -130,3 +169,17 @@ def read_charge(body: dict[str, Any]) -> tuple[Spend, Terms | None]:
     found = body["spend"]
     tuples = {name: tuple(found[name]) for name in ("sensitivity", "scale")}
     return Spend(**(found | tuples)), body["terms"] and read_terms(body["terms"])
+
+
+def payments(entry: Entry) -> tuple[Spend, ...]:
+    """Return what was charged with an entry: by a call, for its rest, or for a request."""
+    if entry.kind == "charge":
+        return (read_charge(entry.body)[0],)
+    if entry.kind == "settle" and entry.hold is not None:
+        return rest_of_call(entry.hold.whole, entry.hold.rest)
+    if entry.kind == "request":
+        body = entry.body
+        label = f"request {body['request']}"
+        price = (body["epsilon"], body["delta"])
+        return (Spend(label, "request", *price, "any", (), (), 1, alone=True),)
+    return ()

@@ -27,11 +27,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS dpeffects_entries ("
     "number BIGINT PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
     "call_number BIGINT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, hold TEXT NOT NULL, "
-    "written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
+    "heads TEXT NOT NULL, written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS dpeffects_by_dataset ON dpeffects_entries (dataset, number)",
-    "CREATE INDEX IF NOT EXISTS dpeffects_by_call ON dpeffects_entries (call_number, number)",
-    "CREATE INDEX IF NOT EXISTS dpeffects_datasets ON dpeffects_entries (number) "
-    "WHERE kind = 'dataset'",
     "CREATE OR REPLACE FUNCTION dpeffects_refuse() RETURNS trigger LANGUAGE plpgsql AS "
     "$$ BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$",
     *(f"CREATE OR REPLACE TRIGGER {name} {what}" for name, what in _GUARDS.items()),
@@ -56,9 +53,18 @@ class ServerSession:
         found = self._connection.execute(self._text(sql), values)
         return [tuple(row) for row in found] if found.returns_rows else []
 
+    def newest(self) -> None:
+        """Return None: entries and their primary key are the server's to keep together."""
+
 
 class ServerStore:
     """Entries in a PostgreSQL database."""
+
+    upgrade: tuple[str, ...] = (
+        "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
+        "DROP INDEX IF EXISTS dpeffects_by_call",
+        "DROP INDEX IF EXISTS dpeffects_datasets",
+    )
 
     def __init__(self, url: str) -> None:
         self._sql = _sqlalchemy()

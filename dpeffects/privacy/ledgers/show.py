@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import LedgerError, MissingExtraError, OptionError
 from dpeffects.privacy.budget import round_up
-from dpeffects.privacy.ledgers.entries import Entry, State
-from dpeffects.privacy.ledgers.rules import Agreement, read_charge
+from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.ledgers.entries import Entry, State, read_terms
+from dpeffects.privacy.ledgers.rules import Agreement, payments
 from dpeffects.render import Pairs, Summary, Table
 
 if TYPE_CHECKING:
@@ -50,13 +51,13 @@ def charges(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     for entry in entries:
         if entry.kind == "reserve":
             about[entry.number] = entry.body["about"]
-        elif entry.kind == "charge":
-            rows.append(_row(entry, about.get(entry.call, {})))
+        rows += [_row(entry, spend, about.get(entry.call, {})) for spend in payments(entry)]
     return rows
 
 
-def _row(entry: Entry, about: dict[str, str]) -> dict[str, Any]:
-    spend, terms = read_charge(entry.body)
+def _row(entry: Entry, spend: Spend, about: dict[str, str]) -> dict[str, Any]:
+    given = entry.body.get("terms")
+    terms = read_terms(given) if given else None
     found = {
         "entry": entry.number,
         "call": entry.call or None,
@@ -106,6 +107,7 @@ def _everything(ledger: DurableLedger, entries: list[Entry]) -> dict[str, Any]:
     return {
         "ledger": ledger.address,
         "dataset": ledger.dataset,
+        "id": ledger.id,
         "allowed": ledger.agreement.body(),
         "totals": json.loads(state.text()),
         "remaining": list(ledger.agreement.remaining(state)),
@@ -137,7 +139,7 @@ def summary(ledger: DurableLedger) -> Summary:
     """Return totals, what is left, open calls and the newest charges."""
     entries = ledger.entries()
     state = entries[-1].state
-    pairs = totals(ledger.agreement, state)
+    pairs = totals(ledger.agreement, state) | {"Id": ledger.id}
     for call in ledger.open_calls():
         what = ", ".join(filter(None, (call.about.get("method"), call.about.get("process"))))
         pairs[f"Open call {call.number}"] = (

@@ -5,6 +5,9 @@ copied, mailed and read from a read-only folder, and a commit is on the disk, fo
 before noise is drawn (``synchronous=EXTRA``). During a call the file of the journal is kept, which
 saves most of the time of a charge. A connection lives for one transaction, so forks and threads
 share none. Keep the file on a local disk: network folders do not lock reliably.
+
+Entries are found by their numbers. One index holds numbers and digests a second time, and the
+newest of both must agree: a damaged page cannot hide the last entries.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +24,7 @@ from typing import Any
 
 from dpeffects.errors import LedgerError
 from dpeffects.privacy.ledgers.book import VERSION, Session
+from dpeffects.privacy.ledgers.entries import START
 
 WAIT = 60.0
 """Seconds to wait for other writers."""
@@ -38,17 +43,15 @@ _GUARDS = {
     "dpeffects_in_order": "BEFORE INSERT ON dpeffects_entries WHEN NEW.number <> "
     f"(SELECT COALESCE(MAX(number), 0) + 1 FROM dpeffects_entries) {_REFUSE}",
 }
+_NUMBERS = "CREATE INDEX dpeffects_numbers ON dpeffects_entries (number, digest)"
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS dpeffects_version (version INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS dpeffects_entries ("
+    "CREATE TABLE dpeffects_version (version INTEGER NOT NULL)",
+    "CREATE TABLE dpeffects_entries ("
     "number INTEGER PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
     "call_number INTEGER NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, hold TEXT NOT NULL, "
-    "written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS dpeffects_by_dataset ON dpeffects_entries (dataset, number)",
-    "CREATE INDEX IF NOT EXISTS dpeffects_by_call ON dpeffects_entries (call_number, number)",
-    "CREATE INDEX IF NOT EXISTS dpeffects_datasets ON dpeffects_entries (number) "
-    "WHERE kind = 'dataset'",
-    *(f"CREATE TRIGGER IF NOT EXISTS {name} {what}" for name, what in _GUARDS.items()),
+    "heads TEXT NOT NULL, written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
+    _NUMBERS,
+    *(f"CREATE TRIGGER {name} {what}" for name, what in _GUARDS.items()),
 )
 
 
@@ -62,9 +65,26 @@ class SQLiteSession:
         """Run a statement and return its rows."""
         return self._connection.execute(sql, values).fetchall()
 
+    def newest(self) -> tuple[int, str]:
+        """Return number and digest of the newest entry, from the index that holds them too."""
+        sql = (
+            "SELECT number, digest FROM dpeffects_entries INDEXED BY dpeffects_numbers "
+            "ORDER BY number DESC LIMIT 1"
+        )
+        number, digest = (self.rows(sql) or [(0, START)])[0]
+        return number, digest
+
 
 class SQLiteStore:
     """Entries in a SQLite file."""
+
+    upgrade: tuple[str, ...] = (
+        "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
+        "DROP INDEX dpeffects_by_dataset",
+        "DROP INDEX dpeffects_by_call",
+        "DROP INDEX dpeffects_datasets",
+        _NUMBERS,
+    )
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
@@ -73,10 +93,14 @@ class SQLiteStore:
     def create(self) -> None:
         """Make the file and its tables where there are none."""
         with self._session("DELETE", "rwc") as session:
+            names = {row[0] for row in session.rows("SELECT name FROM sqlite_master")}
+            if "dpeffects_version" in names:
+                return
+            if names:
+                raise LedgerError(f"{self.name} holds something else: give the ledger a new file")
             for statement in _TABLES:
                 session.rows(statement)
-            if not session.rows("SELECT version FROM dpeffects_version"):
-                session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
+            session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
 
     def session(
         self, write: bool, more: bool = False
@@ -97,6 +121,7 @@ class SQLiteStore:
     @contextlib.contextmanager
     def _session(self, journal: str | None, mode: str) -> Iterator[Session]:
         with _TURN:
+            self._check_file()
             try:
                 with contextlib.closing(self._connect(mode)) as connection:
                     _begin(connection, journal)
@@ -109,6 +134,22 @@ class SQLiteStore:
                         raise
             except sqlite3.Error as error:
                 raise LedgerError(self._explained(error)) from error
+            except (UnicodeError, OverflowError, MemoryError) as error:
+                raise LedgerError(f"{self.name} is damaged; nothing was drawn") from error
+
+    def _check_file(self) -> None:
+        """Refuse what is no file, and a file with two names: a journal belongs to a name."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return  # said when it is opened
+        if not stat.S_ISREG(found.st_mode):
+            raise LedgerError(f"{self.name} is not a file; nothing was drawn")
+        if found.st_nlink > 1:
+            raise LedgerError(
+                f"{self.name} has a second name (a hard link), and a ledger must have one: "
+                "remove the other link, or copy the file; nothing was drawn"
+            )
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         # without transactions of its own: they are begun and ended above
@@ -145,6 +186,7 @@ def _begin(connection: sqlite3.Connection, journal: str | None) -> None:
         try:
             connection.execute("PRAGMA synchronous=EXTRA")
             connection.execute("PRAGMA fullfsync=ON")
+            connection.execute("PRAGMA cell_size_check=ON")
             if journal:
                 connection.execute(f"PRAGMA journal_mode={journal}")
             connection.execute("BEGIN IMMEDIATE" if journal else "BEGIN")

@@ -13,7 +13,7 @@ from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledgers.composition import Concentrated, epsilon_of_rho, gaussian_rho
 from dpeffects.privacy.ledgers.entries import Entry
-from dpeffects.privacy.ledgers.rules import read_charge
+from dpeffects.privacy.ledgers.rules import payments
 
 _GRID = 2e-5
 """Privacy losses are rounded up to this part of the plain sum of epsilons."""
@@ -51,22 +51,23 @@ def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
 
 
 def _events(entries: Iterable[Entry]) -> tuple[list[Spend], list[Price]]:
-    """Divide charges into Gaussian draws and prices; parts of a call's price are added up."""
+    """Divide charges into Gaussian draws and prices; parts of a call's price are added up.
+
+    So is the rest of its budget, which the call has paid and drawn nothing for.
+    """
     gaussian: list[Spend] = []
     prices: list[Price] = []
     joint: dict[int, Price] = {}
     for entry in entries:
-        if entry.kind != "charge":
-            continue
-        spend, _ = read_charge(entry.body)
-        price = (Fraction(spend.epsilon), Fraction(spend.delta))
-        if gaussian_rho(spend) is not None:
-            gaussian.append(spend)
-        elif spend.alone:
-            prices.append(price)
-        else:
-            held = joint.get(entry.call, (Fraction(0), Fraction(0)))
-            joint[entry.call] = (held[0] + price[0], held[1] + price[1])
+        for spend in payments(entry):
+            price = (Fraction(spend.epsilon), Fraction(spend.delta))
+            if gaussian_rho(spend) is not None:
+                gaussian.append(spend)
+            elif spend.alone:
+                prices.append(price)
+            else:
+                held = joint.get(entry.call, (Fraction(0), Fraction(0)))
+                joint[entry.call] = (held[0] + price[0], held[1] + price[1])
     return gaussian, [*prices, *joint.values()]
 
 

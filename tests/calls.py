@@ -1,0 +1,247 @@
+"""The public calls that are replayed: every method, level and estimand, conditional effects,
+balance and sites, with options that lead to other releases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import dpeffects as dpe
+from dpeffects.methods import proved
+from tests.neighbours import PAIRS, SITES, Pair, pair, places, undefined
+from tests.replay import Frozen, Replayed, replay
+
+SPECS = proved()
+PLAIN, STRATA = "y ~ t | x1 + x2 + g", "y ~ t | g + cut(x1, [0, 0.5, 1])"
+SPLINE = "bs(x2, knots=[0], degree=2, lower_bound=-1, upper_bound=1)"
+RICH = f"log(y + 1) ~ t | sqrt(x1) + I(x2**2) + g:x1 + {SPLINE}"
+AT = {"x1": [0.1, 0.9, 0.5], "x2": [-1.0, 0.0, 1.0], "g": ["a", "b", "c"]}
+GROUPS = "g + cut(x1, [0, 0.5, 1])"
+ALL = ("y", "x1", "x2", "g", "z")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public function with its options; ``declared`` are the columns whose bounds are given."""
+
+    function: str
+    method: str = ""
+    formula: str = ""
+    n: int = 60
+    declared: tuple[str, ...] = ALL
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def public(self) -> frozenset[str]:
+        """What neighbours have in common."""
+        if self.method not in SPECS or self.function in ("dp_cate", "dp_balance"):
+            return frozenset()
+        spec = SPECS[self.method]
+        options = {k: v for k, v in self.given.items() if k == "arms"}
+        return spec.make_options(options).public(spec.check_level(self.given.get("level")))
+
+    @property
+    def estimand(self) -> str:
+        """What is estimated."""
+        return str(self.given.get("estimand", self.function.removeprefix("dp_").upper()))
+
+    def text(self, pair: Pair) -> str:
+        """The formula, as the pair needs it."""
+        needs_strata = self.method in SPECS and SPECS[self.method].needs_strata
+        left, right = (self.formula or (STRATA if needs_strata else PLAIN)).split(" ~ ")
+        term = f"cut({pair.term}, [0, 0.5, 1])" if needs_strata and pair.term else pair.term
+        return f"{pair.outcome or left} ~ {right}" + (f" + {term}" if term else "")
+
+    def run(self, data: Any, noise: Frozen, pair: Pair) -> Any:
+        """Call the function."""
+        given = {"epsilon": 1.0, **self.given, "ledger": noise.ledger(), "seed": noise}
+        given["bounds"] = {c: b for c, b in pair.bounds.items() if c in self.declared}
+        if self.method:
+            given["method"] = self.method
+        if self.function == "site_release":
+            given["site"] = "north"
+        if self.function == "dp_multisite":
+            given |= {"site": "site", "sites": SITES, "seed": 0}
+            given["ledger"] = {name: noise.ledger() for name in SITES}
+        if "at" in given and pair.term:
+            given["at"] = {**AT, "z": [0.0, 0.5, 1.0]}
+        return getattr(dpe, self.function)(self.text(pair), data, **given)
+
+    def replay(
+        self, name: str, engine: str = "", unordered: bool = False, seed: int = 0
+    ) -> Replayed:
+        """Replay on a pair by its name, in memory or on an engine."""
+        nasty = pair(name, self.n, self.public, seed)
+        one, other = nasty.unordered() if unordered else nasty.ordered()
+        orders = [places(one, other)]
+        if self.function == "dp_multisite":
+            orders = [places(one[one["site"] == s], other[other["site"] == s]) for s in SITES]
+        with undefined():
+            return replay(
+                lambda data, noise: self.run(data, noise, nasty),
+                *(ENGINES[engine](table.reset_index(drop=True)) for table in (one, other)),
+                seed=seed,
+                orders=orders,
+                never_refuses=self.function == "dp_multisite",
+            )
+
+
+def _polars(data: Any) -> Any:
+    import polars as pl
+
+    return pl.from_pandas(data).lazy()
+
+
+def _duckdb(data: Any) -> Any:
+    import duckdb
+
+    return duckdb.from_df(data)
+
+
+ENGINES = {"": lambda data: data, "polars": _polars, "duckdb": _duckdb}
+DELTA = {"delta": 1e-5}
+
+
+def ate(
+    method: str, n: int = 60, formula: str = "", declared: tuple[str, ...] = ALL, **given: Any
+) -> Call:
+    return Call("dp_ate", method, formula, n, declared, given)
+
+
+def att(method: str, n: int = 60, **given: Any) -> Call:
+    return Call("dp_att", method, n=n, given=given)
+
+
+def atc(method: str, n: int = 60, **given: Any) -> Call:
+    return Call("dp_atc", method, n=n, given=given)
+
+
+EFFECTS = {
+    "diff_in_means": ate("diff_in_means"),
+    "diff_in_means, public arms": ate("diff_in_means", arms="public"),
+    "diff_in_means, label": ate("diff_in_means", level="label"),
+    "diff_in_means, no variance": ate("diff_in_means", variance=False),
+    "diff_in_means, shares": ate("diff_in_means", shares={"counts": 0.6}),
+    "diff_in_means, found bounds": ate("diff_in_means", n=1500, declared=(), epsilon=4.0),
+    "private_psm": ate("private_psm"),
+    "private_psm, rich": ate("private_psm", formula=RICH),
+    "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1),
+    "private_psm, uneven limits": ate("private_psm", match_limit=(1, 3), penalty=0.5),
+    "private_psm, tiny penalty": ate("private_psm", penalty=1e-12),
+    "private_psm, not debiased": ate("private_psm", debias=False),
+    "private_psm, label": ate("private_psm", level="label"),
+    "private_psm, label, exhausted": ate("private_psm", level="label", match_limit=1),
+    "private_psm, label, rich": ate("private_psm", level="label", formula=RICH),
+    "private_psm, label, public ranges": ate("private_psm", level="label", declared=("y",)),
+    "private_ipw": ate("private_ipw"),
+    "private_ipw, rich": ate("private_ipw", formula=RICH),
+    "private_ipw, no variance": ate("private_ipw", variance=False),
+    "private_ipw, label": ate("private_ipw", level="label"),
+    "private_ipw, label, ATT": att("private_ipw", level="label"),
+    "private_ipw, ATT": att("private_ipw"),
+    "private_ipw, ATC": atc("private_ipw"),
+    "private_ipw, split": ate("private_ipw", split=True),
+    "private_ipw, output": ate("private_ipw", propensity="output", penalty=0.1),
+    "private_ipw, output, Gaussian": ate("private_ipw", propensity="output", **DELTA),
+    "private_ipw, Gaussian": ate("private_ipw", noise="gaussian", **DELTA),
+    "private_ipw, Laplace": ate("private_ipw", noise="laplace", **DELTA),
+    "private_ipw, the paper's": ate(
+        "private_ipw", propensity="output", split=True, centre="none", noise="gaussian", **DELTA
+    ),
+    "private_ipw, split, ATT": att("private_ipw", split=True, epsilon=2.0),
+    "private_ipw, output, ATC": atc("private_ipw", propensity="output", split=True, **DELTA),
+    "private_ipw, small penalty": atc(
+        "private_ipw", centre="none", model_share=0.5, penalty=1e-3, epsilon=2.0
+    ),
+    "private_ipw, label, middle": att("private_ipw", level="label", centre="middle"),
+    "private_ipw, middle": ate("private_ipw", centre="middle", clip=0.3),
+    "private_ipw, found bounds": ate("private_ipw", n=4000, declared=("g", "z"), epsilon=8.0),
+    "private_aipw": ate("private_aipw"),
+    "private_aipw, blocks": ate("private_aipw", n=3000, adjust="all", blocks=3),
+    "private_aipw, Gaussian": ate("private_aipw", n=3000, adjust="all", blocks=3, **DELTA),
+    "private_aipw, ATT": att("private_aipw", n=3000, adjust="all", blocks=5),
+    "private_aipw, ATC": atc("private_aipw", n=3000, adjust="all", regression=True),
+    "private_aipw, regression only": ate("private_aipw", n=400, blocks=1, regression=True),
+    "private_aipw, none": ate("private_aipw", adjust="none"),
+    "global_matching": ate("global_matching"),
+    "global_matching, round robin": ate("global_matching", weights="round_robin"),
+    "smooth_matching": ate("smooth_matching", **DELTA),
+    "smooth_matching, round robin": ate("smooth_matching", weights="round_robin", **DELTA),
+    "smooth_matching, the paper's": ate("smooth_matching", paper_constants=True, **DELTA),
+    "smooth_matching, smooth variance": ate(
+        "smooth_matching", variance_noise="smooth", n=300, **DELTA
+    ),
+    "smooth_matching, no variance": ate("smooth_matching", variance=False, **DELTA),
+    "sample_aggregate": ate("sample_aggregate", blocks=3),
+    "sample_aggregate, many blocks": ate("sample_aggregate", n=300, blocks=75),
+    "sample_aggregate, rich": ate("sample_aggregate", formula=RICH, n=200),
+    "sample_aggregate, ATT": att("sample_aggregate", estimator="ipw"),
+    "sample_aggregate, ATC": atc("sample_aggregate", estimator="regression"),
+    "sample_aggregate, Gaussian": ate("sample_aggregate", effect_range=(-0.2, 0.2), **DELTA),
+    "model_folds": ate("model_folds", folds=4),
+    "model_folds, many folds": ate("model_folds", n=300, folds=75, estimator="regression"),
+    "model_folds, rich": ate("model_folds", formula=RICH, n=200, effect_range=(-0.2, 0.3)),
+    "model_folds, regression": ate("model_folds", estimator="regression", **DELTA),
+    "model_folds, the paper's": ate(
+        "model_folds", average="predictions", estimator="regression", folds=15
+    ),
+    "model_folds, the paper's IPW": ate("model_folds", average="predictions", estimator="ipw"),
+    "model_folds, no variance": ate("model_folds", variance=False, estimator="ipw"),
+}
+
+
+def cate(method: str = "r_learner", n: int = 60, **given: Any) -> Call:
+    return Call("dp_cate", method, n=n, given={**DELTA, **given})
+
+
+RELEASES: dict[str, dict[str, Any]] = {
+    "function": {},
+    "kernel noise": {"noise": "kernel"},
+    "linear": {"second_stage": "linear"},
+    "linear, kernel noise": {"second_stage": "linear", "noise": "kernel"},
+    "joint kernel": {"kernel": "gaussian"},
+    "points": {"release": "points", "at": AT},
+    "points, linear": {"release": "points", "at": AT, "second_stage": "linear"},
+    "groups": {"release": "groups", "by": GROUPS},
+}
+CONDITIONAL = {
+    f"{learner}, {name}{', no delta' if delta == 0.0 else ''}": cate(learner, delta=delta, **given)
+    for name, given in RELEASES.items()
+    for learner, delta in itertools.product(("r_learner", "dr_learner"), (1e-5, 0.0))
+    if name != "joint kernel" or delta > 0.0
+} | {
+    "r_learner, found bounds": Call(
+        "dp_cate", "r_learner", n=2000, declared=("g", "z"), given={"epsilon": 8.0, **DELTA}
+    ),
+    "sample_aggregate, points": cate("sample_aggregate", release="points", at=AT, blocks=3),
+}
+
+BALANCE = {
+    "balance": Call("dp_balance", given={"adjusted": False}),
+    "balance, ATE": Call("dp_balance", given={"adjusted": True}),
+    "balance, ATT": Call("dp_balance", given={"adjusted": True, "estimand": "ATT", "bins": 10}),
+    "balance, ATC, Gaussian": Call(
+        "dp_balance", given={"adjusted": True, "estimand": "ATC", **DELTA}
+    ),
+    "balance, rich": Call("dp_balance", formula=RICH),
+    "balance, found bounds": Call(
+        "dp_balance", n=2000, declared=("g", "z"), given={"epsilon": 8.0}
+    ),
+}
+
+AT_SITES = {
+    f"{function}, {method}": Call(function, method, given=given, n=n)
+    for function, n in (("site_release", 60), ("dp_multisite", 120))
+    for method, given in {
+        "diff_in_means": {},
+        "private_psm": {"penalty": 1e-12},
+        "private_ipw": {"estimand": "ATT"},
+        "private_aipw": {},
+        "smooth_matching": DELTA,
+    }.items()
+}
+
+CALLS: dict[str, Call] = {**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES}
+__all__ = ["CALLS", "PAIRS"]
