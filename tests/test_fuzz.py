@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpeffects as dpe
+from dpeffects.documents import checksum
 from tests.fuzzing import FORMULAS, FRAMES, frames, run
 from tests.fuzzing import formulas as written
 
@@ -139,6 +140,8 @@ def test_files_of_functions(saved, data):
                 del inside[last]
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took it away
+    if data.draw(st.booleans()):
+        wrong["checksum"] = checksum(wrong)
     path.write_text(json.dumps(wrong))
     with contextlib.suppress(dpe.DPEffectsError):
         fit = dpe.load_cate(path)

@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> None:
     if given.list:
         print(_listed())
         return
-    check_files(given.force, given.out, *plot_files(given.plot))
+    check_files(given, given.out, *plot_files(given.plot))
     names = ["epsilon", "repeats", "workers", "path", "seed"]
     board = bench(given.methods, given.data, **{name: getattr(given, name) for name in names})
     text = render(given, board.summary, lambda: plain(board.tidy().to_dict("records")))

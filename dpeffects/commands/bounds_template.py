@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Write an entry for each column."""
-    check_files(given.force, given.out)
+    check_files(given, given.out)
     what = "names and declared types" if is_parquet(given.data) else "header"
     head = _HEAD.format(what=what, path=one_line(given.data))
     put(given, "\n".join([head, *_lines(given.data)]), "template")

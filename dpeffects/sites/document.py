@@ -6,7 +6,6 @@ read gives the same canonical text, and the same checksum and signature, when it
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -15,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from dpeffects.documents import canonical as canonical  # under both names: part of this module
+from dpeffects.documents import checksum as checksum
 from dpeffects.errors import ReleaseError
 
 FORMAT = "dpeffects site release"
@@ -25,24 +26,6 @@ MOST = 1e60
 _LONGEST = 10_000
 
 T = TypeVar("T")
-
-
-def canonical(document: Mapping[str, Any]) -> bytes:
-    """Return the one text of a document: keys sorted, no spaces, ASCII.
-
-    Examples
-    --------
-    >>> canonical({"b": [1.0, "é"], "a": None})
-    b'{"a":null,"b":[1.0,"\\\\u00e9"]}'
-    """
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii")
-
-
-def checksum(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a document without its checksum and signature."""
-    body = {k: v for k, v in document.items() if k not in ("checksum", "signature")}
-    return "sha256:" + hashlib.sha256(canonical(body)).hexdigest()
 
 
 def read_file(path: str | os.PathLike[str], most: int) -> bytes:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpeffects import api, inference
+from dpeffects import api, inference, writing
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import registry
@@ -199,11 +199,9 @@ class SiteRelease:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the document to a file."""
         try:
-            Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ReleaseError(f"{path} cannot be written: {error.strerror}") from None
-        except (TypeError, ValueError):
-            raise ReleaseError(f"{path!r} is not the path of a file") from None
+            writing.write(path, self.to_json() + "\n", overwrite=True)
+        except OptionError as error:
+            raise ReleaseError(str(error)) from None
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> SiteRelease:

@@ -121,7 +121,8 @@ def test_a_ledger_is_charged_and_may_refuse(ledger, capsys):
 BAD = {
     "folder": (["--out", "no/effect.txt"], "cannot be written: No such file"),
     "is a folder": (["--out", "."], "it is a folder"),
-    "exists": (["--out", "data.csv"], "--force"),
+    "exists": (["--out", "data.parquet"], "--force"),
+    "an input": (["--out", "data.csv", "--force"], "is an input"),
     "a name too long": (["--out", "x" * 300], "cannot be written"),
     "no name at all": (["--out", "a\0b"], "not the path of a file"),
     "record": (["--record", "no/record.html"], "cannot be written"),
@@ -173,7 +174,7 @@ def test_what_was_paid_for_is_printed_where_it_cannot_be_written(study, capsys):
     assert code == 2
     assert "Private average treatment effect" in out
     assert (
-        err == "dpeffects: /dev/full cannot be written (No space left on device); printed instead\n"
+        err == "dpeffects: /dev/full cannot be written: No space left on device; printed instead\n"
     )
 
 

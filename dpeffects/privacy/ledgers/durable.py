@@ -188,11 +188,11 @@ class DurableLedger(Shown, Account):
 
         return to_frame(self.entries())
 
-    def export(self, path: str | os.PathLike[str]) -> None:
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the charges to a .csv file, or the totals and all entries to a .json file."""
         from dpeffects.privacy.ledgers.show import export
 
-        export(self, Path(path))
+        export(self, Path(path), overwrite=overwrite)
 
     def summary(self) -> Summary:
         """Totals, what is left, open calls and charges."""
