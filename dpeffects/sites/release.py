@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dpeffects import api, inference, writing
