@@ -32,6 +32,7 @@ from tests.fuzzing import FORMULAS, FRAMES, Outcome, run  # noqa: E402
 from tests.fuzzing.cases import case  # noqa: E402
 
 SECONDS, MEMORY, CHUNK = 20.0, 8 * 2**30, 50
+PARENT = 0
 
 
 class Hang(BaseException):
@@ -42,13 +43,17 @@ def hang(*_: object) -> None:
     raise Hang
 
 
-def limited() -> None:
-    """In a worker: processor time and memory have an end, and a process that waits is ended."""
+def limited(parent: int = 0) -> None:
+    """Processor time and memory have an end, and so has a worker whose parent is gone."""
+    global PARENT
+    PARENT = parent
     signal.signal(signal.SIGPROF, hang)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 def judged(number: int) -> Outcome:
+    if PARENT and os.getppid() != PARENT:
+        os._exit(1)
     faulthandler.dump_traceback_later(30 * SECONDS, exit=True)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
@@ -81,7 +86,8 @@ def main() -> None:
     ends: dict[str, Counter[str]] = {"formulas": Counter(), "frames with options": Counter()}
     wrong = 0
     todo = [range(i, min(i + CHUNK, given.last)) for i in range(given.first, given.last, CHUNK)]
-    with ProcessPoolExecutor(given.workers, get_context("spawn"), initializer=limited) as pool:
+    how = {"mp_context": get_context("spawn"), "initializer": limited, "initargs": (os.getpid(),)}
+    with ProcessPoolExecutor(given.workers, **how) as pool:
         for done in as_completed([pool.submit(part, numbers) for numbers in todo]):
             for found in done.result():
                 kind = "formulas" if found.number < FORMULAS else "frames with options"

@@ -146,7 +146,7 @@ def checked(
         found = _by_arm(frame, columns, outcome, grids, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
         found = {}
-    fine = len(found) == 2 and all(
+    fine = set(found) == {0, 1} and all(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
     if not fine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -123,6 +123,8 @@ def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:
     if sites is not None and (isinstance(sites, str) or not isinstance(sites, Sequence)):
         raise OptionError(f"sites is a list of names, not {type(sites).__name__}")
     names = list(epsilon if sites is None else sites)
+    if not all(isinstance(name, Hashable) for name in names):
+        raise OptionError("a site's name is a text or a number")
     if not names or len({str(name) for name in names}) < len(names):
         raise OptionError("sites must name each site once, and at least one")
     for name in names:

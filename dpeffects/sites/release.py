@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dpeffects import api, inference, writing
@@ -399,7 +398,7 @@ def _check_sum(fields: Mapping[str, Any]) -> None:
         found = document.checksum(fields)
     except TypeError:
         raise ReleaseError("the release holds objects that JSON does not know") from None
-    if found != fields["checksum"]:
+    if not isinstance(fields["checksum"], str) or found != fields["checksum"]:
         raise ReleaseError("the checksum does not fit: the document was changed after it was made")
 
 
