@@ -296,7 +296,8 @@ def _rounded(values: FloatArray, bits: int) -> FloatArray:
 
 def whole_rows(matrix: FloatArray, unit: bool, out: FloatArray | None = None) -> FloatArray:
     """Rows as whole multiples of 2^-16: as they are in [-1, 1], or centred as in `unit_rows`."""
-    rows = np.clip(matrix, 0.0 if unit else -1.0, 1.0, out=out)
+    rows = np.fmin(matrix, 1.0, out=out)  # a clip that has a number for what is none
+    np.fmax(rows, 0.0 if unit else -1.0, out=rows)
     rows *= 2.0**_GRID
     rows += 0.5
     if unit:
@@ -350,7 +351,7 @@ def unit_rows(matrix: FloatArray) -> FloatArray:
     Centring is a public map. It makes the intercept nearly uncorrelated with the rest, and halves
     the norm of the rest: without it the weights carry up to twice the noise.
     """
-    rows = np.clip(matrix, 0.0, 1.0)
+    rows = np.fmax(np.fmin(matrix, 1.0), 0.0)
     rows[:, 1:] -= 0.5
     rows /= unit_norm(matrix.shape[1])
     return rows

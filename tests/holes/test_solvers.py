@@ -15,6 +15,7 @@ from dpeffects.privacy import descent, erm, huber
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator, Releaser, Rows
+from dpeffects.privacy.features import Fourier
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise
 from tests.privacy.nasty import (
@@ -152,6 +153,19 @@ def test_every_huber_regression_is_solved(monkeypatch, looks):
         assert np.linalg.norm(w) <= 1.01 * p.largest_weights(size)
         nearest = max(nearest, ratio)
     assert nearest > 0.01
+
+
+def test_a_value_that_is_no_number_has_a_bounded_part_in_a_fit():
+    """Encoded rows have none, but if one slipped through the sums would be of anything."""
+    rng = np.random.default_rng(9)
+    t, x = treatment_and_rows(rng, "plain", 50, 3)
+    x[7, 1], x[8, 2] = np.nan, np.inf
+    rows = np.array(Fourier.gaussian(2, 0.5)(x))
+    assert np.abs(erm.fit_logistic(held(x, t), 0.1)).max() < 10.0
+    y = rng.normal(size=50)
+    y[3], y[4] = np.nan, -np.inf
+    w = huber_problem(rows, np.ones(50), y, 1.0).solve()
+    assert np.linalg.norm(w) <= 50.0
 
 
 @pytest.mark.parametrize("looks", [1, 40])
