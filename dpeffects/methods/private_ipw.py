@@ -112,6 +112,8 @@ class PrivateIPWOptions(Options):
             if self.split or self.model_share is not None:
                 raise OptionError("split and model_share have no meaning at label level")
             return self
+        if facts.width < 2:
+            raise OptionError("private_ipw needs an intercept beside one column: leave out - 1")
         if self.split and facts.n < 4:
             raise OptionError(f"split=True needs at least 4 rows, not {facts.n}")
         if self.split:
