@@ -24,10 +24,18 @@ class FrozenNoise:
         self._position: int | None = None
         self.solved: list[tuple[np.ndarray, np.ndarray]] = []
         self._solutions = 0
+        self.orders: list[np.ndarray] = []
+        self._ordered = 0
 
     def rewind(self) -> FrozenNoise:
-        self._position, self._solutions, self.changes = 0, 0, []
+        self._position, self._solutions, self._ordered, self.changes = 0, 0, 0, []
         return self
+
+    def permutation(self, n):
+        if self._position is None:
+            self.orders.append(self._inner.permutation(n))
+        self._ordered += 1
+        return self.orders[-1 if self._position is None else self._ordered - 1]
 
     def laplace(self, values, scale, sensitivity, epsilon):
         assert sensitivity / scale <= epsilon
@@ -69,6 +77,16 @@ class FrozenNoise:
 
     def finished(self) -> bool:
         return self._position == len(self.tape)
+
+
+def coupled(permutation, first, second):
+    """The secret order of a second table that meets the records as `permutation` of the first did.
+
+    The tables hold corresponding records (all equal, but for one) in the orders ``first`` and
+    ``second``: row k of the first table is record ``first[k]``. For each permutation of the first
+    table there is one such of the second, so both are equally likely.
+    """
+    return np.argsort(second)[np.asarray(first)[permutation]]
 
 
 class _FrozenProblem:

@@ -125,8 +125,8 @@ class PrivateIPWOptions(Options):
         return replace(self, model_share=_propensity.plan(setting, prices)[0])
 
     def needs_memory(self) -> str:
-        """Halves are made by the order of the rows."""
-        return "split=True divides rows by their order" if self.split else ""
+        """Halves are made of rows in memory."""
+        return "split=True divides the rows into halves" if self.split else ""
 
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""

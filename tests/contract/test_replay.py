@@ -310,7 +310,7 @@ def test_the_replay_has_teeth(monkeypatch):
     right = ArmReleases.treated_count
 
     def told(self, share):
-        return right(self, share if self._rows.outcome[0] > 0.5 else "estimate")
+        return right(self, share if self._source.outcome[0] > 0.5 else "estimate")
 
     monkeypatch.setattr(ArmReleases, "treated_count", told)
     noise = Frozen(0)
