@@ -59,7 +59,7 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
     if not regular:
         raise ReleaseError("it cannot be read: it is not a regular file")
     if len(content) > most:
-        raise ReleaseError(f"the file is larger than {most} bytes")
+        raise ReleaseError(f"it is larger than {most} bytes")
     return content
 
 
