@@ -14,10 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
 
-DRAWS = [
-    name for name in ("laplace", "gaussian", "flip", "permutation") if name in vars(SecureNoise)
-]
-REAL = {name: vars(SecureNoise)[name] for name in DRAWS}
+DRAWS = ("laplace", "gaussian", "flip", "permutation")
+REAL = {name: vars(SecureNoise)[name] for name in DRAWS if name in vars(SecureNoise)}
 
 settings.register_profile(
     "repeatable",
@@ -36,6 +34,7 @@ if find_spec("flwr") is None:  # extra "federation"
 
 
 def pytest_configure(config):
+    """Name the mark of tests of system entropy."""
     config.addinivalue_line("markers", "real_noise: draws noise from system entropy")
 
 
@@ -44,8 +43,8 @@ def pytest_runtest_setup(item):
     """Noise of a test by its file: its fixtures, of whatever scope, get the same in any order."""
     seeded = SeededNoise(zlib.crc32(item.nodeid.partition("::")[0].encode()))
     real = item.get_closest_marker("real_noise") is not None
-    for name in DRAWS:
-        setattr(SecureNoise, name, REAL[name] if real else _drawn_by(getattr(seeded, name)))
+    for name, drawn in REAL.items():
+        setattr(SecureNoise, name, drawn if real else _drawn_by(getattr(seeded, name)))
 
 
 def _drawn_by(draw):
