@@ -212,6 +212,8 @@ def prepare(
             _check_engine(spec, made, table, parsed)
         if spec.needs_strata:
             design.strata(table, parsed)  # refuses covariates that are not discrete
+        elif spec.uses_covariates:
+            design.require_covariates(table, parsed)
         made.check(table.n, call.smallest_arm())
         settled = made.resolve(call.facts())
         call.divide(spec.shares(level, settled))

@@ -20,7 +20,7 @@ from dpeffects import engines
 from dpeffects.engines import LazyRows, LazyTable
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
-from dpeffects.formula.encoding import Arrays, Encoding
+from dpeffects.formula.encoding import Arrays, Encoding, width_of
 from dpeffects.formula.expression import (
     Categorical,
     Column,
@@ -30,6 +30,7 @@ from dpeffects.formula.expression import (
     columns,
     evaluate,
     needs_domain,
+    shown,
 )
 from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
@@ -392,16 +393,19 @@ def _ranges(formula: Formula, bounds: Bounds) -> tuple[float, float]:
 
 
 def _encoding(formula: Formula, bounds: Bounds) -> Encoding:
+    return Encoding.build(formula, _levels(formula, bounds))
+
+
+def _levels(formula: Formula, bounds: Bounds) -> dict[str, tuple[Any, ...]]:
     levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
-    return Encoding.build(formula, {**levels, **formula.levels})
+    return {**levels, **formula.levels}
 
 
 def strata(table: Table | LazyTable, formula: Formula) -> Strata:
     """Read the covariates as strata; raises where one is not discrete."""
     bounds = table.bounds
-    levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
     binary = [n for n in table.numeric if n in bounds and bounds.source(n) == "dtype"]
-    return Strata.build(formula, {**levels, **formula.levels}, binary)
+    return Strata.build(formula, _levels(formula, bounds), binary)
 
 
 def encode(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Rows | LazyRows:
@@ -529,6 +533,17 @@ def raw_rows(table: Table, formula: Formula) -> tuple[FloatArray, FloatArray]:
     return evaluate(formula.outcome, table.numeric), encoding.raw_matrix(table.numeric, table.codes)
 
 
+def require_covariates(table: Table | LazyTable, formula: Formula) -> None:
+    """Refuse covariates that make no column beside the intercept."""
+    if width(table, formula) > formula.intercept:
+        return
+    terms = " + ".join(":".join(map(shown, term)) for term in formula.terms)
+    raise FormulaError(
+        f"covariates `{shorten(terms)}` make no column beside the intercept: a factor needs at "
+        "least two levels, so give cut() three points or more"
+    )
+
+
 def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:
     """Return the names of the encoded columns."""
     return _encoding(formula, bounds).names
@@ -536,4 +551,4 @@ def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:
 
 def width(table: Table | LazyTable, formula: Formula) -> int:
     """Return the number of encoded columns; it depends on the formula and the levels only."""
-    return len(_encoding(formula, table.bounds).names)
+    return width_of(formula, _levels(formula, table.bounds))

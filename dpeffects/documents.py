@@ -40,22 +40,33 @@ def fits(document: Mapping[str, Any]) -> bool:
         return False
 
 
-def read(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """Read a regular file of at most ``most`` bytes; whatever is wrong with it is one sentence."""
+class UnreadableError(Exception):
+    """Why a file cannot be read, in words that a sentence about the file can end with."""
+
+
+def content(path: str | os.PathLike[str], most: int) -> bytes:
+    """Read a regular file of at most ``most`` bytes: a device or a pipe might never end."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
-        with open(file, "rb") as opened:
-            regular = stat.S_ISREG(os.fstat(file).st_mode)
-            content = opened.read(most + 1) if regular else b""
+        with open(os.open(path, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnreadableError("it is not a regular file")
+            found = file.read(most + 1)
     except OSError as error:
-        raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
+        raise UnreadableError(error.strerror) from None
     except (TypeError, ValueError):
-        raise DataError(f"{path!r} is not the path of a file") from None
-    if not regular:
-        raise DataError(f"cannot read {str(path)!r}: it is not a file")
-    if len(content) > most:
-        raise DataError(f"cannot read {str(path)!r}: it has more than {most} bytes")
-    return content
+        raise UnreadableError("this is no path of a file") from None
+    if len(found) > most:
+        raise UnreadableError(f"it has more than {most} bytes")
+    return found
+
+
+def read(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+    """Read a file for the person who named it; whatever is wrong with it is one sentence."""
+    try:
+        return content(path, most)
+    except UnreadableError as reason:
+        raise DataError(f"cannot read {str(path)!r}: {reason}") from None
 
 
 def parse(content: bytes, path: str | os.PathLike[str]) -> Any:

@@ -22,7 +22,6 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
 from dpeffects.formula.encoding import Arrays
@@ -31,12 +30,13 @@ from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
 from dpeffects.privacy.rows import (
     ROWS,
     ArmTotals,
-    Block,
     ByRecord,
+    Records,
     Rows,
     Summand,
     Totals,
     added,
+    joined,
 )
 from dpeffects.privacy.sums import Grid
 from dpeffects.recipe import Columns, IntArray, Recipe, outside_levels
@@ -51,7 +51,7 @@ Ready = dict[tuple[str, Grid | None], IntArray]
 OnBatch = Callable[[Any], Totals | None]
 """From a native frame in memory to integers; None where it has no rows."""
 Combine = Callable[[Iterable[Totals]], Totals]
-"""`added`, or `joined` where a value of each record is asked for."""
+"""`added`, or `joined` where values of each record are asked for."""
 
 
 def opened(data: Any) -> Any:
@@ -341,9 +341,9 @@ class LazyRows:
         """Add up a function of blocks, wherever they are."""
         return self._run(function, parts, added)
 
-    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
-        """One value for each record, in the order in which the engine hands them out."""
-        return self._run(partial(_alone, function=function), parts, joined)[0]
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """A few values for each record, in the order in which the engine hands them out now."""
+        return self._run(function, parts, joined)
 
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
         own = (self.table.columns, self.recipe)
@@ -397,15 +397,6 @@ def _add(
         return function(block)
 
     return combine(totals(start) for start in range(0, len(frame), ROWS))
-
-
-def _alone(block: Block, function: ByRecord) -> Totals:
-    return (function(block),)
-
-
-def joined(results: Iterable[Totals]) -> Totals:
-    """Arrays one after the other."""
-    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
 def _cut(arrays: tuple[Arrays, Arrays], some: slice) -> tuple[Arrays, Arrays]:

@@ -1,10 +1,13 @@
-"""Writers that charge a ledger and are killed at any moment, and a count of what came of it.
+"""Processes that charge a ledger and are killed at any moment, and a count of what came of it.
 
-    python -m tests.killing ADDRESS KILLS PROCESSES CHARGES SECONDS
+    python -m tests.killing calls ADDRESS KILLS PROCESSES CHARGES SECONDS
+    python -m tests.killing site ADDRESS KILLS PROCESSES CHARGES SECONDS
 
-A writer reserves, charges and settles as a call does. After each charge, and a moment for drawing,
-it writes the label of the charge to a log: what is in the log was released. The budget is for
-CHARGES charges; writers are killed within SECONDS of their start. Prints the counts as JSON.
+A call reserves, charges and settles. After each charge, and a moment for drawing, it writes the
+label of the charge to a log: what is in the log was released. A site finds, pays for, draws and
+answers requests, some of its own and some that all processes are asked; the log has what it has
+drawn and what it has sent. The budget is for CHARGES charges; processes are killed within SECONDS
+of their start. Prints the counts as JSON.
 """
 
 from __future__ import annotations
@@ -13,15 +16,19 @@ import contextlib
 import json
 import os
 import random
+import secrets
 import signal
 import sys
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
 
-from dpeffects.errors import BudgetError, DPEffectsError
+from dpeffects.errors import BudgetError, DPEffectsError, RefusalError
+from dpeffects.federation.store import Price, Store
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Terms
@@ -29,17 +36,18 @@ from dpeffects.privacy.ledgers import create_ledger, open_ledger
 
 PRICE = 0.1
 TERMS = Terms("record")
+WHOLE = Budget(3 * PRICE)
 
 
 def spend(label: str, epsilon: float = PRICE, delta: float = 0.0) -> Spend:
     return Spend(label, "estimate", epsilon, delta, "Laplace", (1.0,), (1.0,), 2, alone=True)
 
 
-def write_until_killed(address: str, name: int, log: int) -> None:
+def call_until_killed(address: str, name: int, log: int) -> None:
     ledger = open_ledger(address, "nsw")
     with contextlib.suppress(BudgetError):
         for call in count():
-            room = ledger.reserve(Budget(3 * PRICE), TERMS, {"method": "writer"})
+            room = ledger.reserve(WHOLE, TERMS, {"method": "writer"})
             for charge in range(2):
                 label = f"{name}.{call}.{charge}"
                 room.charge(spend(label), TERMS)
@@ -49,12 +57,36 @@ def write_until_killed(address: str, name: int, log: int) -> None:
     time.sleep(60)
 
 
-def start(address: str, name: int, log: int) -> int:
+def answer_until_killed(address: str, name: int, log: int) -> None:
+    total = open_ledger(address, "nsw").agreement.budget.epsilon
+    for number in count():
+        shared = number % 2 == 0
+        request = f"all.{name // 6}.{number}" if shared else f"{name}.{number}"
+        try:
+            store = Store(address, total, dataset="nsw")
+            reply = store.find(request, "question")
+            if reply is None:
+                store.reserve(request, "question", Price(PRICE, terms=TERMS))
+                reply = {"value": secrets.token_hex(4)}
+                os.write(log, f"drawn {request} {reply['value']}\n".encode())
+                time.sleep(0.002)
+                store.finish(request, reply)
+            os.write(log, f"sent {request} {reply['value']}\n".encode())
+        except RefusalError as error:
+            if "total" in str(error):
+                break
+    time.sleep(60)
+
+
+def start(work: Callable[[str, int, int], None], address: str, name: int, log: int) -> int:
     pid = os.fork()
     if pid:
         return pid
     try:
-        write_until_killed(address, name, log)
+        work(address, name, log)
+    except BaseException as error:
+        os.write(log, f"failed {type(error).__name__} {error}\n".replace("\n", " ").encode())
+        os.write(log, b"\n")
     finally:
         os._exit(1)
 
@@ -70,13 +102,14 @@ def opens(address: str) -> bool:
 
 
 def settle_dead(ledger, alive: set[int]) -> None:
-    """Do what a curator would: give back what dead processes have reserved."""
+    """Do what a curator would: end the calls of dead processes."""
     for call in ledger.open_calls():
         if int(call.about["process"].split(":")[-1]) not in alive:
             ledger.settle(call.number)
 
 
-def kill_writers(address: str, kills: int, processes: int, most: int, longest: float) -> dict:
+def kill(work, address: str, kills: int, processes: int, most: int, longest: float):
+    """Run and kill processes; return the ledger, the lines of the log, and failures to open."""
     chance = random.Random(1)
     ledger = create_ledger(address, "nsw", epsilon=float(as_written(PRICE) * most))
     failed = 0
@@ -88,7 +121,7 @@ def kill_writers(address: str, kills: int, processes: int, most: int, longest: f
         for done in range(kills):
             while len(alive) < min(processes, kills - done):
                 due = time.monotonic() + chance.uniform(0.0, longest)
-                alive.append((due, start(address, next(names), out)))
+                alive.append((due, start(work, address, next(names), out)))
             alive.sort()
             due, pid = alive.pop(0)
             time.sleep(max(0.0, due - time.monotonic()))
@@ -98,32 +131,82 @@ def kill_writers(address: str, kills: int, processes: int, most: int, longest: f
             if done % 20 == 19:
                 settle_dead(ledger, {pid for _, pid in alive})
         os.close(out)
-        released = log.read_text().split()
-    return counts(ledger, released, failed)
+        return ledger, log.read_text().splitlines(), failed
 
 
-def counts(ledger, released: list[str], failed: int) -> dict:
-    charged = [s.label for s in ledger.spends]
-    price = Fraction(PRICE)
-    allowed = ledger.agreement.limits.first
+def count_calls(ledger, released: list[str], failed: int) -> dict:
+    errors = [line for line in released if line.startswith("failed")]
+    released = [line for line in released if not line.startswith("failed")]
     abandoned = len(ledger.open_calls())
     ledger.settle() if abandoned else None
+    charged = [s.label for s in ledger.spends if s.share != "rest"]
+    calls = {label.rpartition(".")[0] for label in charged}
+    allowed = ledger.agreement.limits.first
     return {
         "charges": len(charged),
         "releases": len(released),
         "charged, killed before the draw": len(set(charged) - set(released)),
         "released without a charge": len(set(released) - set(charged)),
         "charged twice": len(charged) - len(set(charged)),
-        "over-release": float(max(Fraction(0), len(released) * price - allowed)),
+        "over-release": float(max(Fraction(0), len(released) * Fraction(PRICE) - allowed)),
         "budget used, %": round(float(100 * ledger.spent[0] / allowed), 1),
-        "lost in the total": float(abs(ledger.spent[0] - len(charged) * price)),
+        "lost in the total": float(abs(ledger.spent[0] - len(calls) * as_written(WHOLE.epsilon))),
         "failed to open": failed,
+        "other errors": len(errors),
         "calls left open": abandoned,
         "sound": ledger.verify().split(": ")[-1].split(",")[0],
     }
 
 
+def count_requests(ledger, lines: list[str], failed: int) -> dict:
+    """Two values for one request, a value that was not paid for, or one that changed is a leak."""
+    drawn, sent = defaultdict(set), defaultdict(set)
+    errors = [line for line in lines if line.startswith("failed")]
+    for line in lines:
+        kind, request, value = line.split(maxsplit=2)
+        if kind in ("drawn", "sent"):
+            (drawn if kind == "drawn" else sent)[request].add(value)
+    entries = ledger.entries()
+    paid = [e.body["request"] for e in entries if e.kind == "request"]
+    kept = {e.body["request"]: e.body["reply"]["value"] for e in entries if e.kind == "reply"}
+    allowed = ledger.agreement.limits.first
+    return {
+        "charges": len(paid),
+        "releases": len(sent),
+        "charged, killed before the draw": len(set(paid) - set(drawn)),
+        "drawn, killed before the answer": len(set(drawn) - set(kept)),
+        "released without a charge": len(set(drawn) - set(paid)),
+        "charged twice": len(paid) - len(set(paid)),
+        "drawn twice": sum(len(values) > 1 for values in drawn.values()),
+        "sent, and not what was kept": sum({kept.get(r)} != values for r, values in sent.items()),
+        "over-release": float(max(Fraction(0), len(drawn) * as_written(PRICE) - allowed)),
+        "budget used, %": round(float(100 * ledger.spent[0] / allowed), 1),
+        "lost in the total": float(abs(ledger.spent[0] - len(paid) * as_written(PRICE))),
+        "failed to open": failed,
+        "other errors": len(errors),
+        "sound": ledger.verify().split(": ")[-1].split(",")[0],
+    }
+
+
+WORK = {
+    "calls": (call_until_killed, count_calls),
+    "site": (answer_until_killed, count_requests),
+}
+ZEROS = (
+    "released without a charge",
+    "charged twice",
+    "drawn twice",
+    "sent, and not what was kept",
+    "over-release",
+    "lost in the total",
+    "failed to open",
+    "other errors",
+)
+"""Counts that must be zero."""
+
+
 if __name__ == "__main__":
-    where, kills, processes, most, longest = sys.argv[1:]
-    found = kill_writers(where, int(kills), int(processes), int(most), float(longest))
+    kind, where, kills, processes, most, longest = sys.argv[1:]
+    work, counts = WORK[kind]
+    found = counts(*kill(work, where, int(kills), int(processes), int(most), float(longest)))
     print(json.dumps(found))

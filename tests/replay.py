@@ -64,7 +64,7 @@ class Frozen(SeededNoise):
 
     def start(self) -> None:
         """Begin a run."""
-        self.charged, self._permutations = False, 0
+        self.charged, self.permutations, self._ordered = False, 0, 0
         self.ledgers: list[Ledger] = []
 
     def again(self) -> Frozen:
@@ -116,12 +116,13 @@ class Frozen(SeededNoise):
 
     def permutation(self, n):
         drawn = self.next(("order", n), lambda: self._source.permutation(n))
+        self.permutations += 1
         if self._place is None or not self.orders:
             return drawn
-        places = self.orders[self._permutations % len(self.orders)]
+        places = self.orders[self._ordered % len(self.orders)]
         if n != len(places):
             return drawn  # of a part of rows that are in the secret order already
-        self._permutations += 1
+        self._ordered += 1
         return places[drawn]
 
 
@@ -202,10 +203,15 @@ def _in_memory(problem):
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay found; ``refused`` says why a run ended before its first charge, if one did."""
+    """What a replay found.
+
+    ``permutations`` counts the secret orders that a run drew; ``refused`` says why a run ended
+    before its first charge, if one did.
+    """
 
     violations: tuple[str, ...]
     moves: dict[str, float]
+    permutations: int = 0
     refused: str = ""
 
     @property
@@ -235,14 +241,14 @@ def replay(
         if why != second_why:
             noise.violations.append(f"refused on one: {why} / {second_why or 'answered'}")
     if why:
-        return Replayed(tuple(noise.violations), noise.moves, why)
+        return Replayed(tuple(noise.violations), noise.moves, noise.permutations, why)
     second, why = _run(noise.again(), call, other)
     if why and never_refuses:
         noise.violations.append(f"refused on one: {why}")
     if second is not None:
         noise.finished()
         noise.violations.extend(_differences(first, second))
-    return Replayed(tuple(noise.violations), noise.moves, why)
+    return Replayed(tuple(noise.violations), noise.moves, noise.permutations, why)
 
 
 def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[Any, str]:

@@ -48,6 +48,7 @@ class Watch(SeededNoise):
     def record(self) -> None:
         """Begin a run that draws."""
         self._tape: list[tuple[Any, Any]] = []
+        self._drawn_orders: list[IntArray] = []
         self._position = -1
         self.seen: list[tuple[str, FloatArray]] = []
         self._start()
@@ -58,7 +59,7 @@ class Watch(SeededNoise):
         self._start()
 
     def _start(self) -> None:
-        self.log_chance, self._last = 0.0, 0.0
+        self.log_chance, self._last, self._orders_used = 0.0, 0.0, 0
         self._pending: tuple[Problem, Noisy] | None = None
 
     @property
@@ -99,6 +100,15 @@ class Watch(SeededNoise):
         chance, flipped = flip_chance(epsilon), int((drawn != bits).sum())
         self._add(flipped * math.log(chance) + (bits.size - flipped) * math.log1p(-chance))
         return drawn
+
+    def permutation(self, n: int) -> IntArray:
+        """An order of the records, the same for both datasets: they differ at one place."""
+        if self.recording:
+            self._drawn_orders.append(self._source.permutation(n))
+        if self._orders_used == len(self._drawn_orders):
+            raise Impossible
+        self._orders_used += 1
+        return self._drawn_orders[self._orders_used - 1]
 
     def show(self, label: str, noisy: Noisy) -> Noisy:
         """Note a release; its price, sensitivity and scale are public."""

@@ -22,7 +22,7 @@ from dpeffects.balance.smd import Differences, differences
 from dpeffects.call import Ask, Call
 from dpeffects.errors import OptionError
 from dpeffects.formula import parse
-from dpeffects.formula.expression import Number
+from dpeffects.formula.expression import Number, source
 from dpeffects.methods._plan import weight_noise
 from dpeffects.methods.spec import Facts
 from dpeffects.privacy.budget import Budget
@@ -116,12 +116,13 @@ def dp_balance(
     options = BalanceOptions(estimand, adjusted, clip, bins)
     parsed = parse(formula)
     if not parsed.has_covariates:
-        raise OptionError(f'balance needs covariates: write "{formula.strip()} | x1 + x2"')
+        y, t = source(parsed.outcome), parsed.treatment_column
+        raise OptionError(f'balance needs covariates: write "{y} ~ {t} | x1 + x2"')
     # no outcome is read, and the intercept is what the other columns are centred around
     parsed = replace(parsed, outcome=Number(0.0), intercept=True)
     ask = Ask(Budget(epsilon, delta), bounds, shares, True, ledger, seed, dataset)
     with Call(parsed, ask, "sample", frozenset(), "dp_balance") as call:
-        call.read(data)
+        design.require_covariates(call.read(data), parsed)
         options = _settled(options, call.facts())
         curator = call.curator(options.shares())
         found = _released(curator, options)

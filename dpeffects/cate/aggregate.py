@@ -1,6 +1,6 @@
 """Effects at points by any scikit-learn learners, with an exact guarantee: sample and aggregate.
 
-The whole two-stage learner is fitted in each of K blocks of records, by index; the effects at the
+The whole two-stage learner is fitted in each of K blocks of records; the effects at the
 points are clipped to a declared range and averaged over blocks, with noise (claim 38). The noise
 grows with the root of the number of points (with a delta), so ask for few.
 """
@@ -30,7 +30,8 @@ class AggregateOptions(SampleAggregateOptions):
 
     ``learner``: "dr_learner" (default) or "r_learner". ``second_stage``: the regressor of the last
     stage, by default a copy of ``outcome``. ``outcome``, ``propensity``, ``blocks``,
-    ``effect_range``, ``clip``, ``crossfit``: as for ``dp_ate(method="sample_aggregate")``.
+    ``effect_range``, ``clip``, ``crossfit``: as for ``dp_ate(method="sample_aggregate")``,
+    and so is what a model may not carry from one fit to the next.
     """
 
     estimator: str = field(default="aipw", init=False)

@@ -123,6 +123,7 @@ def dp_cate(
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
     with Call(parsed, ask, "sample", made.public("sample"), method) as call:
         table = call.read(data)
+        design.require_covariates(table, parsed)
         if isinstance(table, LazyTable) and not adds_up(made):
             raise OptionError("these learners need rows in memory: collect the lazy frame first")
         if isinstance(made, AggregateOptions):

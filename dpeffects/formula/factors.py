@@ -168,6 +168,9 @@ class _Reader:
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in shapes:
                 return shapes[name](node)
+        return self.of_column(node)
+
+    def of_column(self, node: ast.expr) -> Expression:
         expr = self.expression(node)
         if not ex.columns(expr):
             self.refuse("it has no column; name one, or remove the term")
@@ -275,7 +278,7 @@ class _Reader:
         points = tuple(self.number(item) for item in self.items(node.args[1]))
         if len(points) < 2 or any(a >= b for a, b in pairwise(points)):
             self.refuse("the points of cut() are at least two, in increasing order")
-        return ex.Cut(self.expression(node.args[0]), points)
+        return ex.Cut(self.of_column(node.args[0]), points)
 
     def spline(self, node: ast.Call) -> ex.Spline:
         given = {k.arg: k.value for k in node.keywords}
@@ -294,7 +297,7 @@ class _Reader:
         full = given.get("include_intercept", ast.Constant(False))
         if not (isinstance(full, ast.Constant) and isinstance(full.value, bool)):
             self.refuse("include_intercept is True or False")
-        x = self.expression(node.args[0])
+        x = self.of_column(node.args[0])
         return ex.Spline(x, knots, lower, upper, int(degree), full.value)
 
     def items(self, node: ast.expr) -> list[ast.expr]:

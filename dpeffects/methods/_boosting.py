@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.errors import BudgetError
 from dpeffects.privacy.boosting import Additive, RowFunction, Stage
 from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.curator import Curator
@@ -29,6 +30,9 @@ SHARES: dict[str, dict[str, float]] = {
     "dr": {"propensity": 0.2, "treated": 0.2, "control": 0.2, "effect": 0.4},
     "r": {"propensity": 0.2, "outcome": 0.3, "effect": 0.5},
 }
+_EPSILONS = (0.01, 1000.0)
+"""The library searches for its noise by bisection, with exponentials of epsilon, within limits that
+smaller and larger budgets leave."""
 _UNIT = (0.0, 1.0)
 _GRID = (np.arange(62) + 0.5) / 62
 """Middles of the cells that the library's bins are made of."""
@@ -62,6 +66,13 @@ class AdditiveEffect:
 
 def released(curator: Curator, learner: str, clip: float) -> AdditiveEffect:
     """Release the stages of a learner."""
+    least, most = _EPSILONS
+    for share in SHARES[learner]:
+        if not least <= curator.epsilon(share) <= most:
+            raise BudgetError(
+                f"dp_ebm: epsilon of the share {share!r} must be from {least:g} to {most:g}; the "
+                "library finds no scale for its noise beyond"
+            )
     return {"s": _s, "t": _t, "dr": _dr, "r": _r}[learner](curator, clip, curator.varying())
 
 

@@ -13,9 +13,10 @@ runs only with ``accept_asymptotic=True``. For any models with an exact guarante
 ``sample_aggregate`` and ``model_folds``, which also need less noise: on the confounded simulation
 with n = 2,000 and epsilon 1 (delta 1e-5), root mean squared errors are 0.52 here, and 0.04 there.
 
-Where the papers leave it open: folds go by index, the largest influence is that over 1,024 points
-spread over the declared ranges and over the records, for both arms and both ends of the outcome;
-predicted outcomes are clipped to the range of the outcome, propensities to [clip, 1 - clip].
+Where the papers leave it open: records are dealt to folds in turn, the largest influence is that
+over 1,024 points spread over the declared ranges and over the records, for both arms and both ends
+of the outcome; predicted outcomes are clipped to the range of the outcome, propensities to
+[clip, 1 - clip].
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class DpciOptions(Options):
 
     def needs_memory(self) -> str:
         """Learners get their rows as arrays."""
-        return "folds are made by the order of the rows"
+        return "learners need the rows of their folds as arrays"
 
     def __post_init__(self) -> None:
         check_clip(self.clip, 1e-6)

@@ -1,6 +1,6 @@
 """Models of folds: any scikit-learn models, fitted in K folds, an exact guarantee.
 
-The n records are dealt to K folds by their index, record i to fold i mod K. Outcome and propensity
+The n records are put into a secret order and dealt to K folds in turn. Outcome and propensity
 models are fitted in each fold, without noise; only the average effect that they give gets noise.
 Predicted outcomes are clipped to the range of the outcome, propensities to [clip, 1 - clip], so
 that one record, which changes the models of one fold in any way, moves the average by little.
@@ -116,6 +116,9 @@ class ModelFoldsOptions(Options):
     ``effect_range``: (lower, upper) for the estimate of a fold, by default what the range of the
     outcome allows, (-B, B); it must not come from the data. ``clip``: propensities are kept within
     [clip, 1 - clip].
+
+    Models get what those of ``sample_aggregate`` get, and may carry nothing from one fit to the
+    next either.
     """
 
     outcome: Any = None
@@ -128,7 +131,7 @@ class ModelFoldsOptions(Options):
 
     def needs_memory(self) -> str:
         """Learners get their rows as arrays."""
-        return "folds are made by the order of the rows"
+        return "learners need the rows of their folds as arrays"
 
     def __post_init__(self) -> None:
         check_choice("average", self.average, AVERAGES)

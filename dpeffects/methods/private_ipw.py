@@ -114,6 +114,8 @@ class PrivateIPWOptions(Options):
             if self.split or self.model_share is not None:
                 raise OptionError("split and model_share have no meaning at label level")
             return self
+        if facts.width < 2:
+            raise OptionError("private_ipw needs an intercept beside one column: leave out - 1")
         if self.split and facts.n < 4:
             raise OptionError(f"split=True needs at least 4 rows, not {facts.n}")
         if self.split:
@@ -128,8 +130,8 @@ class PrivateIPWOptions(Options):
         return replace(self, model_share=_propensity.plan(setting, prices)[0])
 
     def needs_memory(self) -> str:
-        """Halves are made by the order of the rows."""
-        return "split=True divides rows by their order" if self.split else ""
+        """Halves are made of rows in memory."""
+        return "split=True divides the rows into halves" if self.split else ""
 
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""

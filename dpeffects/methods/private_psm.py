@@ -146,9 +146,8 @@ def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate
 
 def _label_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
     """Phase 1 and 2 at label level: covariates and treatment are public, nothing is charged."""
-    treated = curator.treatment()
-    penalty = options.penalty or _TINY_PENALTY
-    return _Inputs("label", curator.public_scores(penalty), treated, {})
+    scores = curator.public_scores(options.penalty or _TINY_PENALTY)
+    return _Inputs("label", scores, curator.treatment(), {})
 
 
 def _sample_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:

@@ -1,7 +1,7 @@
 """Sample and aggregate: any scikit-learn models, an exact guarantee.
 
-The n records are dealt to K blocks by their index, record i to block i mod K. The whole estimator
-is fitted in each block, its answer is clipped to a declared range of effects, and the mean of the K
+The n records are put into a secret order and dealt to K blocks in turn. The whole estimator is
+fitted in each block, its answer is clipped to a declared range of effects, and the mean of the K
 answers is released. One record moves one answer, by at most the length R of the range, so the mean
 moves by at most R / K, whatever the models are (claim 38).
 
@@ -86,6 +86,10 @@ class SampleAggregateOptions(Options):
     "aipw", "ipw" or "regression". ``clip``: propensities are kept within [clip, 1 - clip].
     ``crossfit``: whether models learn in one half of a block and predict in the other; by default
     unless both models are the built-in ones.
+
+    Each block gets fresh copies of the models, and the global generators of numpy, Python and torch
+    are set for it. The guarantee needs that a model carries nothing from one fit to the next beyond
+    that: no generator, counter or cache in a module, a class, a closure or a file.
     """
 
     outcome: Any = None
@@ -98,7 +102,7 @@ class SampleAggregateOptions(Options):
 
     def needs_memory(self) -> str:
         """Learners get their rows as arrays."""
-        return "blocks of learners are made by the order of the rows"
+        return "learners need the rows of their blocks as arrays"
 
     def __post_init__(self) -> None:
         check_choice("estimator", self.estimator, AVERAGES)

@@ -1,8 +1,8 @@
 """Sample and aggregate: any estimator, fitted in disjoint blocks of records, averaged with noise.
 
-Record i is in block i mod K, whatever its values. One record is in one block, so that it moves one
-of K answers, and the answers are clipped to a declared interval: nothing else is asked of the
-estimator.
+In the secret order of the records, place i is in block i mod K. One record is in one block, so that
+it moves one of K answers, and the answers are clipped to a declared interval. All that is asked of
+the estimator is that what it answers in a block is a function of that block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from dpeffects.privacy.sums import Grid
 from dpeffects.progress import bar
 
 BlockAnswer = Callable[[FloatArray, BoolArray, FloatArray], npt.ArrayLike]
-"""(covariates in [0, 1]^d, treated, outcome) of a block -> numbers; no state from call to call."""
+"""(covariates in [0, 1]^d, treated, outcome) of a block -> numbers.
+
+What it keeps in itself is copied for each block. It must keep nothing elsewhere from one call to
+the next: in a closure or a default argument, a class or a module, a file (claim 38).
+"""
 
 
 def answer(
@@ -36,9 +40,9 @@ def answer(
 ) -> FloatArray:
     """Return what a learner says of one block: a function of these rows and of the block's number.
 
-    The learner is copied, and numpy's global generator set by the block's number, so that nothing
-    is carried over from other blocks. Warnings are silenced. Raises whatever the learner raises,
-    and `EstimationError` where it does not return ``size`` finite numbers.
+    The learner is copied, and global generators (`fixed_generator`) are set by the block's number,
+    so that nothing is carried over from other blocks. Warnings are silenced. Raises whatever the
+    learner raises, and `EstimationError` where it does not return ``size`` finite numbers.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(block):
         warnings.simplefilter("ignore")

@@ -51,7 +51,8 @@ class ClaimedReleases(Holder):
         """Return a function of the rows as it is: only where a call takes all of them as public."""
         for what in ("covariates", "treatment", "outcome"):
             self._require_public(what)
-        return function(self._covariates(), self._rows.treated, self._rows.outcome)
+        rows = self._source.held("this step needs all rows at once")
+        return function(rows.covariates(), rows.treated, rows.outcome)
 
     def _claimed(self, label: str, answers: FloatArray, gross: float, share: str) -> Noisy:
         price = self._releaser.share(share)

@@ -1,8 +1,9 @@
 """Models fitted in folds of records, and average effects that they give for the other records.
 
-Record i is in fold i mod K, whatever its values. The models of a fold are any function of the fold;
-their predictions, one row at a time, are kept within public ranges. Outcomes and predicted outcomes
-are measured from the middle of their range, in units of half of it: they lie in [-1, 1].
+In the secret order of the records, place i is in fold i mod K. The models of a fold are any
+function of the fold; their predictions, one row at a time, are kept within public ranges. Outcomes
+and predicted outcomes are measured from the middle of their range, in units of half of it: they lie
+in [-1, 1].
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from dpeffects.progress import bar
 Predict = Callable[[FloatArray], FloatArray]
 """Rows -> an array (3, rows): propensities, mean outcomes if treated, and if not; row by row."""
 FoldLearner = Callable[[FloatArray, BoolArray, FloatArray], Predict]
-"""(covariates in [0, 1]^d, treated, outcome) of a fold -> what its models predict."""
+"""(covariates in [0, 1]^d, treated, outcome) of a fold -> what its models predict.
+
+It must keep nothing outside of itself from one call to the next, like a `BlockAnswer`.
+"""
 
 ESTIMATORS = ("aipw", "ipw", "regression")
 _MOST_FOLDS = 2**16
@@ -227,7 +231,7 @@ class FoldReleases(Holder):
 
 @contextlib.contextmanager
 def isolated(fold: int) -> Iterator[None]:
-    """Fit and predict here: the fold's number sets numpy's global generator; nothing warns."""
+    """Fit and predict here: the fold's number sets the global generators; nothing warns."""
     with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(fold):
         warnings.simplefilter("ignore")
         yield

@@ -87,6 +87,9 @@ class Guarantee:
         "record" (everything in one row is protected), "outcome" (the outcome only) or "nothing".
     public
         What the guarantee takes as public knowledge, e.g. ``("n",)``.
+    neighbours
+        "replace-one": tables with the same number of records that differ in one of them, whatever
+        the order of their rows.
     kind
         "exact" (proved here for every dataset of this size), "asymptotic" (a claim about large n),
         "library" (proved by the authors of the library that draws the noise) or "none".
@@ -136,10 +139,14 @@ class Guarantee:
         else:
             what = f"{self.epsilon:.6g}-differential privacy (pure)"
         whom = "everything in one record" if self.unit == "record" else "one record's outcome"
+        other = "one record" if self.unit == "record" else "one record's outcome"
         if self.unit == "record" and "treatment" in self.public:
             whom += " but its treatment"
         known = ", ".join(self.public) if self.public else "nothing"
-        text = f"{what} for {whom}; neighbours replace one record; public: {known}"
+        text = (
+            f"{what} for {whom}; neighbours are tables that differ in {other}, whatever the order "
+            f"of their rows; public: {known}"
+        )
         if self.kind != "exact":
             text = f"{KINDS[self.kind].words}: {text}"
         if self.void:

@@ -293,7 +293,8 @@ class KernelReleases(Holder):
 
     def in_groups(self, index: IntArray, count: int) -> Self:
         """Return the same rows in groups: the group of each record, a function of that record."""
-        rows = replace(self._rows, strata=lambda: (index, count))
+        rows = self._source.held("this step needs all rows at once")
+        rows = replace(rows, strata=lambda: (index, count))
         return type(self)(rows, self._releaser, self._public)
 
     def _second_stage(self, learner: Learner, features: Features, strength: float) -> Huber:

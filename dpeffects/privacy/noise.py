@@ -3,16 +3,19 @@
 Every release is an array of integers on a public grid, so three samplers suffice: discrete Laplace
 and discrete Gaussian noise on integers, and randomised response on bits. ``SecureNoise`` draws them
 with OpenDP (exact samplers, system entropy, no floating-point holes). ``SeededNoise`` repeats
-itself, which makes a run reproducible and therefore not private; it says so.
+itself, which makes a run reproducible and therefore not private; it says so. Both also draw the
+secret order in which a call works on its records.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import random
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
@@ -30,6 +33,8 @@ _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""
 _BLOCK = 50_000
 """Vectors longer than this are drawn in blocks by several threads."""
+_KEYS = 2**20
+"""Keys of an order that are asked for at a time."""
 LEAST_DELTA = 1e-90
 """With less, which only a huge epsilon leaves, Laplace noise is used."""
 LEAST_SIGMA = 2.0**20
@@ -57,6 +62,9 @@ class NoiseSource(Protocol):
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Flip each bit independently with probability 1 / (1 + exp(epsilon))."""
+
+    def permutation(self, n: int) -> IntArray:
+        """Return a uniform order of n records, which nobody gets to see."""
 
 
 @lru_cache(maxsize=1024)
@@ -135,6 +143,25 @@ class SecureNoise:
         packed = mechanism(np.packbits(bits).tobytes())
         return np.unpackbits(np.frombuffer(packed, np.uint8), count=bits.size).astype(np.bool_)
 
+    def permutation(self, n: int) -> IntArray:
+        """The order of independent random keys, and likewise among those whose keys are equal.
+
+        A key has its record's number in its last bits, so that sorting keys sorts the records.
+        """
+        last = np.uint64(n.bit_length())
+        keys = np.arange(n, dtype=np.uint64)
+        for start in range(0, n, _KEYS):
+            part = keys[start : start + _KEYS]
+            part |= np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64) >> last << last
+        keys.sort()
+        order = (keys & ((np.uint64(1) << last) - np.uint64(1))).astype(np.int64)
+        keys >>= last
+        equal = np.concatenate([[False], keys[1:] == keys[:-1]])[:n]
+        for first in np.flatnonzero(equal[1:] & ~equal[:-1]):
+            same = slice(int(first), int(np.searchsorted(keys, keys[first], side="right")))
+            order[same] = order[same][self.permutation(same.stop - same.start)]
+        return order
+
 
 class SeededNoise:
     """Reproducible noise for teaching, tests and simulations. It protects nobody."""
@@ -146,6 +173,7 @@ class SeededNoise:
             raise OptionError(f"seed must be a non-negative integer, got {seed!r}")
         self.description = f"seeded generator (seed {seed})"
         self._generator = np.random.default_rng(int(seed))
+        self._orders = self._generator.spawn(1)[0]  # so that orders do not shift other draws
 
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Discrete Laplace noise, as the difference of two geometric variables."""
@@ -163,6 +191,10 @@ class SeededNoise:
         """Randomised response from the seeded generator."""
         return bits ^ (self._generator.random(bits.shape) < flip_chance(epsilon))
 
+    def permutation(self, n: int) -> IntArray:
+        """An order from a seeded generator of its own."""
+        return self._orders.permutation(n)
+
 
 def noise_source(seed: int | SeededNoise | None) -> NoiseSource:
     """Return secure noise, or seeded noise when a seed (or such noise itself) is given."""
@@ -173,17 +205,23 @@ def noise_source(seed: int | SeededNoise | None) -> NoiseSource:
 
 @contextmanager
 def fixed_generator(seed: int) -> Iterator[None]:
-    """Set numpy's global generator for a while, then give it back as it was.
+    """Set the global generators of numpy, Python and torch for a while, then give them back.
 
-    Models without a random_state draw from it. None of the privacy rests on those draws, but what
-    one block of records draws must not shift what the next one gets (claim 38).
+    Models without a random_state draw from them. None of the privacy rests on those draws, but what
+    one block of records draws must not shift what the next one gets (claim 38). torch's are set
+    where it is imported, on all devices.
     """
-    before = np.random.get_state()  # noqa: NPY002
+    numpys, pythons, torch = np.random.get_state(), random.getstate(), sys.modules.get("torch")  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
     try:
-        yield
+        with torch.random.fork_rng() if torch else nullcontext():
+            if torch:
+                torch.manual_seed(seed)
+            yield
     finally:
-        np.random.set_state(before)  # noqa: NPY002
+        np.random.set_state(numpys)  # noqa: NPY002
+        random.setstate(pythons)
 
 
 def _checked(values: IntArray) -> IntArray:

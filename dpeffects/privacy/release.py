@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -22,7 +23,15 @@ from dpeffects.privacy.noise import (
     gaussian_scale,
     laplace_scale,
 )
-from dpeffects.privacy.rows import BoolArray, FloatArray, IntArray, Rows, Source
+from dpeffects.privacy.rows import (
+    BoolArray,
+    ByRecord,
+    FloatArray,
+    IntArray,
+    Records,
+    Rows,
+    Source,
+)
 from dpeffects.privacy.smooth import LATTICE, Lattice, Smoothing
 
 __all__ = ["BoolArray", "FloatArray", "Holder", "IntArray", "Objective", "Releaser", "Rows"]
@@ -135,6 +144,10 @@ class Releaser:
         drawn = self._noise.laplace(np.zeros(1, dtype=np.int64), 2.0**40, 1, 1.0)
         return abs(int(drawn[0])) % 2**31
 
+    def permutation(self, n: int) -> IntArray:
+        """Draw a secret order of n records; it is no release, and costs nothing."""
+        return self._noise.permutation(n)
+
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
         """Return a releaser of a part of the rows, by default on the same ledger (claim 26).
 
@@ -211,7 +224,11 @@ class Releaser:
 
 
 class Holder:
-    """Holds the rows. The families of primitives derive from it; only they look inside."""
+    """Holds the rows. The families of primitives derive from it; only they look inside.
+
+    The order in which rows come may depend on what is in them. So whatever goes by position works
+    on the rows in a secret order, drawn once, when it is first needed.
+    """
 
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
@@ -233,7 +250,7 @@ class Holder:
 
     def varying(self) -> list[int]:
         """Return which encoded columns are not the same for every record, by what they mean."""
-        values = self._rows.values
+        values = self._source.held("this step needs all rows at once").values
         return [j for j in range(self.width) if not values or values[j] != 1]
 
     def is_public(self, what: str) -> bool:
@@ -244,10 +261,18 @@ class Holder:
         if what not in self._public:
             raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
-    @property
+    @cached_property
+    def _order(self) -> IntArray:
+        return self._releaser.permutation(self.n)
+
+    @cached_property
     def _rows(self) -> Rows:
-        """The rows in memory, for what needs them all at once."""
-        return self._source.held("this step needs all rows at once")
+        """The rows in memory, for what needs them all at once, in the secret order."""
+        return self._source.held("this step needs all rows at once").reordered(self._order)
+
+    def _gather(self, function: ByRecord, *parts: str) -> Records:
+        """A few values of each record, in the secret order."""
+        return tuple(values[self._order] for values in self._source.gather(function, *parts))
 
     def _covariates(self) -> FloatArray:
         return self._rows.covariates()

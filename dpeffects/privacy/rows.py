@@ -13,7 +13,8 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -55,8 +56,9 @@ class Block:
 Totals = tuple[IntArray, ...]
 Summand = Callable[[Block], Totals]
 """What a block adds. It may travel to other processes, so it must not hold the curator."""
-ByRecord = Callable[[Block], npt.NDArray[Any]]
-"""One value for each record of a block. It may travel too."""
+Records = tuple[npt.NDArray[Any], ...]
+ByRecord = Callable[[Block], Records]
+"""A few values for each record of a block. It may travel too."""
 
 
 class Source(Protocol):
@@ -81,8 +83,12 @@ class Source(Protocol):
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks with these parts: "outcome", "covariates", "strata"."""
 
-    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
-        """Bring a small value of each record into memory, in the order of the rows."""
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """Bring a few values of each record into memory, in one look at the rows.
+
+        The values of a record are at the same place; what place that is may change from one look
+        to the next.
+        """
 
     def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
         """Sums over (treated, control): "count", or "sum" or "square" of outcomes on a grid."""
@@ -123,9 +129,33 @@ class Rows:
         """Add up a function of blocks."""
         return added(self._map(function, parts))
 
-    def gather(self, function: ByRecord, *parts: str) -> npt.NDArray[Any]:
-        """One value for each record."""
-        return np.concatenate(list(self._map(function, parts)))
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """A few values for each record, in the order of the rows."""
+        return joined(self._map(function, parts))
+
+    def reordered(self, order: IntArray) -> Rows:
+        """The same records in another order; covariates and strata when first asked for."""
+        strata = self.strata
+
+        def covariates() -> FloatArray:
+            matrix = self.covariates()
+            out = np.empty_like(matrix)
+            for column, put in zip(matrix.T, out.T, strict=True):
+                np.take(column, order, out=put)
+            return out
+
+        def index() -> tuple[IntArray, int]:
+            assert strata is not None
+            found, count = strata()
+            return found[order], count
+
+        return replace(
+            self,
+            outcome=self.outcome[order],
+            treated=self.treated[order],
+            covariates=cache(covariates),
+            strata=None if strata is None else cache(index),
+        )
 
     def _map(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> Iterator[T]:
         blocks = self._blocks(parts)
@@ -213,6 +243,11 @@ def exact_dots(rows: FloatArray, weights: FloatArray, bits: int) -> FloatArray:
 def weight_bits(size: int, bits: int) -> int:
     """Bits of a weight that leave room for exact sums over this many entries of a row."""
     return 53 - bits - math.ceil(math.log2(max(size, 2)))
+
+
+def joined(results: Iterable[Records]) -> Records:
+    """Arrays one after the other."""
+    return tuple(np.concatenate(parts) for parts in zip(*results, strict=True))
 
 
 def added(results: Iterable[Totals]) -> Totals:

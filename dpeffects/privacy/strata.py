@@ -42,6 +42,11 @@ class StrataReleases(Holder):
 
     def _contrast(self, grid: Grid, weights: str) -> int:
         strata, rows = self._strata, self._source
+        if weights == "round_robin":  # records are dealt in turn: the only thing that goes by order
+            dealt = self._rows
+            assert dealt.strata is not None
+            strata = Strata.of(*dealt.strata(), dealt.treated)
+            return strata.contrast(grid.encode(dealt.outcome), weights)
         if isinstance(rows, Rows):
             return strata.contrast(grid.encode(rows.outcome), weights)
         add = partial(_cell_sums, grid=grid, size=strata.sizes.size)

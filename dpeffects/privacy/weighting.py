@@ -255,10 +255,11 @@ class WeightingReleases(Holder):
     def halves(
         self, first: Mapping[str, float], second: Mapping[str, float], run: Callable[[Self], T]
     ) -> tuple[T, Self]:
-        """Run releases on the even rows, and return the odd rows with the same budget (claim 26).
+        """Run releases on even places of the secret order, and return the odd ones (claim 26).
 
         ``first`` and ``second`` divide the budget of the call's shares named in ``second`` within
-        each half. The even rows pay; what the odd rows release is covered by that.
+        each half. The even rows pay; what the odd rows release is covered by that, with the same
+        budget.
         """
         whole = [self._releaser.share(name) for name in second]
         epsilon = round_down(sum((Fraction(x.epsilon) for x in whole), Fraction()))
@@ -272,7 +273,7 @@ class WeightingReleases(Holder):
         return result, self._half(1, self._releaser.elsewhere(covered.shares(second), ledger))
 
     def _half(self, start: int, releaser: Releaser) -> Self:
-        rows = self._source.held("split=True divides rows by their order")
+        rows = self._rows
         matrix = rows.covariates()
         half = replace(
             rows,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from dpeffects import documents
 from dpeffects.documents import canonical as canonical  # under both names: part of this module
 from dpeffects.documents import checksum as checksum
 from dpeffects.errors import ReleaseError
@@ -30,20 +30,10 @@ T = TypeVar("T")
 
 def read_file(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a regular file of bounded size: a device or a pipe might never end."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(path, flags), "rb") as file:
-            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            content = file.read(most + 1) if regular else b""
-    except OSError as error:
-        raise ReleaseError(f"it cannot be read: {error.strerror}") from None
-    except (TypeError, ValueError):
-        raise ReleaseError("it cannot be read: this is no path of a file") from None
-    if not regular:
-        raise ReleaseError("it cannot be read: it is not a regular file")
-    if len(content) > most:
-        raise ReleaseError(f"the file is larger than {most} bytes")
-    return content
+        return documents.content(path, most)
+    except documents.UnreadableError as reason:
+        raise ReleaseError(f"it cannot be read: {reason}") from None
 
 
 def parse(text: str | bytes) -> Any:

@@ -152,8 +152,8 @@ def test_what_is_planted_is_found(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "sample_aggregate, many blocks",
-        "model_folds, many folds",
+        "sample_aggregate, any model",
+        "model_folds, any model",
         "private_ipw, split",
         "private_psm",
     ],

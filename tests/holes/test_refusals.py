@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import FormulaError
+from dpeffects.errors import BudgetError, DPEffectsError, FormulaError
 from dpeffects.formula import encoding, parse
 from dpeffects.formula.encoding import Encoding, width_of
+from dpeffects.methods import proved
 
 
 def frame(n=200):
@@ -98,4 +101,73 @@ def test_public_functions_refuse_wide_formulas_before_a_charge():
     ):
         with pytest.raises(dpe.DPEffectsError):
             ask()
+    assert not ledger.spends
+
+
+BOUNDS = {"y": (0, 1), "x": (0, 1), "w": (0, 1)}
+POINT = {"x": [0.3], "w": [0.2]}
+EFFECTS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
+
+
+def doors():
+    """Every public function that spends, as a function of formula and arguments."""
+    for name, spec in proved().items():
+        for estimand in spec.estimands:
+            for level in spec.levels:
+                ask = partial(EFFECTS[estimand], data=frame(), method=name, level=level)
+                yield pytest.param(ask, id=f"{name}-{estimand}-{level}")
+    for method in ("r_learner", "dr_learner", "sample_aggregate"):
+        releases = {"function": {}, "points": {"at": POINT}, "groups": {"by": "I(w > 0.5)"}}
+        for release, more in releases.items():
+            if release == "points" or method != "sample_aggregate":
+                ask = partial(dpe.dp_cate, data=frame(), method=method, release=release, **more)
+                yield pytest.param(ask, id=f"dp_cate-{method}-{release}")
+    for adjusted in (True, False):
+        ask = partial(dpe.dp_balance, data=frame(), adjusted=adjusted)
+        yield pytest.param(ask, id=f"dp_balance-{adjusted}")
+
+
+@pytest.mark.parametrize("ask", list(doors()))
+@pytest.mark.parametrize(
+    "covariates",
+    [
+        "cut(x, [0, 1])",
+        "cut(x, [0, 1]) - 1",
+        "cut(x, [0, 1]):cut(w, [0, 1])",
+        "x - 1",
+        "x - x",
+        "- 1",
+        "1",
+        "I(x > 5) - 1",
+        "I(0 * x)",
+        "bs(10, knots=[5], lower_bound=0, upper_bound=20)",
+        "cut(10, [0, 5, 20])",
+        "bs(x, knots=[], degree=1, lower_bound=0, upper_bound=1)",
+    ],
+)
+def test_odd_covariates_work_or_are_refused_before_a_charge(ask, covariates):
+    """Covariates without a column beside the intercept spent the budget and ended in a
+    ZeroDivisionError, a ValueError or an IndexError."""
+    ledger = dpe.Ledger(10.0, 1e-3)
+    message = ""
+    try:
+        ask(f"y ~ t | {covariates}", bounds=BOUNDS, epsilon=2.0, delta=1e-5, ledger=ledger)
+    except DPEffectsError as refused:
+        message = str(refused)
+    assert bool(message) != bool(ledger.spends)
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e4])
+def test_a_budget_that_the_library_cannot_use_is_refused_before_a_charge(epsilon):
+    """DP-EBM charged an epsilon of one millionth and then failed in the library; above 1,400 the
+    library's search for its noise overflowed without a word."""
+    pytest.importorskip("interpret")
+    ledger = dpe.Ledger(1e5, 1e-3)
+    more = {"epsilon": epsilon, "delta": 1e-5, "bounds": BOUNDS, "ledger": ledger}
+    with pytest.raises(BudgetError, match="dp_ebm"):
+        dpe.dp_ate("y ~ t | x", frame(), "dp_ebm", accept_library=True, **more)
+    more |= {"release": "points", "at": {"x": [0.5]}}
+    with pytest.raises(BudgetError, match="dp_ebm"):
+        dpe.dp_cate("y ~ t | x", frame(), "dp_ebm", accept_library=True, **more)
     assert not ledger.spends

@@ -43,6 +43,9 @@ class Bare:
         self.drawn.append((values.copy(), scale))
         return values
 
+    def permutation(self, n):
+        return np.arange(n)
+
 
 def curator(y, t, x, share, noise=None, groups=None):
     """Rows with outcomes in [0, 1] and one share "a"; without noise unless told."""

@@ -39,6 +39,9 @@ class Bare:
         self.drawn.append((values.copy(), scale))
         return values
 
+    def permutation(self, n):
+        return np.arange(n)
+
 
 def curator(y, t, x, *, limits=(0.0, 1.0), public=(), share=SHARE, noise=None):
     noise = noise or Bare()

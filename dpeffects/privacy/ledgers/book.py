@@ -18,7 +18,6 @@ from dpeffects.privacy.ledgers.entries import (
     State,
     heads_after,
 )
-from dpeffects.privacy.ledgers.rules import payments
 
 VERSION = 2
 """Version of the layout; a ledger of another one is refused. `upgrade_ledger` reads version 1."""
@@ -143,20 +142,20 @@ class Book:
             yield entry
             number = entry.body["before"]
 
-    def all(self) -> Iterator[Entry]:
-        """Return all entries, in order."""
-        for row in self._session.rows(f"{_SELECT} ORDER BY number"):
-            yield Entry.read(row)
-
-    def of_dataset(self, dataset: str) -> list[Entry]:
-        """Return the entries of a dataset, in order; an error unless all are there."""
-        sql = f"{_SELECT} WHERE dataset = :dataset ORDER BY number"
-        found = [Entry.read(row) for row in self._session.rows(sql, dataset=dataset)]
-        head, total = self._head(dataset), self.state(dataset).charges
-        ends = [found[0].number, found[-1].number] if found else []
-        if ends != [head.first, head.last] or sum(len(payments(e)) for e in found) != total:
-            raise LedgerError(f"the ledger is damaged: entries of {dataset} are missing")
-        return found
+    def all(self, dataset: str | None = None) -> Iterator[Entry]:
+        """Return all entries, or those of a dataset, in order; the chain must be whole."""
+        last = START
+        rows = self._session.rows(f"{_SELECT} ORDER BY number")
+        for number, row in enumerate(rows, start=1):
+            if row[0] != number or row[COLUMNS.index("previous")] != last:
+                raise LedgerError(f"the ledger is not sound: entry {number} is missing or changed")
+            Entry.check(row)
+            last = row[-1]
+            if dataset in (None, row[COLUMNS.index("dataset")]):
+                yield Entry.read(row)
+        head = self.head()
+        if last != (head.digest if head else START):
+            raise LedgerError("the ledger is not sound: its newest entries are missing")
 
     def add(
         self,

@@ -160,7 +160,7 @@ class DurableLedger(Shown, Account):
     def entries(self) -> list[Entry]:
         """Return all entries of this dataset, each checked against its digest."""
         with self.transaction(write=False) as book:
-            return book.of_dataset(self.dataset)
+            return list(book.all(self.dataset))
 
     def verify(self, head: str | None = None) -> str:
         """Check the whole ledger, and say so in a line; raise LedgerError where it is not sound.

@@ -240,15 +240,21 @@ class Entry:
     @classmethod
     def read(cls, row: Sequence[Any]) -> Self:
         """Read a stored row; one that does not fit its digest is an error."""
-        *content, digest = row
+        cls.check(row)
         try:
-            if _digest(content) != digest:
-                raise LedgerError(
-                    f"entry {row[0]!r} of the ledger was changed after it was written"
-                )
-            return cls._parsed(content, digest)
+            return cls._parsed(row[:-1], row[-1])
         except _UNREADABLE as error:
             raise LedgerError("the ledger has an entry that cannot be read") from error
+
+    @staticmethod
+    def check(row: Sequence[Any]) -> None:
+        """Raise LedgerError unless a stored row fits its digest."""
+        try:
+            same = _digest(row[:-1]) == row[-1]
+        except _UNREADABLE:
+            same = False
+        if not same:
+            raise LedgerError(f"entry {row[0]!r} of the ledger was changed after it was written")
 
     @classmethod
     def _parsed(cls, content: Sequence[Any], digest: str) -> Self:

@@ -28,7 +28,6 @@ _TABLES = (
     "number BIGINT PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
     "call_number BIGINT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, hold TEXT NOT NULL, "
     "heads TEXT NOT NULL, written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS dpeffects_by_dataset ON dpeffects_entries (dataset, number)",
     "CREATE OR REPLACE FUNCTION dpeffects_refuse() RETURNS trigger LANGUAGE plpgsql AS "
     "$$ BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$",
     *(f"CREATE OR REPLACE TRIGGER {name} {what}" for name, what in _GUARDS.items()),
@@ -62,6 +61,7 @@ class ServerStore:
 
     upgrade: tuple[str, ...] = (
         "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
+        "DROP INDEX IF EXISTS dpeffects_by_dataset",
         "DROP INDEX IF EXISTS dpeffects_by_call",
         "DROP INDEX IF EXISTS dpeffects_datasets",
     )

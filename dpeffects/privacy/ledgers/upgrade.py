@@ -22,7 +22,7 @@ def upgrade(store: Store) -> str:
             raise LedgerError(f"{store.name} is not sound: {'; '.join(faults)}")
         for statement in store.upgrade:
             session.rows(statement)
-        replay = replayed(book, store.name)
+        replay = replayed(book)
         for number, dataset in enumerate(replay.heads):
             if number == 0:
                 book.add(
