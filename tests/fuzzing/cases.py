@@ -63,6 +63,8 @@ def run(number: int) -> Outcome:
         else:
             end, detail, wrong = _answered(call, result, results)
     told += [str(w.message) for w in caught]
+    if not wrong and (part := _partly_paid(call)):
+        end, detail, wrong = "a part of the budget is charged", part, True
     if leaked := [v for v in secrets(call, 6) if v in "\n".join(told)]:
         end, detail, wrong = "a value of the data in a message", f"{leaked} in {told}", True
     if leaked := [v for v in secrets(call, 10) if v in "\n".join(results)]:
@@ -102,6 +104,16 @@ def _refused(call: Call, error: Exception, draws: Counter[str]) -> tuple[str, st
         return "charged, then refused before a draw", f"{kind}: {error}", True
     wrong = not isinstance(error, EstimationError)
     return f"refused after a draw: {kind}", str(error), wrong
+
+
+def _partly_paid(call: Call) -> str:
+    """What was charged where it is neither nothing nor all that was asked for."""
+    asked = call.arguments.get("epsilon")
+    prices = list(asked.values()) if isinstance(asked, dict) else [asked] * len(call.ledgers)
+    for ledger, price in zip(call.ledgers, prices, strict=True):
+        if ledger.spends and not math.isclose(float(ledger.spent[0]), float(price), rel_tol=1e-9):
+            return f"{float(ledger.spent[0])} of {price}"
+    return ""
 
 
 def _answered(call: Call, result: Any, results: list[str]) -> tuple[str, str, bool]:

@@ -18,6 +18,7 @@ from dpeffects.privacy.noise import (
     laplace_scale,
 )
 
+pytestmark = pytest.mark.real_noise
 SOURCES = [SecureNoise(), SeededNoise(20)]
 RARE = 1e-8
 """Secure noise is drawn anew in every run. A run makes ten such tests of it, six of them of both
