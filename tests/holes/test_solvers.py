@@ -57,7 +57,7 @@ def test_every_logistic_regression_is_solved():
     penalties of 1e-9 and below, and none of their neighbours."""
     rng = np.random.default_rng(1)
     near = 0
-    for _ in range(400):
+    for _ in range(200):
         t, x, penalty, options = logistic(rng, largest=math.inf)
         w = erm.fit_logistic(held(x, t), penalty, **options)
         rows = fitted_rows(x, options["unit"])
@@ -69,7 +69,7 @@ def test_every_logistic_regression_is_solved():
         curve = penalty + (0.25 if options["unit"] else x.shape[1] / 4.0)
         assert size <= most + curve * 2.0**-51 * np.linalg.norm(w)  # weights are floats
         near += size > 0.1 * most
-    assert near > 5  # the bound is not far from what happens
+    assert near > 2  # the bound is not far from what happens
 
 
 def test_the_returned_weights_are_near_the_minimiser():
@@ -116,7 +116,7 @@ def test_neighbours_of_hard_problems_are_released_alike(way):
     """With a tiny penalty one neighbour was answered and the other was not."""
     rng = np.random.default_rng(3)
     nearest = 0.0
-    for _ in range(100):
+    for _ in range(60):
         t, x = treatment_and_rows(rng, n=int(rng.choice([4, 8, 40])))
         penalty = float(rng.choice(PENALTIES))
         if way == "matching":
