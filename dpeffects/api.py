@@ -121,7 +121,8 @@ def dp_atc(formula: str, data: Any, method: str = "private_aipw", **arguments: A
 
 
 def _effect(
-    estimand: str,
+    which: str,
+    /,
     formula: str,
     data: Any,
     method: str,
@@ -138,18 +139,24 @@ def _effect(
     **options: Any,
 ) -> Result:
     """The whole flow, for any estimand."""
+    if "estimand" in options:
+        raise OptionError("the estimand is in the name of the function: dp_ate, dp_att or dp_atc")
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
-    ready = prepare(estimand, formula, data, method, ask, level, options)
+    ready = prepare(which, formula, data, method, ask, level, options)
     with ready.call as call:
         estimate = ready.estimate()
     spec = ready.spec
-    unread = spec.uses_covariates or "|" not in formula
+    unread = spec.uses_covariates or not parse(formula).has_covariates
     return Result.from_estimate(
         estimate,
-        estimand=estimand,
+        estimand=which,
         method=spec.name,
         method_title=spec.title,
-        notes=(*(() if unread else (_UNREAD.format(spec.name),)), *call.bounds_notes()),
+        notes=(
+            *(call.budget_notes() if spec.guarantee != "none" else ()),
+            *(() if unread else (_UNREAD.format(spec.name),)),
+            *call.bounds_notes(),
+        ),
         citation=spec.citation,
         options=asdict(ready.options),
         **call.record(spec.guarantee),

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
-from dpeffects.files import by_declaration, refuse_text, unreadable
+from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
@@ -130,9 +130,7 @@ def _magnitudes(native: Any, columns: Columns, name: str) -> Totals | None:
     return (magnitude_counts(columns.numbers(frame, [name])[name].astype(np.float64)),)
 
 
-def typed(
-    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]
-) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
     """Read the text of a CSV file as its columns are declared; refuse what does not fit."""
     if questions := unreadable(frame, kinds):
         refuse_text(_query(frame.lazy(), questions))
@@ -159,7 +157,7 @@ def checked(
         found = _by_arm(frame, columns, outcome, grids, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
         found = {}
-    fine = len(found) == 2 and all(
+    fine = set(found) == {0, 1} and all(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
     if not fine:

@@ -18,7 +18,7 @@ import numpy as np
 from dpeffects import design
 from dpeffects.api import _effect
 from dpeffects.datasets.rehearsal import rehearsal
-from dpeffects.errors import BoundsError, DPEffectsError, OptionError
+from dpeffects.errors import BoundsError, DPEffectsError, OptionError, shorten
 from dpeffects.estimate import Unavailable
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
@@ -247,6 +247,18 @@ def plan(
         raise OptionError(f"n must be a whole number of at least 4 records, got {n!r}")
     if n > _MOST:
         raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
+    _check_numbers(
+        treated=treated,
+        conf_level=conf_level,
+        power=power,
+        selection=selection,
+        outcome_sd=outcome_sd,
+        outcome_mean=outcome_mean,
+    )
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+        raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}")
+    if estimand not in ("ATE", "ATT", "ATC"):
+        raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
     for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not 0.0 < value < 1.0:
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
@@ -279,6 +291,14 @@ def plan(
     names = [method] if method else [s.name for s in proved().values() if estimand in s.estimands]
     rows = [_row(setting, name, single=method is not None) for name in bar(names, "planning")]
     return Plan(setting, tuple(rows))
+
+
+def _check_numbers(**given: Any) -> None:
+    for name, value in given.items():
+        if value is None and name.startswith("outcome"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise OptionError(f"{name} must be a number, got {shorten(repr(value))}")
 
 
 def _row(setting: Setting, method: str, *, single: bool) -> Planned:
