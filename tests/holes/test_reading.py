@@ -229,7 +229,7 @@ def test_one_parser_reads_formulas():
     n = 400
     data = pd.DataFrame(
         {
-            "a|b": rng.random(n),
+            "a|b": 0.3 * rng.random(n) + 0.6 * (np.arange(n) % 2),
             "t~u": np.arange(n) % 2,
             "x|y": rng.random(n),
             "s": rng.random(n) < 0.5,
