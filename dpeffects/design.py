@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dpeffects import engines
 from dpeffects.engines import LazyRows, LazyTable
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
+from dpeffects.files import is_text, kind_of
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Arrays, Encoding, width_of
 from dpeffects.formula.expression import (
@@ -88,6 +89,8 @@ def read(
     _require_columns(formula.columns, names, "the formula")
     if isinstance(bounds, Mapping):
         _require_columns(bounds, names, "bounds")
+    if is_text(data.frame if isinstance(data, Declared) else data):
+        frame = engines.typed(frame, _kinds(formula, formula.columns, known))
     lazy = isinstance(frame, nw.LazyFrame)
     n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     if n < 4:
@@ -105,6 +108,14 @@ def read(
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
     return reader.lazy_table(n) if lazy else reader.table(attended)
+
+
+def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
+    """What the columns of a CSV file are read as: levels as they are declared, else numbers."""
+    levels = {name: list(known[name]) for name in known if known.is_levels(name)}
+    levels |= {name: list(found) for name, found in formula.levels.items()}
+    undeclared = _names_in_c(formula) - set(levels)
+    return {n: "text" if n in undeclared else kind_of(levels.get(n)) for n in names}
 
 
 def is_lazy(data: Any) -> bool:
@@ -141,8 +152,9 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[An
 
 
 def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
+    there = set(names)
     for name in wanted:
-        if name not in names:
+        if name not in there:
             close = difflib.get_close_matches(str(name), [str(n) for n in names], 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
@@ -494,6 +506,9 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
     frame, _, _ = _unpack(_as_frame(data), None)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
+    if is_text(data):
+        frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
+        assert isinstance(frame, nw.DataFrame)
     _refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
     coded: dict[str, IntArray] = {}

@@ -57,7 +57,7 @@ def content(path: str | os.PathLike[str], most: int) -> bytes:
     except (TypeError, ValueError):
         raise UnreadableError("this is no path of a file") from None
     if len(found) > most:
-        raise UnreadableError(f"it has more than {most} bytes")
+        raise UnreadableError(f"it is larger than {most} bytes")
     return found
 
 

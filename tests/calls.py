@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
@@ -101,7 +102,7 @@ class Call:
 
 def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> Any:
     """What a federated site answers, and what is left of its budget."""
-    if not hasattr(data, "to_csv"):
+    if not isinstance(data, pd.DataFrame):
         raise OptionError("a site of these tests has its data in a file")
     bounds = {
         name: {"levels" if isinstance(bound, list) else "range": list(bound)}

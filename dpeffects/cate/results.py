@@ -322,10 +322,10 @@ class CateFunction(CateResult):
         }
         return made | {"checksum": documents.checksum(made)}
 
-    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
+    def save(self, path: str | PathLike[str], *, overwrite: bool = True) -> Path:
         """Write the function to a JSON file; `load_cate` reads it, and needs no data.
 
-        A file that is there is replaced only with ``overwrite=True``, a ledger never.
+        A file that is there is replaced unless ``overwrite=False``; a ledger never is.
         """
         writing.write(path, self.to_json() + "\n", overwrite=overwrite is True)
         return Path(path)

@@ -20,9 +20,10 @@ _HEAD = """\
 #     age = {{range = [18, 90]}}          a number: smallest and largest possible
 #     region = {{levels = ["N", "S"]}}    a category: possible values, reference first
 #
-# Fill in the columns of your formula and delete the other lines. Columns of
-# true and false need no entry, nor does a treatment of 0 and 1. A treatment in
-# words has two levels, control first.
+# Fill in the columns of your formula and delete the other lines. A treatment of
+# 0 and 1, or true and false, needs no entry; other columns of true and false
+# have the range [0, 1] in a CSV file. A treatment in words has two levels,
+# control first.
 
 [bounds]"""
 _ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "": "{}"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpeffects import writing
-from dpeffects.commands.inputs import settings
+from dpeffects.commands.inputs import require_files, settings
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.files import read_bounds
 
@@ -147,7 +147,8 @@ _INPUTS = ("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases"
 
 
 def check_files(given: argparse.Namespace, *paths: str | None) -> None:
-    """Refuse files that exist, cannot be written or are inputs, before anything is spent."""
+    """Refuse inputs that are no files, and outputs that exist, are inputs or cannot be written."""
+    require_files(_inputs(given))
     wanted = [path for path in paths if path is not None]
     for path in wanted:
         writing.check(path, overwrite=given.force, inputs=_inputs(given), force="--force")

@@ -25,6 +25,12 @@ def check_clip(value: Any, least: float = 0.0) -> None:
         raise OptionError(f"clip must be between {least:g} and 0.5, got {value!r}")
 
 
+def check_penalty(value: Any) -> None:
+    """Refuse a ridge penalty with which no model can be fitted; None is one not chosen yet."""
+    if value is not None and not (is_number(value) and 1e-12 <= value <= 1e12):
+        raise OptionError(f"penalty must be a number between 1e-12 and 1e12, got {value!r}")
+
+
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
     """Refuse what is not a whole number in a range."""
     whole = isinstance(value, int) and not isinstance(value, bool)

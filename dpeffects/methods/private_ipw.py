@@ -50,7 +50,7 @@ import numpy.typing as npt
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import _propensity
-from dpeffects.methods._checks import check_choice, check_clip, is_number
+from dpeffects.methods._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.methods._plan import price
 from dpeffects.methods._propensity import Model, Setting
 from dpeffects.methods.spec import Facts, MethodSpec, Options
@@ -96,8 +96,7 @@ class PrivateIPWOptions(Options):
 
     def __post_init__(self) -> None:
         check_clip(self.clip)
-        if not (self.penalty is None or _between(self.penalty, 0.0, math.inf)):
-            raise OptionError(f"penalty must be a positive number, got {self.penalty!r}")
+        check_penalty(self.penalty)
         if not isinstance(self.split, bool):
             raise OptionError(f"split must be True or False, got {self.split!r}")
         part = self.model_share

@@ -36,9 +36,10 @@ import numpy.typing as npt
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.matching import Matches, feasible, match, match_limits, pairs
-from dpeffects.methods.spec import MethodSpec, Options
+from dpeffects.methods._checks import check_penalty
+from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_penalty
+from dpeffects.privacy.erm import default_penalty, least_penalty
 from dpeffects.privacy.noise import flip_chance
 
 FloatArray = npt.NDArray[np.float64]
@@ -80,12 +81,19 @@ class PrivatePSMOptions(Options):
                 raise OptionError("match_limit must be a whole number or a pair of them")
             for limit in given:
                 _whole("match_limit", limit)
-        for name in ("error_coefficient", "penalty"):
-            value = getattr(self, name)
-            if value is not None and not (_number(value) and value > 0):
-                raise OptionError(f"{name} must be a positive number, got {value!r}")
+        check_penalty(self.penalty)
+        value = self.error_coefficient
+        if value is not None and not (_number(value) and value > 0):
+            raise OptionError(f"error_coefficient must be a positive number, got {value!r}")
         if not isinstance(self.debias, bool):
             raise OptionError(f"debias must be True or False, got {self.debias!r}")
+
+    def resolve(self, facts: Facts) -> Options:
+        """With very many columns a tiny penalty cannot be fitted."""
+        least = least_penalty(facts.width)
+        if self.penalty is not None and self.penalty < least:
+            raise OptionError(f"penalty must be at least {least:.3g} with {facts.width} columns")
+        return self
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Everybody must be able to find ``neighbors`` matches."""

@@ -15,6 +15,7 @@ of the records, nor on how they are spread over blocks and machines.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -23,29 +24,42 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError, PrivacyError
+from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_down
+from dpeffects.privacy.descent import descend, direction
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.release import Releaser
-from dpeffects.privacy.rows import Block, Source, Totals, exact_dots, exact_products, room
+from dpeffects.privacy.rows import (
+    Block,
+    Source,
+    Totals,
+    exact_dots,
+    exact_products,
+    room,
+    weight_bits,
+)
 from dpeffects.privacy.sums import from_limbs, two_limbs
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 GRADIENT = 1e-9
-"""The solver stops at a gradient of this norm or smaller; the sensitivity accounts for it."""
+"""The solver stops at half of this gradient norm; the rest is for rounding (`accounted`)."""
 _TIGHT = 4e-12
-_ACCOUNTED = 8e-12
-"""`Logistic` stops at _TIGHT; the rest is for the rounding of a computed gradient."""
-_STEPS = 200
+"""`Logistic` stops at a smaller gradient."""
+_LOOKS = 40
+"""A problem that takes more looks at the rows is a hard one."""
 _GRID = 16
 """Rows are fitted as multiples of 2^-16."""
 _HIGH, _FINE = 22, 44
 """A residual is rounded to a multiple of 2^-44, in two parts of 22 bits."""
 _BEND = 13
 """A second derivative, at most 1/4, is rounded to a multiple of 2^-13."""
+_FINE_BENDS = (_BEND, 28, 43)
+"""For hard problems what is left is rounded to 2^-28, and again to 2^-43."""
+_FLOATS = 2.0**-52
+"""Rounding of the penalty's and the tilt's part of a gradient, relative to their norms."""
 
 VOLUME = 0.1
 """Largest part of epsilon that objective perturbation may pay for the change of volume."""
@@ -66,38 +80,92 @@ def fit_logistic(
     offset: float = 0.0,
     tilt: FloatArray | None = None,
     stop: float = GRADIENT / 2,
-    room: float = GRADIENT / 2,
 ) -> FloatArray:
-    """Minimise the objective by Newton steps, to a gradient norm of at most ``stop`` + ``room``.
+    """Minimise the objective by Newton steps, whatever the rows are.
 
     ``offset`` is added to every logit and ``tilt``'w to the objective; ``unit`` fits `unit_rows`.
-    A computed gradient is within ``room`` of the true one at the result, or there is none. The last
-    step is not followed by another look at the rows where Taylor's theorem already says enough.
+    The result is within `accounted` / penalty of the minimiser (claims 9, 20).
     """
-    if not 1e-12 <= penalty < math.inf:
-        raise OptionError(f"penalty must be at least 1e-12, got {penalty!r}")
     d = source.width
-    weights, norm = np.zeros(d), 1.0 if unit else math.sqrt(d)
+    least = least_penalty(d, unit=unit)
+    if not least <= penalty < math.inf:
+        raise OptionError(f"penalty must be at least {least:g}, got {penalty!r}")
     tilt = np.zeros(d) if tilt is None else tilt
-    enough = stop + 1e-15 * float(np.linalg.norm(tilt))
+    push, scale = float(np.linalg.norm(tilt)), _scale(d, unit)
+    top = scale.largest_weights(penalty, offset, push)
+    enough = max(stop, 4.0 * scale.rounding(2.0 * top, offset)) + 1e-15 * push
     at = partial(_derivatives, source, penalty=penalty, unit=unit, offset=offset, tilt=tilt)
+    weights = _quickly(at, np.zeros(d), scale.norm, enough)
+    if weights is None or not float(np.linalg.norm(weights)) <= 2.0 * top:
+        weights = _carefully(source, penalty, unit, offset, tilt, enough)
+    size = float(np.linalg.norm(weights))
+    return weights if size <= top else weights * (top / size)
+
+
+def _carefully(
+    source: Source,
+    penalty: float,
+    unit: bool,
+    offset: float,
+    tilt: FloatArray,
+    enough: float,
+) -> FloatArray:
+    """Solve a hard problem, on the rows before they are divided by their norm.
+
+    So weights are those that multiply whole numbers, but for a power of two, in all their bits.
+    """
+    d = source.width
+    norm, scale, push = unit_norm(d) if unit else 1.0, _scale(d, unit), np.linalg.norm(tilt)
+
+    def at(weights: FloatArray, tail: FloatArray) -> tuple[FloatArray, FloatArray]:
+        gradient, hessian = _derivatives(
+            source,
+            weights,
+            penalty * norm**2,
+            unit,
+            offset,
+            tilt * norm,
+            bends=_FINE_BENDS,
+            tail=tail,
+        )
+        return gradient, direction(hessian, gradient)
+
+    def noise(size: float) -> float:
+        by_penalty = _FLOATS * (penalty * norm * size + float(push))
+        return norm * (scale.rounding(norm * size, offset) + by_penalty)
+
+    curve = 1.01 * norm**2 * (scale.norm**2 / 4.0 + penalty)
+    return norm * descend(at, d, norm * enough, noise, curve)
+
+
+def _quickly(
+    at: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    weights: FloatArray,
+    norm: float,
+    enough: float,
+) -> FloatArray | None:
+    """Newton steps by a coarse Hessian, which do for all but hard problems; None for these.
+
+    The last step is not followed by another look at the rows where Taylor's theorem already says
+    enough.
+    """
     gradient, hessian = at(weights)
-    for _ in range(_STEPS):
+    looks = 1
+    while looks < _LOOKS:
         size = float(np.linalg.norm(gradient))
-        step = np.asarray(np.linalg.solve(hessian, gradient), np.float64)
+        step = direction(hessian, gradient)
         if min(size, _after(step, gradient, hessian, norm)) <= enough:
-            if _rounding(weights, offset, norm) > room:
-                break
             return weights if size <= enough else weights - step
         shrink = 1.0
-        while True:  # the Newton direction lowers the gradient norm for a small enough step
+        while looks < _LOOKS:  # the direction lowers the gradient norm for a small enough step
             candidate = weights - shrink * step
             new_gradient, new_hessian = at(candidate)
-            if np.linalg.norm(new_gradient) < size or shrink < 1e-8:
+            looks += 1
+            if np.linalg.norm(new_gradient) < size:
                 break
             shrink /= 2.0
         weights, gradient, hessian = candidate, new_gradient, new_hessian
-    raise EstimationError("the logistic regression did not converge; its weights were not released")
+    return None
 
 
 def _after(step: FloatArray, gradient: FloatArray, hessian: FloatArray, norm: float) -> float:
@@ -107,10 +175,54 @@ def _after(step: FloatArray, gradient: FloatArray, hessian: FloatArray, norm: fl
     return 1.01 * (missed + norm * (2.0 ** -(_BEND + 1) * size + size**2 / 20.0))
 
 
-def _rounding(weights: FloatArray, offset: float, norm: float) -> float:
-    """Distance of a computed mean gradient from the true one, for rows of at most this norm."""
-    logit = (weights.size + 6) * 2.0**-53 * (norm * float(np.linalg.norm(weights)) + abs(offset))
-    return 1.01 * norm * (logit / 4.0 + 2.0**-48 + 2.0 ** -(_FINE + 1))
+@dataclass(frozen=True)
+class _Scale:
+    """Largest L2 and L1 norm of a row of d entries."""
+
+    d: int
+    norm: float
+    l1: float
+
+    def rounding(self, size: float, offset: float) -> float:
+        """Distance of a computed mean gradient from the true one, at weights of this norm."""
+        left_out = self.l1 * 2.0 ** (-2 * weight_bits(self.d, _GRID)) * size
+        each = left_out / 4.0 + 2.0**-48 + 2.0**-53 * abs(offset) + 2.0 ** -(_FINE + 1)
+        return 1.01 * self.norm * each
+
+    def largest_weights(self, penalty: float, offset: float, push: float) -> float:
+        """Norm that no minimiser exceeds, for a tilt of at most the norm ``push``.
+
+        The objective there is no larger than at 0, and the gradient of the penalty is no larger
+        than the rest.
+        """
+        loss = 2.0 * penalty * (math.log(2.0) + abs(offset))
+        steep = min(push + math.sqrt(push**2 + loss), self.norm + push)
+        return 1.001 * steep / penalty
+
+
+def _scale(d: int, unit: bool) -> _Scale:
+    return _Scale(d, 1.0, unit_l1(d)) if unit else _Scale(d, math.sqrt(d), float(d))
+
+
+def least_penalty(d: int, *, unit: bool = False) -> float:
+    """Smallest penalty that can be fitted with d columns: 1e-12 for up to 512 of them.
+
+    Below, rounding of the largest weights could outweigh the penalty (claim 20).
+    """
+    scale = _scale(d, unit)
+    return max(1e-12, 16.0 * (scale.rounding(1.0, 0.0) - scale.rounding(0.0, 0.0)))
+
+
+def accounted(
+    d: int, penalty: float, stop: float, *, unit: bool, offset: float = 0.0, push: float = 0.0
+) -> float:
+    """Norm of the true mean gradient where `fit_logistic` ends, at most; from public numbers.
+
+    Parts that are proportional to the tilt are left out: `minimise` has room for them.
+    """
+    scale = _scale(d, unit)
+    far = scale.rounding(2.0 * scale.largest_weights(penalty, offset, push), offset)
+    return max(2.0 * stop, stop + far, 5.0 * far)
 
 
 def _derivatives(
@@ -120,34 +232,61 @@ def _derivatives(
     unit: bool,
     offset: float,
     tilt: FloatArray,
+    bends: tuple[int, ...] = (_BEND,),
+    tail: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradient and Hessian of the mean loss, penalised and tilted."""
+    """Gradient and Hessian of the mean loss, penalised and tilted.
+
+    With a ``tail``, which is what floats leave out of the weights, these are weights of rows that
+    are not divided by `unit_norm`.
+    """
     n, d = source.n, weights.size
-    scale = 2.0**_GRID * (unit_norm(d) if unit else 1.0)
-    terms = partial(logistic_terms, weights=weights / scale, offset=offset, unit=unit)
+    scale = 2.0**_GRID * (unit_norm(d) if unit and tail is None else 1.0)
+    terms = partial(
+        logistic_terms,
+        weights=weights / scale,
+        offset=offset,
+        unit=unit,
+        bends=bends,
+        tail=0.0 if tail is None else tail / scale,
+    )
     sums = from_limbs(source.fold(terms, "covariates")[0], 0)
-    gradient = (sums[:, d] * 2.0**-_HIGH + sums[:, d + 1] * 2.0**-_FINE) / (n * scale)
-    hessian = sums[:, :d] * 2.0**-_BEND / (n * scale**2)
-    return gradient + penalty * weights + tilt, hessian + penalty * np.eye(d)
+    gradient = (sums[:, -2] * 2.0**-_HIGH + sums[:, -1] * 2.0**-_FINE) / (n * scale)
+    hessian = penalty * np.eye(d)
+    for k, bits in enumerate(bends):
+        part = sums[:, k * d : (k + 1) * d]
+        hessian = part * 2.0**-bits / (n * scale**2) + hessian
+    return gradient + penalty * weights + tilt, hessian
 
 
-def logistic_terms(block: Block, weights: FloatArray, offset: float, unit: bool) -> Totals:
-    """What a block adds to Hessian (d columns) and gradient (the high and low part), as two limbs.
+def logistic_terms(
+    block: Block,
+    weights: FloatArray,
+    offset: float,
+    unit: bool,
+    bends: tuple[int, ...] = (_BEND,),
+    tail: FloatArray | float = 0.0,
+) -> Totals:
+    """What a block adds to Hessian and gradient, as two limbs.
 
-    ``weights`` are those of `whole_rows`.
+    ``weights`` are those of `whole_rows`. Second derivatives are rounded to the first of ``bends``
+    bits (d columns), what is left to the next (d more); the gradient has a high and a low part.
     """
     d, size = weights.size, block.treated.size
     rows = whole_rows(block.covariates, unit, room("rows", size, d))
-    chance = sigmoid(exact_dots(rows, weights, _GRID) + offset)
-    terms = room("terms", size, d + 2)
-    bend = _rounded((1.0 - chance) * chance, _BEND)
-    np.multiply(rows, bend[:, None], out=terms[:, :d])
+    chance = sigmoid(exact_dots(rows, weights, _GRID, tail) + offset)
+    terms = room("terms", size, len(bends) * d + 2)
+    bend = (1.0 - chance) * chance
+    for k, bits in enumerate(bends):
+        part = _rounded(bend.copy(), bits)
+        np.multiply(rows, part[:, None], out=terms[:, k * d : (k + 1) * d])
+        bend -= part * 2.0**-bits
     chance -= block.treated
-    terms[:, d] = _rounded(chance.copy(), _HIGH)
-    chance -= terms[:, d] * 2.0**-_HIGH
-    terms[:, d + 1] = _rounded(chance, _FINE)
-    total = exact_products(rows, terms, 2 * _GRID + _BEND - 2)
-    return (two_limbs(total),)
+    terms[:, -2] = _rounded(chance.copy(), _HIGH)
+    chance -= terms[:, -2] * 2.0**-_HIGH
+    terms[:, -1] = _rounded(chance, _FINE)
+    widest = 2 * _GRID + (_BEND - 2 if len(bends) == 1 else _FINE_BENDS[1] - _BEND - 1)
+    return (two_limbs(exact_products(rows, terms, widest)),)
 
 
 def _rounded(values: FloatArray, bits: int) -> FloatArray:
@@ -159,7 +298,8 @@ def _rounded(values: FloatArray, bits: int) -> FloatArray:
 
 def whole_rows(matrix: FloatArray, unit: bool, out: FloatArray | None = None) -> FloatArray:
     """Rows as whole multiples of 2^-16: as they are in [-1, 1], or centred as in `unit_rows`."""
-    rows = np.clip(matrix, 0.0 if unit else -1.0, 1.0, out=out)
+    rows = np.fmin(matrix, 1.0, out=out)  # a clip that has a number for what is none
+    np.fmax(rows, 0.0 if unit else -1.0, out=rows)
     rows *= 2.0**_GRID
     rows += 0.5
     if unit:
@@ -186,10 +326,11 @@ def sigmoid(x: FloatArray) -> FloatArray:
 def logistic_sensitivity(n: int, d: int, penalty: float) -> float:
     """L1 sensitivity of the weights (claim 9).
 
-    2d / (n penalty) between the exact minimisers, plus 2 sqrt(d) GRADIENT / penalty because each
-    of the two returned vectors is within GRADIENT / penalty of its minimiser.
+    2d / (n penalty) between the exact minimisers, plus 2 sqrt(d) g / penalty because each of the
+    two returned vectors is within g / penalty of its minimiser; g is GRADIENT but for many columns.
     """
-    return 2.0 * d / (n * penalty) + 2.0 * math.sqrt(d) * GRADIENT / penalty
+    g = accounted(d, penalty, GRADIENT / 2, unit=False)
+    return 2.0 * d / (n * penalty) + 2.0 * math.sqrt(d) * g / penalty
 
 
 def default_penalty(n: int, d: int, epsilon: float) -> float:
@@ -212,7 +353,7 @@ def unit_rows(matrix: FloatArray) -> FloatArray:
     Centring is a public map. It makes the intercept nearly uncorrelated with the rest, and halves
     the norm of the rest: without it the weights carry up to twice the noise.
     """
-    rows = np.clip(matrix, 0.0, 1.0)
+    rows = np.fmax(np.fmin(matrix, 1.0), 0.0)
     rows[:, 1:] -= 0.5
     rows /= unit_norm(matrix.shape[1])
     return rows
@@ -257,7 +398,6 @@ class Logistic:
             offset=self.offset,
             tilt=None if noise is None else noise / n,
             stop=_TIGHT,
-            room=_ACCOUNTED - _TIGHT,
         )
 
     def gradient(self, weights: FloatArray) -> FloatArray:
@@ -267,7 +407,15 @@ class Logistic:
 
     def slack(self, noise: float = 0.0) -> float:
         """L2 distance of a returned vector from the exact minimiser, at most (claim 20)."""
-        return self.source.n * _ACCOUNTED / self.strength
+        n = self.source.n
+        known = {"offset": self.offset, "push": noise / n}
+        gradient = accounted(self.width, self.strength / n, _TIGHT, unit=True, **known)
+        return n * gradient / self.strength
+
+    def largest_weights(self, noise: float = 0.0) -> float:
+        """Norm that no minimiser exceeds, for noise of at most this norm (claim 20)."""
+        n = self.source.n
+        return _scale(self.width, True).largest_weights(self.strength / n, self.offset, noise / n)
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -313,6 +461,9 @@ class Problem(Protocol):
 
     def slack(self, noise: float = 0.0) -> float:
         """L2 distance of a returned vector from the minimiser, for noise of at most this norm."""
+
+    def largest_weights(self, noise: float = 0.0) -> float:
+        """Norm that no minimiser exceeds, for noise of at most this norm."""
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -425,12 +576,15 @@ def minimise(
         noise="gaussian" if gaussian else "laplace",
         alone=False,
     )
-    far = problem.slack(_largest(hidden, d)) + math.sqrt(d) * unit / (2.0 * problem.strength)
+    largest = _largest(hidden, d)
+    far = problem.slack(largest) + math.sqrt(d) * unit / (2.0 * problem.strength)
     far *= 1.01  # rounding of the penalty's and the noise's part of the gradient (claim 22)
     step = 2.0 ** (math.floor(math.log2(far)) - 8)
+    top = 1.01 * problem.largest_weights(largest)  # so that steps are 64-bit integers (claim 22)
+    solution = np.clip(releaser.solved(problem, hidden), -top, top)
     released = releaser.release(
         f"{label}: solver",
-        np.rint(releaser.solved(problem, hidden) / step).astype(np.int64),
+        np.rint(solution / step).astype(np.int64),
         2 * (math.ceil(math.sqrt(d) * far * _WIDER / step) + d),
         step,
         share=share,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.privacy.erm import unit_rows
-from dpeffects.privacy.rows import exact_dots, room
+from dpeffects.privacy.rows import exact_dots, room, weight_bits
 
 FloatArray = npt.NDArray[np.float64]
 Values = TypeVar("Values", npt.NDArray[np.float64], npt.NDArray[np.float32])
@@ -87,7 +87,7 @@ class Fourier:
     def _write(self, columns: FloatArray, out: FloatArray) -> None:
         pairs, n = len(self.frequencies), columns.shape[1]
         turns, work = (room(f"features {k}", n, pairs).T for k in range(2))
-        centred = np.clip(columns[1:], 0.0, 1.0)
+        centred = np.fmax(np.fmin(columns[1:], 1.0), 0.0)
         centred -= 0.5
         turns[:] = 0.0
         for column, each in zip(centred, self.frequencies.T / (2.0 * math.pi), strict=True):
@@ -147,9 +147,14 @@ def on_grid(values: Values) -> Values:
     return values
 
 
-def along(rows: FloatArray, weights: FloatArray) -> FloatArray:
+def along(rows: FloatArray, weights: FloatArray, tail: FloatArray | float = 0.0) -> FloatArray:
     """rows'weights for rows on the grid, such that a row's value is its own."""
-    return exact_dots(rows, weights, GRID)
+    return exact_dots(rows, weights, GRID, tail)
+
+
+def along_error(size: int) -> float:
+    """How far `along` is off at most, for rows of norm 1 and weights of norm 1 of this size."""
+    return math.sqrt(size) * 2.0 ** (-2 * weight_bits(size, GRID)) + 2.0**-53
 
 
 def _cosines_and_sines(turns: FloatArray, size: float) -> npt.NDArray[np.float32]:

@@ -19,8 +19,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dpeffects.errors import EstimationError
-from dpeffects.privacy.features import GRID, ROWS, along
+from dpeffects.privacy.descent import descend, direction
+from dpeffects.privacy.features import GRID, ROWS, along, along_error
 from dpeffects.privacy.release import FloatArray, IntArray
 from dpeffects.privacy.rows import Block, Source, Totals, exact_products, room, weight_bits
 from dpeffects.privacy.sums import Grid, from_limbs, near_limbs, two_limbs
@@ -28,11 +28,13 @@ from dpeffects.privacy.sums import Grid, from_limbs, near_limbs, two_limbs
 _TIGHT = 1e-12
 _ACCOUNTED = 2e-12
 """The solver stops at _TIGHT; the rest is for the rounding of a computed gradient."""
-_STEPS = 300
+_LOOKS = 100
+"""A problem that takes more looks at the rows is a hard one."""
 _HIGH, _FINE = 22, 44
 """A factor of the gradient is rounded to a multiple of 2^-44, in two parts of 22 bits."""
 _BEND = 11
-"""Bits of a second derivative."""
+_FINE_BENDS = (_BEND, 22, 33)
+"""Bits of a second derivative, and for hard problems those of what is left, twice."""
 
 Terms = tuple[FloatArray, FloatArray, FloatArray]
 """Rows of records (multiples of 2^-18), their slopes and their targets.
@@ -85,55 +87,92 @@ class Huber:
         """The claim that proves noise in the objective."""
         return 31
 
+    def largest_weights(self, noise: float = 0.0) -> float:
+        """Norm that no minimiser exceeds, for noise of at most this norm (claim 31)."""
+        return (self.source.n * self.steepest + noise) / self.strength
+
     def slack(self, noise: float = 0.0) -> float:
         """L2 distance of a returned vector from the exact minimiser, at most (claim 31).
 
         ``noise`` bounds the norm of noise in the objective, and with it that of the weights, which
         the rounding error of residuals is proportional to.
         """
-        n = self.source.n
-        largest = (n * self.steepest + noise) / self.strength
+        largest = self.largest_weights(noise)
         off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - 2 * weight_bits(self.size, GRID))
-        return (n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise) / self.strength
+        off *= 1.0 if self.size <= 256 else 1.05
+        most = self.source.n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise
+        return most / self.strength
+
+    def _rounding(self, size: float, noise: float) -> float:
+        """Distance of a computed gradient from the true one, at weights of this norm."""
+        off = along_error(self.size) + 2.0**-52
+        each = 2.0 ** -(_FINE + 1) + 2.0**-50 + off * size
+        return self.source.n * each + 2.0**-52 * (self.strength * size + noise)
 
     def solve(self, noise: FloatArray | None = None) -> FloatArray:
-        """Minimise the objective plus noise'w by Newton steps with a line search.
+        """Minimise the objective plus noise'w, whatever the rows are, to within `slack`."""
+        tilt = np.zeros(self.width) if noise is None else noise
+        push = float(np.linalg.norm(tilt))
+        enough = self.source.n * _TIGHT + 1e-15 * push
+        weights = self._quickly(tilt, enough)
+        if weights is None:
 
-        The objective is piecewise quadratic and strongly convex, so the steps end at the minimiser.
+            def carefully(weights: FloatArray, tail: FloatArray) -> tuple[FloatArray, FloatArray]:
+                gradient, hessian = self._at(weights, tilt, _FINE_BENDS, tail)
+                return gradient, direction(hessian, gradient)
+
+            curve = 1.01 * (self.strength + self.source.n * self.bend)
+            weights = descend(
+                carefully, self.width, enough, lambda size: self._rounding(size, push), curve
+            )
+        size, top = float(np.linalg.norm(weights)), 1.001 * self.largest_weights(push)
+        return weights if size <= top else weights * (top / size)
+
+    def _quickly(self, tilt: FloatArray, enough: float) -> FloatArray | None:
+        """Newton steps by a coarse Hessian, which do for all but hard problems; None for these.
+
         A step is taken where the objective still falls at its end, or where the gradient is much
         smaller than any before; else a shorter one is tried, by the slopes at both ends.
         """
-        tilt = np.zeros(self.width) if noise is None else noise
         weights = np.zeros(self.width)
-        stop = self.source.n * _TIGHT + 1e-15 * float(np.linalg.norm(tilt))
         gradient, hessian = self._at(weights, tilt)
-        best = float(np.linalg.norm(gradient))
-        for _ in range(_STEPS):
-            if float(np.linalg.norm(gradient)) <= stop:
+        best, looks = float(np.linalg.norm(gradient)), 1
+        while looks < _LOOKS:
+            if float(np.linalg.norm(gradient)) <= enough:
                 return weights
-            pieces = gradient.reshape(self.arms, self.size, 1)
-            step = np.linalg.solve(hessian, pieces).reshape(-1)
+            step = direction(hessian, gradient)
             falls, shrink = float(gradient @ step), 1.0
-            while True:
+            while looks < _LOOKS:
                 candidate = weights - shrink * step
                 found = self._at(candidate, tilt)
+                looks += 1
                 rises, size = -float(found[0] @ step), float(np.linalg.norm(found[0]))
                 if rises <= 0.0 or size < 0.9 * best or shrink < 1e-10:
                     break
                 shrink *= min(max(falls / (falls + rises), 0.1), 0.9)
             weights, (gradient, hessian), best = candidate, found, min(best, size)
-        raise EstimationError("the Huber regression did not converge; nothing of it was released")
+        return None
 
-    def _at(self, weights: FloatArray, tilt: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Gradient, and the Hessian of each regression."""
-        pieces = weights.reshape(self.arms, self.size)
-        add = partial(_derivatives, terms=self.terms, weights=pieces)
+    def _at(
+        self,
+        weights: FloatArray,
+        tilt: FloatArray,
+        bends: tuple[int, ...] = (_BEND,),
+        tail: FloatArray | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Gradient, and the Hessian of each regression; ``tail`` is what weights leave out."""
+        rest = np.zeros(self.width) if tail is None else tail
+        own, left_out = (part.reshape(self.arms, self.size) for part in (weights, rest))
+        add = partial(_derivatives, terms=self.terms, weights=own, tails=left_out, bends=bends)
         limbs = self.source.fold(add, "covariates", "outcome")[0]
-        high, low = np.moveaxis(from_limbs(limbs[..., self.size :], GRID), -1, 0)
+        high, low = np.moveaxis(from_limbs(limbs[..., -2:], GRID), -1, 0)
         slopes = high * 2.0**-_HIGH + low * 2.0**-_FINE
-        bends = near_limbs(limbs[..., : self.size], _BEND + 2 * GRID)
         gradient = self.strength * weights + tilt - slopes.reshape(-1)
-        return gradient, bends + self.strength * np.eye(self.size)
+        hessian = self.strength * np.eye(self.size)
+        for k, bits in enumerate(bends):
+            part = limbs[..., k * self.size : (k + 1) * self.size]
+            hessian = near_limbs(part, bits + 2 * GRID) + hessian
+        return gradient, hessian
 
     def sum_squares(self, weights: FloatArray, grid: Grid) -> IntArray:
         """Sums over the records of what `squares` returns, on a grid."""
@@ -184,25 +223,37 @@ def chunks(block: Block, size: int) -> Iterator[Block]:
         yield block.some(slice(start, start + rows))
 
 
-def _derivatives(block: Block, terms: Callable[[Block], Terms], weights: FloatArray) -> Totals:
-    """What a block adds, for each regression: Hessian, high and low part of the gradient."""
+def _derivatives(
+    block: Block,
+    terms: Callable[[Block], Terms],
+    weights: FloatArray,
+    tails: FloatArray,
+    bends: tuple[int, ...],
+) -> Totals:
+    """What a block adds, for each regression: Hessian, high and low part of the gradient.
+
+    Squared slopes are rounded to the first of ``bends`` bits, what is left to the next.
+    """
     arms, size = weights.shape
     treated = block.treated
     pieces = [block] if arms == 1 else [block.some(treated), block.some(~treated)]
-    total = np.zeros((arms, size, size + 2), dtype=np.int64)
-    for sums, piece, own in zip(total, pieces, weights, strict=True):
+    total = np.zeros((arms, size, len(bends) * size + 2), dtype=np.int64)
+    for sums, piece, own, tail in zip(total, pieces, weights, tails, strict=True):
         for chunk in chunks(piece, size):
             rows, slopes, targets = terms(chunk)
-            residual = targets - slopes * along(rows, own)
-            inside = np.abs(residual) <= 1.0
-            made = room("terms", len(rows), size + 2)
-            bend = np.floor(slopes**2 * 2.0**_BEND + 0.5) * inside
-            np.multiply(rows, (bend * 2.0 ** (2 * GRID))[:, None], out=made[:, :size])
+            residual = np.nan_to_num(targets - slopes * along(rows, own, tail))
+            made = room("terms", len(rows), len(bends) * size + 2)
+            left = slopes**2 * (np.abs(residual) <= 1.0)
+            for k, bits in enumerate(bends):
+                part = np.floor(left * 2.0**bits + 0.5)
+                left = left - part * 2.0**-bits
+                columns = made[:, k * size : (k + 1) * size]
+                np.multiply(rows, (part * 2.0 ** (2 * GRID))[:, None], out=columns)
             factor = slopes * np.clip(residual, -1.0, 1.0)
             high = np.floor(factor * 2.0**_HIGH + 0.5)
             factor -= high * 2.0**-_HIGH
-            made[:, size] = high * 2.0**GRID
-            made[:, size + 1] = np.floor(factor * 2.0**_FINE + 0.5) * 2.0**GRID
+            made[:, -2] = high * 2.0**GRID
+            made[:, -1] = np.floor(factor * 2.0**_FINE + 0.5) * 2.0**GRID
             sums += exact_products(rows, made, 2 * GRID + _BEND)
     return (two_limbs(total),)
 

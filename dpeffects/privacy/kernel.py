@@ -15,7 +15,7 @@ import numpy as np
 
 from dpeffects.privacy.bounds import Interval, clip
 from dpeffects.privacy.erm import Weights, minimise, unit_rows
-from dpeffects.privacy.features import Features, along
+from dpeffects.privacy.features import Features, along, along_error
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.huber import Huber, Terms, chunks
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
@@ -189,14 +189,15 @@ class KernelReleases(Holder):
         problem = self._second_stage(learner, features, strength)
         at = features(queries)
         gram = at @ at.T if len(at) <= features.size else at.T @ at
-        widest = math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)) * (1.0 + 1e-6) + 1e-9
+        wider = 1.0 + max(1e-6, self.n * math.sqrt(len(at)) * along_error(features.size))
+        widest = math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)) * wider + 1e-9
         l1 = min(float(np.linalg.norm(at, axis=1).sum()), math.sqrt(len(at)) * widest)
-        l1 *= 1.0 + 1e-6
+        l1 *= wider
         bound = self._moves(problem)
         unit = 2.0 ** (math.floor(math.log2(bound)) - 20)
         noisy = self._releaser.release(
             "effects at points",
-            np.rint(at @ problem.solve() / unit).astype(np.int64),
+            np.rint(along(at, problem.solve()) / unit).astype(np.int64),
             math.ceil(l1 * bound / unit) + len(at),
             unit,
             l2=widest * bound / unit + math.sqrt(len(at)),

@@ -221,17 +221,20 @@ def exact_products(left: FloatArray, right: FloatArray, bits: int) -> IntArray:
     return total
 
 
-def exact_dots(rows: FloatArray, weights: FloatArray, bits: int) -> FloatArray:
+def exact_dots(
+    rows: FloatArray, weights: FloatArray, bits: int, tail: FloatArray | float = 0.0
+) -> FloatArray:
     """rows'weights for rows of this many bits, such that a row's value is its own.
 
     (A product of matrices may add up a row in another order when its neighbours change.) Weights
-    are cut into two parts of `weight_bits`, which leave room for exact sums.
+    are cut into two parts of `weight_bits`, which leave room for exact sums. ``tail`` is what
+    floats leave out of the weights.
     """
     size, own = weights.size, weight_bits(weights.size, bits)
     top = max(float(np.abs(weights).max(initial=0.0)), 1e-200)
     scale = 2.0 ** (own - math.frexp(top)[1])
     high = np.rint(weights * scale)
-    low = np.rint((weights * scale - high) * 2.0**own) * 2.0**-own
+    low = np.rint((weights * scale - high + tail * scale) * 2.0**own) * 2.0**-own
     both, out = np.stack([high, low], axis=1), np.empty(len(rows))
     for start in range(0, len(rows), step := max(64, _PRODUCT // (2 * max(size, 1)))):
         parts = rows[start : start + step] @ both

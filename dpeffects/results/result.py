@@ -115,7 +115,7 @@ class Result(Record):
 
     @property
     def p_value(self) -> float | Unavailable:
-        """Two-sided p-value of the hypothesis that the effect is ``null``."""
+        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`."""
         return inference.p_value(self.released)
 
     def summary(self, conf_level: float = 0.95) -> Summary:

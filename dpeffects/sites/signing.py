@@ -161,7 +161,7 @@ def _read(path: StrPath) -> bytes:
     try:
         return read_file(path, _MOST_BYTES)
     except ReleaseError as error:
-        raise ReleaseError(f"{path}: {error}") from None
+        raise ReleaseError(f"{path} {str(error).removeprefix('it ')}") from None
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:

@@ -81,7 +81,8 @@ def test_whole_numbers_of_a_csv_file_are_no_type(tmp_path):
     """One record with a fraction must not change how the columns of the others are read."""
     for last in ("1", "0.5"):
         (tmp_path / "data.csv").write_text(f"y,t\n0,1\n1,0\n{last},1\n")
-        assert set(read_data(str(tmp_path / "data.csv")).dtypes.astype(str)) == {"float64"}
+        read = read_data(str(tmp_path / "data.csv"), {"y": (0, 1), "t": [0, 1]})
+        assert set(read.dtypes.astype(str)) == {"float64"}
 
 
 def test_without_a_seed_it_is_private(study, capsys):
@@ -204,7 +205,7 @@ DATA = {
     "words.csv": (csv_of(records(90).assign(age=SECRET)), "age"),
     "holes.csv": (csv_of(records(90).assign(age=np.nan)), "missing values in age"),
     "levels.csv": (csv_of(records(90).assign(sex=SECRET)), "outside its declared levels"),
-    "treated.csv": (csv_of(records(90).assign(t=SECRET)), "'t' is not 0/1"),
+    "treated.csv": (csv_of(records(90).assign(t=SECRET)), "'t' of the CSV file holds text"),
     "treated2.csv": (csv_of(records(90).assign(t=7391)), "'t' must be 0/1"),
     "one_arm.csv": (csv_of(records(90).assign(t=1)), "one of the two arms is empty"),
     "other.csv": (csv_of(records(90).drop(columns="age")), "'age' that the data does not have"),

@@ -381,3 +381,37 @@ def test_a_result_survives_a_reader_that_leaves(study):
         said = process.stderr.read()
     assert said == b""
     assert process.returncode == 0
+
+
+# --- a stranger at the command line -----------------------------------------------------------
+
+BENCH = ["bench", "--repeats", "1", "--methods", "diff_in_means", "--data", "lalonde"]
+STRANGE = {
+    "data from a pipe": ([*ATE[:2], "pipe.csv", *ATE[3:]], "it is not a file"),
+    "bounds from a pipe": ([*ATE, "--bounds", "pipe.csv"], "it is not a file"),
+    "endless bounds": ([*ATE, "--bounds", "/dev/zero"], "it is not a file"),
+    "a ledger in a pipe": ([*ATE, "--ledger", "pipe.csv"], "it is not a file"),
+    "points from a pipe": ([*POINTS, "--at", "pipe.csv"], "it is not a file"),
+    "a key from a pipe": ([*RELEASE, "--sign", "pipe.csv"], "it is not a file"),
+    "a release from a pipe": (["combine", "pipe.csv"], "it is not a file"),
+    "an endless release": (["combine", "/dev/zero"], "it is not a file"),
+    "a template of a pipe": (["bounds-template", "pipe.csv"], "it is not a file"),
+    "runs in a pipe": ([*BENCH, "--path", "pipe.csv"], "it is not a file"),
+    "runs in data": ([*BENCH, "--path", "data.csv"], "not a file of a study"),
+    "runs in a ledger": ([*BENCH, "--path", "study.db"], "not a file of a study"),
+    "runs in a folder": ([*BENCH, "--path", "."], "not a file of a study"),
+    "runs nowhere": ([*BENCH, "--path", "none/runs.csv"], "cannot be written"),
+    "a leaderboard's seed": ([*BENCH, "--seed", "-1"], "seed must be"),
+    "a picture of nothing": ([*BENCH, "--plot", "p.png", "--plot-epsilon", "7"], "--plot-epsilon"),
+    "a demonstration's seed": (["demo", "--seed", "-1"], "seed must be"),
+    "no privacy": ([*ATE, "--method", "k_anonymous"], "--option accept_none=true"),
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_a_stranger_types_is_refused_in_one_line(study, capsys, what):
+    """Pipes were waited for, devices read without end, and some numbers raised raw errors."""
+    pytest.importorskip("matplotlib")
+    os.mkfifo(study / "pipe.csv")
+    given, words = STRANGE[what]
+    assert words in untouched(study, capsys, *given)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import unicodedata
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -301,7 +301,7 @@ def create_ledger(
                     f"{store.name} has a budget for {other} already: "
                     f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
                 )
-        body = agreement.body() | {"salt": secrets.token_hex(16)}
+        body = agreement.body() | {"salt": uuid.uuid4().hex}
         opening = book.add("dataset", dataset, body, State())
     return DurableLedger(store, opening)
 
