@@ -110,7 +110,7 @@ def _partly_paid(call: Call) -> str:
     """What was charged where it is neither nothing nor all that was asked for."""
     asked = call.arguments.get("epsilon")
     prices = list(asked.values()) if isinstance(asked, dict) else [asked] * len(call.ledgers)
-    for ledger, price in zip(call.ledgers, prices, strict=True):
+    for ledger, price in zip(call.ledgers, prices, strict=False):
         if ledger.spends and not math.isclose(float(ledger.spent[0]), float(price), rel_tol=1e-9):
             return f"{float(ledger.spent[0])} of {price}"
     return ""
