@@ -187,6 +187,10 @@ class Call:
         text = f"[{self.outcome_range[0]:.6g}, {self.outcome_range[1]:.6g}]"
         return ((source(formula.outcome), text, of_outcome), *shown)
 
+    def budget_notes(self) -> tuple[str, ...]:
+        """Say where a budget promises little."""
+        return self.ask.budget.cautions(self.table.n)
+
     def bounds_notes(self) -> tuple[str, ...]:
         """Say what a range of the outcome that was found privately does."""
         found = [self.bounds.source(name) for name in self.formula.outcome_columns]

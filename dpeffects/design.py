@@ -37,7 +37,7 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
 from dpeffects.privacy.bounds import Bounds, Declared, clip, magnitude_counts, skeleton
 from dpeffects.privacy.rows import ROWS, Rows
-from dpeffects.recipe import Columns, Recipe, codes, numbers
+from dpeffects.recipe import Columns, Recipe, codes, numbers, outside_levels
 
 _NARROWEST = 1e-50
 """Least range of an outcome, one over the largest: fourth powers of it are still numbers."""
@@ -181,14 +181,17 @@ def _has_missing(column: nw.Series[Any]) -> bool:
     return column.dtype.is_float() and bool(column.is_nan().any())
 
 
-def _arms(dtype: Any, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
+def _arms(
+    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], formula: Formula, known: Bounds
+) -> tuple[Any, ...] | None:
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name = formula.treatment_column
+    dtype = frame.collect_schema()[name]
     levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
     if levels is None and name in known and known.is_levels(name):
         levels = tuple(known[name])
-    if levels is None and isinstance(dtype, nw.Enum):
-        levels = _enum_levels(name, dtype)
+    if levels is None:
+        levels = _schema_levels(name, dtype, frame)
     if levels is not None and len(levels) != 2:
         raise DataError(f"treatment {name!r} has {len(levels)} levels; exactly two are needed")
     if levels is None and not (dtype == nw.Boolean or dtype.is_numeric()):
@@ -196,6 +199,7 @@ def _arms(dtype: Any, formula: Formula, known: Bounds) -> tuple[Any, ...] | None
             f"treatment {name!r} is not 0/1 or bool: declare its two levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
         )
+    _check_kind(name, dtype, levels)
     return levels
 
 
@@ -204,15 +208,32 @@ def _require_both_arms(treated: int, n: int, name: str) -> None:
         raise DataError(f"treatment {name!r}: one of the two arms is empty")
 
 
-def _enum_levels(name: str, dtype: nw.Enum) -> tuple[Any, ...]:
-    """Levels of an ordered categorical or Enum, which its maker wrote down."""
+def _check_kind(name: str, dtype: Any, levels: tuple[Any, ...] | None) -> None:
+    """Refuse levels of another kind than the column: an engine would not compare them."""
+    texts = [isinstance(level, str) for level in levels or ()]
+    if texts and ((dtype == nw.String and not any(texts)) or (dtype.is_numeric() and all(texts))):
+        raise DataError(outside_levels(name))
+
+
+def _schema_levels(
+    name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
+) -> tuple[Any, ...] | None:
+    """Levels of an Enum of polars or DuckDB, which its maker wrote into the schema.
+
+    Categories of pandas do not count, ordered or not: `astype("category")`, `cut` and `qcut` learn
+    them from the data, and nobody can tell those from categories that were written down. An Enum
+    is never made without a list.
+    """
+    if not isinstance(dtype, nw.Enum):
+        return None
     levels = tuple(dtype.categories)
     if not all(isinstance(level, str | int | float | bool) for level in levels):
         raise BoundsError(
             f"the intervals of column {name!r} were cut outside the formula, perhaps at "
             "quantiles of the data; write cut(x, [0, 30, 60, 90]) in the formula instead"
         )
-    return levels
+    learnt = frame.implementation.is_pandas_like() or frame.implementation.is_dask()
+    return None if learnt else levels
 
 
 def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
@@ -231,7 +252,7 @@ class _Reader:
     ) -> None:
         self._frame, self._known, self._formula = frame, known, formula
         self._schema = frame.collect_schema()
-        self._arms = _arms(self._schema[formula.treatment_column], formula, known)
+        self._arms = _arms(frame, formula, known)
         self._bounds = Bounds()
         self._numeric: list[str] = []
         self._levels: dict[str, tuple[Any, ...]] = {}
@@ -288,8 +309,8 @@ class _Reader:
             levels, source = tuple(self._formula.levels[name]), "declared"
         elif name in known and known.is_levels(name):
             levels, source = tuple(known[name]), known.source(name)
-        elif isinstance(dtype, nw.Enum):
-            levels, source = _enum_levels(name, dtype), "dtype"
+        elif written := _schema_levels(name, dtype, self._frame):
+            levels, source = written, "dtype"
         elif dtype == nw.Boolean:
             levels, source = (False, True), "dtype"
         elif source is not None:
@@ -297,6 +318,7 @@ class _Reader:
         else:
             self._undeclared_levels.append(name)
             return
+        _check_kind(name, dtype, levels)
         self._levels[name] = levels
         self._bounds = self._bounds.with_levels(name, levels, source=source)
 
@@ -508,7 +530,6 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
     if is_text(data):
         frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
-        assert isinstance(frame, nw.DataFrame)
     _refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
     coded: dict[str, IntArray] = {}

@@ -24,7 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
-from dpeffects.files import by_declaration, refuse_text, unreadable
+from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
@@ -130,9 +130,7 @@ def _magnitudes(native: Any, columns: Columns, name: str) -> Totals | None:
     return (magnitude_counts(columns.numbers(frame, [name])[name].astype(np.float64)),)
 
 
-def typed(
-    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]
-) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
     """Read the text of a CSV file as its columns are declared; refuse what does not fit."""
     if questions := unreadable(frame, kinds):
         refuse_text(_query(frame.lazy(), questions))

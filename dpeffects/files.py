@@ -13,7 +13,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import narwhals.stable.v2 as nw
 
@@ -22,7 +22,7 @@ from dpeffects.errors import BoundsError, DataError, shorten
 if TYPE_CHECKING:
     import pandas as pd
 
-Frame = TypeVar("Frame", nw.DataFrame[Any], nw.LazyFrame[Any])
+Frame = TypeVar("Frame", bound="nw.DataFrame[Any] | nw.LazyFrame[Any]")
 
 _MARK = "text of a CSV file"
 _TEXT: dict[str, Any] = {"encoding": "utf-8-sig", "keep_default_na": False, "low_memory": False}
@@ -81,7 +81,8 @@ def by_declaration(frame: Frame, kinds: Mapping[str, str]) -> Frame:
 
     A number is digits, perhaps with a sign, a point and an exponent; true and false are 1 and 0.
     """
-    return frame.with_columns(**{n: _read(n, kinds[n]) for n in _texts(frame, kinds)})
+    made = {name: _read(name, kinds[name]) for name in _texts(frame, kinds)}
+    return cast("Frame", frame.with_columns(**made))
 
 
 def _texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]) -> list[str]:
@@ -91,7 +92,7 @@ def _texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str
 
 def _read(name: str, kind: str) -> nw.Expr:
     text = nw.col(name).str.strip_chars().str.to_lowercase()
-    number = nw.when(text.str.contains(_NUMBER)).then(text)
+    number: nw.Expr = nw.when(text.str.contains(_NUMBER)).then(text)
     number = nw.when(text == "false").then(nw.lit("0")).otherwise(number)
     number = nw.when(text == "true").then(nw.lit("1")).otherwise(number).cast(nw.Float64)
     if kind == "number":

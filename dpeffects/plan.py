@@ -249,6 +249,8 @@ def plan(
     if n > _MOST:
         raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
     check_whole("repeats", repeats, 1)
+    if estimand not in ("ATE", "ATT", "ATC"):
+        raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
     for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not (is_number(value) and 0.0 < value < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")

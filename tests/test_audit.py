@@ -311,7 +311,7 @@ def test_an_asymptotic_release_fails_visibly(monkeypatch):
             "outcome ~ treatment | x1 + x2",
             dpe.declare(data, sample.bounds),
             release="points",
-            at=one.loc[[record], ["x1", "x2"]],
+            at=one.loc[[record], ["x1", "x2"]].to_dict("list"),
             epsilon=1,
             delta=1e-5,
             second_stage=tree,

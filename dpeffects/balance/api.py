@@ -133,6 +133,7 @@ def dp_balance(
         method_title="overlap and balance",
         terms=design.names(parsed, call.bounds)[1:],
         options={"adjusted": options.adjusted, "clip": clip, "bins": bins},
+        notes=call.budget_notes(),
         **found,
         **about,
     )

@@ -259,10 +259,16 @@ def _halves(fit: Result, conf_level: float) -> tuple[float, float] | None:
 
 
 def _if_random(fit: Result) -> str:
+    from dpeffects.errors import FormulaError
+    from dpeffects.formula import parse
     from dpeffects.methods import registry
 
     spec = registry().get(fit.method)
-    adjusted = "|" in fit.formula and (spec is None or spec.uses_covariates)
+    try:
+        covariates = parse(fit.formula).has_covariates
+    except FormulaError:  # a result that was read from a file says what it likes
+        covariates = True
+    adjusted = covariates and (spec is None or spec.uses_covariates)
     if adjusted and not fit.caution.startswith(("NOT ADJUSTED", "HARDLY ADJUSTED")):
         return "treatment was as good as random given the covariates"
     return "treatment was randomised, as nothing or hardly anything is adjusted for"

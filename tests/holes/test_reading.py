@@ -130,3 +130,117 @@ def test_the_header_of_a_wide_file_is_read(tmp_path):
     (tmp_path / "wide.csv").write_text(",".join([*names, "c7"]) + "\n")
     with pytest.raises(DataError, match="two columns named 'c7'"):
         column_names(str(tmp_path / "wide.csv"))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("role", ["t", "g"])
+def test_categories_of_pandas_are_no_declaration(ordered, role):
+    """Levels of an ordered categorical made from the data were printed in an exact result."""
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame(
+        {"y": rng.random(40), "t": np.arange(40) % 2, "g": rng.choice(["a", "b"], 40)}
+    )
+    data["t"] = data["t"].map({0: "no", 1: "yes"})
+    data[role] = pd.Categorical(data[role], categories=sorted(set(data[role])), ordered=ordered)
+    bounds = {"y": (0, 1), "t": ["no", "yes"], "g": ["a", "b"]}
+    assert effect(data, "y ~ t | g", bounds).n == 40
+    ledger = dpe.Ledger(1.0)
+    with pytest.raises(dpe.DPEffectsError, match="declare") as refused:
+        effect(data, "y ~ t | g", {n: b for n, b in bounds.items() if n != role}, ledger=ledger)
+    assert "yes" not in str(refused.value)
+    assert not ledger.spends
+
+
+def test_an_enum_of_polars_is_a_declaration():
+    """An Enum is a schema: it is never made without a list of its levels."""
+    pl = pytest.importorskip("polars")
+    data = pl.DataFrame({"y": [0.1, 0.5] * 20, "t": [0, 1] * 20, "g": ["a", "b", "b", "a"] * 10})
+    data = data.with_columns(pl.col("g").cast(pl.Enum(["a", "b", "c"])))
+    shown = effect(data, "y ~ t | g", {"y": (0, 1)}).bounds
+    assert shown[-1] == ("g", "a, b, c", "dtype")
+
+
+def lazily(frame):
+    return pytest.importorskip("polars").from_pandas(frame).lazy()
+
+
+def in_duckdb(frame):
+    duckdb = pytest.importorskip("duckdb")
+    return duckdb.from_arrow(pytest.importorskip("polars").from_pandas(frame).to_arrow())
+
+
+@pytest.mark.parametrize("holder", [lambda frame: frame, lazily, in_duckdb])
+def test_levels_of_another_kind_than_the_column(holder):
+    """Levels 0 and 1 for a treatment in words ended in a KeyError on engines."""
+    data = pd.DataFrame({"y": [0.1, 0.5] * 20, "t": ["no", "yes"] * 20, "g": [1, 2, 2, 1] * 10})
+    for formula in (
+        "y ~ C(t, levels=[0, 1]) | g",
+        "y ~ C(t, levels=['no', 'yes']) | C(g, levels=['1', '2'])",
+    ):
+        with pytest.raises(DataError, match="outside its declared levels"):
+            effect(
+                holder(data),
+                formula,
+                {"y": (0, 1), "g": (1, 2)} if "C(g" not in formula else {"y": (0, 1)},
+            )
+
+
+POINTS = "outcome ~ treatment | x1 + x2"
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda frame: frame,
+        lambda frame: frame[["x1", "x2"]],
+        lambda frame: frame[["x1", "x2"]].head(3),
+        lambda frame: frame.sample(5, random_state=1),
+        lambda frame: frame.loc[[3, 9], ["x1", "x2"]],
+        lambda frame: frame[frame["x1"] > 0.5].iloc[:4].copy(),
+    ],
+)
+def test_rows_of_the_private_data_are_no_points(choose):
+    """Effects at points print the points, and rows of the private table were taken as points."""
+    data = dpe.simulate("cate_1", n=300, seed=1)
+    ledger = dpe.Ledger(1.0, 1e-5)
+    more = {"release": "points", "epsilon": 1, "delta": 1e-5, "ledger": ledger}
+    for at in (choose(data.frame), dpe.declare(choose(data.frame), {})):
+        with pytest.raises(
+            dpe.DPEffectsError, match=r"at holds rows of the private data"
+        ) as refused:
+            dpe.dp_cate(POINTS, data, at=at, **more)
+        assert "\n" not in str(refused.value)
+    assert not ledger.spends
+
+
+def test_a_grid_of_points_is_answered():
+    """Points of one's own are taken, as a dict or as a frame with the labels of some records."""
+    data = dpe.simulate("cate_1", n=300, seed=1)
+    grid = pd.DataFrame({"x1": [0.1, 0.5, 0.9], "x2": [0.5, 0.5, 0.5]})
+    for at in (grid, grid.to_dict("list"), grid.set_axis([7, 8, 9])):
+        fit = dpe.dp_cate(POINTS, data, release="points", at=at, epsilon=1, delta=1e-5)
+        assert len(fit.estimates) == 3
+
+
+def test_one_parser_reads_formulas():
+    """A formula was cut at the first bar: a column named `a|b` broke groups, and was called
+    covariates that were not read."""
+    rng = np.random.default_rng(2)
+    n = 400
+    data = pd.DataFrame(
+        {
+            "a|b": 0.3 * rng.random(n) + 0.6 * (np.arange(n) % 2),
+            "t~u": np.arange(n) % 2,
+            "x|y": rng.random(n),
+            "s": rng.random(n) < 0.5,
+        }
+    )
+    bounds = {"a|b": (0, 1), "x|y": (0, 1)}
+    more = {"bounds": bounds, "epsilon": 2, "seed": 1}
+    groups = dpe.dp_cate(
+        "`a|b` ~ `t~u` | `x|y`", data, release="groups", by="s + cut(`x|y`, [0, 0.5, 1])", **more
+    )
+    assert len(groups.estimates) == 4
+    fit = dpe.dp_ate("`a|b` ~ `t~u`", data, "diff_in_means", **more)
+    assert not any("were not read" in note for note in fit.notes)
+    assert "treatment was randomised" in " ".join(str(fit.report()).split())
