@@ -77,6 +77,15 @@ def parse(content: bytes, path: str | os.PathLike[str]) -> Any:
         raise DataError(f"{str(path)!r} is not a JSON file") from None
 
 
+def holds(path: str | os.PathLike[str], name: str, value: str) -> bool:
+    """True if a file is a document with this entry: an earlier one of the same kind."""
+    try:
+        found = parse(read(path), path)
+    except DataError:
+        return False
+    return isinstance(found, dict) and found.get(name) == value
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):

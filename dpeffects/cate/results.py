@@ -322,12 +322,14 @@ class CateFunction(CateResult):
         }
         return made | {"checksum": documents.checksum(made)}
 
-    def save(self, path: str | PathLike[str], *, overwrite: bool = True) -> Path:
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the function to a JSON file; `load_cate` reads it, and needs no data.
 
-        A file that is there is replaced unless ``overwrite=False``; a ledger never is.
+        A function that was saved there before is replaced, another file only with
+        ``overwrite=True``, and a ledger never.
         """
-        writing.write(path, self.to_json() + "\n", overwrite=overwrite is True)
+        ours = overwrite is True or documents.holds(path, "kind", _KIND)
+        writing.write(path, self.to_json() + "\n", overwrite=ours)
         return Path(path)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpeffects import api, inference, writing
+from dpeffects import api, documents, inference, writing
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import registry
@@ -196,9 +196,10 @@ class SiteRelease:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a file."""
+        """Write the document to a file; a release that is there is replaced, nothing else is."""
+        ours = documents.holds(path, "format", document.FORMAT)
         try:
-            writing.write(path, self.to_json() + "\n", overwrite=True)
+            writing.write(path, self.to_json() + "\n", overwrite=ours)
         except OptionError as error:
             raise ReleaseError(str(error)) from None
 

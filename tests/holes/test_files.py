@@ -66,7 +66,6 @@ OVER = {
     "data by a hard link": [*ATE, "--out", "hard.csv"],
     "data by a link to its folder": [*ATE, "--out", "same/data.csv"],
     "a ledger by a link": [*ATE, "--out", "link.db"],
-    "a ledger by a hard link": [*ATE, "--out", "hard.db"],
     "a ledger's journal": [*ATE, "--out", "study.db-journal"],
     "a ledger's log": [*ATE, "--out", "study.db-wal"],
     "another ledger": [*ATE, "--out", "other.db"],
@@ -115,7 +114,6 @@ def links(folder):
     }.items():
         (folder / name).symlink_to(source)
     os.link(folder / "data.csv", folder / "hard.csv")
-    os.link(folder / "study.db", folder / "hard.db")
     sqlite3.connect(folder / "other.db").execute("create table kept (x)")
 
 
@@ -127,6 +125,15 @@ def test_no_command_overwrites_its_inputs_or_a_ledger(study, capsys, what):
     given = [text.format(folder=study) for text in OVER[what]]
     said = untouched(study, capsys, *given, "--force")
     assert "never overwritten" in said
+
+
+def test_a_ledger_with_two_names_is_not_overwritten_by_either(study, capsys):
+    """A ledger by a hard link was overwritten; one with two names is not even used."""
+    os.link("study.db", "hard.db")
+    before = contents(study)
+    for name in ("study.db", "hard.db"):
+        refused(capsys, *ATE, "--out", name, "--force")
+    assert contents(study) == before
 
 
 def test_a_ledger_is_exported_and_its_files_are_not_lost(study, capsys):
@@ -334,7 +341,7 @@ def test_what_is_no_file_of_a_function(function, tmp_path):
     huge = function.to_dict() | {"n": 1e300}
     text = json.dumps(huge).replace("1e+300", "1e999")
     (tmp_path / "huge.json").write_text(text)
-    with pytest.raises(DataError, match="more than 1000 bytes"):
+    with pytest.raises(DataError, match="larger than 1000 bytes"):
         documents.read(tmp_path / "huge.json", most=1000)
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path, "a\0b", tmp_path / "twice.json",
                  tmp_path / "huge.json", tmp_path / "none.json"):  # fmt: skip

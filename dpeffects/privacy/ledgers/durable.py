@@ -188,7 +188,7 @@ class DurableLedger(Shown, Account):
 
         return to_frame(self.entries())
 
-    def export(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the charges to a .csv file, or the totals and all entries to a .json file."""
         from dpeffects.privacy.ledgers.show import export
 
