@@ -142,7 +142,7 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options)
     data = frame(3000, 5)
     target = dpe.reference(formula(name), data, name, bounds=BOUNDS)
     fit = run(name, level, {**options, **LARGE.get(name, {})}, data, epsilon=1e6)
-    assert fit.estimate == pytest.approx(target.estimate, abs=0.25 * target.std_error)
+    assert fit.estimate == pytest.approx(target.estimate, abs=0.3 * target.std_error)
     assert fit.std_error == pytest.approx(target.std_error, rel=0.1)
 
 
