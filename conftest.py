@@ -1,9 +1,51 @@
-"""Leave out what needs a package that is not installed."""
+"""Settings of all tests: nothing by chance, no deadline, and without what is not installed.
 
+In this process, secure noise is replaced by a seeded generator that starts again with every test,
+so that a test gives the same numbers in every run and in every order. A test of system entropy
+itself is marked `real_noise`, and says how likely it is to fail without a fault: at most once in a
+million runs. Programs that a test starts draw real noise; no assertion depends on its values.
+"""
+
+import zlib
 from importlib.util import find_spec
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from dpeffects.privacy.noise import SecureNoise, SeededNoise
+
+DRAWS = ("laplace", "gaussian", "flip", "permutation")
+REAL = {name: vars(SecureNoise)[name] for name in DRAWS if name in vars(SecureNoise)}
+
+settings.register_profile(
+    "repeatable",
+    derandomize=True,  # the same examples in every run
+    database=None,
+    deadline=None,  # a busy machine may take as long as it likes
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
 
 collect_ignore = ["dpeffects/privacy/generators/worker.py"]  # runs in an environment of its own
 
 if find_spec("flwr") is None:  # extra "federation"
     names = ("client_app", "server_app", "node", "link", "keys")
     collect_ignore += [f"dpeffects/federation/{name}.py" for name in names]
+
+
+def pytest_configure(config):
+    """Name the mark of tests of system entropy."""
+    config.addinivalue_line("markers", "real_noise: draws noise from system entropy")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Noise of a test by its file: its fixtures, of whatever scope, get the same in any order."""
+    seeded = SeededNoise(zlib.crc32(item.nodeid.partition("::")[0].encode()))
+    real = item.get_closest_marker("real_noise") is not None
+    for name, drawn in REAL.items():
+        setattr(SecureNoise, name, drawn if real else _drawn_by(getattr(seeded, name)))
+
+
+def _drawn_by(draw):
+    return lambda self, *given: draw(*given)

@@ -120,13 +120,14 @@ def dp_atc(formula: str, data: Any, method: str = "private_aipw", **arguments: A
     return _effect("ATC", formula, data, method, **arguments)
 
 
-def _effect(estimand: str, formula: str, data: Any, method: str, **arguments: Any) -> Result:
+def _effect(which: str, /, formula: str, data: Any, method: str, **arguments: Any) -> Result:
     """The whole flow, for any estimand."""
-    return finish(begin(estimand, formula, data, method, **arguments))
+    return finish(begin(which, formula, data, method, **arguments))
 
 
 def begin(
-    estimand: str,
+    which: str,
+    /,
     formula: str,
     data: Any,
     method: str = "private_aipw",
@@ -144,8 +145,10 @@ def begin(
     **options: Any,
 ) -> Prepared:
     """Everything before the first charge, for any estimand."""
+    if "estimand" in options:
+        raise OptionError("the estimand is in the name of the function: dp_ate, dp_att or dp_atc")
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset, attended)
-    return prepare(estimand, formula, data, method, ask, level, options)
+    return prepare(which, formula, data, method, ask, level, options)
 
 
 def finish(ready: Prepared) -> Result:
@@ -153,13 +156,17 @@ def finish(ready: Prepared) -> Result:
     with ready.call as call:
         estimate = ready.estimate()
     spec = ready.spec
-    unread = spec.uses_covariates or "|" not in call.formula.source
+    unread = spec.uses_covariates or not parse(call.formula.source).has_covariates
     return Result.from_estimate(
         estimate,
         estimand=ready.estimand,
         method=spec.name,
         method_title=spec.title,
-        notes=(*(() if unread else (_UNREAD.format(spec.name),)), *call.bounds_notes()),
+        notes=(
+            *(call.budget_notes() if spec.guarantee != "none" else ()),
+            *(() if unread else (_UNREAD.format(spec.name),)),
+            *call.bounds_notes(),
+        ),
         citation=spec.citation,
         options=asdict(ready.options),
         **call.record(spec.guarantee),

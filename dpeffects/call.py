@@ -187,6 +187,10 @@ class Call:
         text = f"[{self.outcome_range[0]:.6g}, {self.outcome_range[1]:.6g}]"
         return ((source(formula.outcome), text, of_outcome), *shown)
 
+    def budget_notes(self) -> tuple[str, ...]:
+        """Say where a budget promises little."""
+        return self.ask.budget.cautions(self.table.n)
+
     def bounds_notes(self) -> tuple[str, ...]:
         """Say what a range of the outcome that was found privately does."""
         found = [self.bounds.source(name) for name in self.formula.outcome_columns]
@@ -207,6 +211,8 @@ def _account(ledger: Account | Address | None, dataset: str | None) -> Account |
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
     held = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    if not (dataset is None or isinstance(dataset, str)):
+        raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != held:
         raise OptionError(
             f"dataset={dataset!r} is for a ledger in a file or on a server"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -17,6 +18,8 @@ from dpeffects.commands.shared import one_line
 from dpeffects.errors import BoundsError, DPEffectsError
 
 ERROR, INTERRUPTED = 2, 130
+_ACCEPT = re.compile(r"Write (accept_\w+)=True")
+"""How Python accepts a guarantee that is not exact; here it is an option."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +47,7 @@ def _guarded(given: argparse.Namespace) -> int:
     except BoundsError as error:
         return _fail(_with_template(str(error)))
     except DPEffectsError as error:
-        return _fail(str(error))
+        return _fail(_ACCEPT.sub(r"Add --option \1=true", str(error)))
     except BrokenPipeError:  # the reader of a pipe left early, as head does
         _leave_stdout()
         return 0

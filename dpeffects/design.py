@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dpeffects import engines
 from dpeffects.engines import LazyRows, LazyTable
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
+from dpeffects.files import is_text, kind_of
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Arrays, Encoding, width_of
 from dpeffects.formula.expression import (
@@ -36,7 +37,10 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
 from dpeffects.privacy.bounds import Bounds, Declared, clip, magnitude_counts, skeleton
 from dpeffects.privacy.rows import ROWS, Rows
-from dpeffects.recipe import Columns, Recipe, codes, numbers
+from dpeffects.recipe import Columns, Recipe, codes, numbers, outside_levels
+
+_NARROWEST = 1e-50
+"""Least range of an outcome, one over the largest: fourth powers of it are still numbers."""
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -85,6 +89,8 @@ def read(
     _require_columns(formula.columns, names, "the formula")
     if isinstance(bounds, Mapping):
         _require_columns(bounds, names, "bounds")
+    if is_text(data.frame if isinstance(data, Declared) else data):
+        frame = engines.typed(frame, _kinds(formula, formula.columns, known))
     lazy = isinstance(frame, nw.LazyFrame)
     n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     if n < 4:
@@ -102,6 +108,14 @@ def read(
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
     return reader.lazy_table(n) if lazy else reader.table(attended)
+
+
+def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
+    """What the columns of a CSV file are read as: levels as they are declared, else numbers."""
+    levels = {name: list(known[name]) for name in known if known.is_levels(name)}
+    levels |= {name: list(found) for name, found in formula.levels.items()}
+    undeclared = _names_in_c(formula) - set(levels)
+    return {n: "text" if n in undeclared else kind_of(levels.get(n)) for n in names}
 
 
 def is_lazy(data: Any) -> bool:
@@ -138,11 +152,17 @@ def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[An
 
 
 def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
+    there = set(names)
     for name in wanted:
-        if name not in names:
+        if name not in there:
             close = difflib.get_close_matches(str(name), [str(n) for n in names], 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
+
+
+def _not_numeric(name: str, dtype: Any) -> str:
+    """A dtype by its name alone: categories, which it would show, may be those of the data."""
+    return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
 
 
 def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
@@ -161,14 +181,17 @@ def _has_missing(column: nw.Series[Any]) -> bool:
     return column.dtype.is_float() and bool(column.is_nan().any())
 
 
-def _arms(dtype: Any, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
+def _arms(
+    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], formula: Formula, known: Bounds
+) -> tuple[Any, ...] | None:
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name = formula.treatment_column
+    dtype = frame.collect_schema()[name]
     levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
     if levels is None and name in known and known.is_levels(name):
         levels = tuple(known[name])
-    if levels is None and isinstance(dtype, nw.Enum):
-        levels = _enum_levels(name, dtype)
+    if levels is None:
+        levels = _schema_levels(name, dtype, frame)
     if levels is not None and len(levels) != 2:
         raise DataError(f"treatment {name!r} has {len(levels)} levels; exactly two are needed")
     if levels is None and not (dtype == nw.Boolean or dtype.is_numeric()):
@@ -176,6 +199,7 @@ def _arms(dtype: Any, formula: Formula, known: Bounds) -> tuple[Any, ...] | None
             f"treatment {name!r} is not 0/1 or bool: declare its two levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
         )
+    _check_kind(name, dtype, levels)
     return levels
 
 
@@ -184,15 +208,32 @@ def _require_both_arms(treated: int, n: int, name: str) -> None:
         raise DataError(f"treatment {name!r}: one of the two arms is empty")
 
 
-def _enum_levels(name: str, dtype: nw.Enum) -> tuple[Any, ...]:
-    """Levels of an ordered categorical or Enum, which its maker wrote down."""
+def _check_kind(name: str, dtype: Any, levels: tuple[Any, ...] | None) -> None:
+    """Refuse levels of another kind than the column: an engine would not compare them."""
+    texts = [isinstance(level, str) for level in levels or ()]
+    if texts and ((dtype == nw.String and not any(texts)) or (dtype.is_numeric() and all(texts))):
+        raise DataError(outside_levels(name))
+
+
+def _schema_levels(
+    name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
+) -> tuple[Any, ...] | None:
+    """Levels of an Enum of polars or DuckDB, which its maker wrote into the schema.
+
+    Categories of pandas do not count, ordered or not: `astype("category")`, `cut` and `qcut` learn
+    them from the data, and nobody can tell those from categories that were written down. An Enum
+    is never made without a list.
+    """
+    if not isinstance(dtype, nw.Enum):
+        return None
     levels = tuple(dtype.categories)
     if not all(isinstance(level, str | int | float | bool) for level in levels):
         raise BoundsError(
             f"the intervals of column {name!r} were cut outside the formula, perhaps at "
             "quantiles of the data; write cut(x, [0, 30, 60, 90]) in the formula instead"
         )
-    return levels
+    learnt = frame.implementation.is_pandas_like() or frame.implementation.is_dask()
+    return None if learnt else levels
 
 
 def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
@@ -211,7 +252,7 @@ class _Reader:
     ) -> None:
         self._frame, self._known, self._formula = frame, known, formula
         self._schema = frame.collect_schema()
-        self._arms = _arms(self._schema[formula.treatment_column], formula, known)
+        self._arms = _arms(frame, formula, known)
         self._bounds = Bounds()
         self._numeric: list[str] = []
         self._levels: dict[str, tuple[Any, ...]] = {}
@@ -237,7 +278,7 @@ class _Reader:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
         dtype = self._schema[name]
         if not (dtype.is_numeric() or dtype == nw.Boolean):
-            raise DataError(f"column {name!r} must be numeric or bool, it is {dtype}")
+            raise DataError(_not_numeric(name, dtype))
         if name in self._known and self._known.is_levels(name):
             raise BoundsError(
                 f"column {name!r} is used as a number: declare a range as a tuple, "
@@ -268,8 +309,8 @@ class _Reader:
             levels, source = tuple(self._formula.levels[name]), "declared"
         elif name in known and known.is_levels(name):
             levels, source = tuple(known[name]), known.source(name)
-        elif isinstance(dtype, nw.Enum):
-            levels, source = _enum_levels(name, dtype), "dtype"
+        elif written := _schema_levels(name, dtype, self._frame):
+            levels, source = written, "dtype"
         elif dtype == nw.Boolean:
             levels, source = (False, True), "dtype"
         elif source is not None:
@@ -277,6 +318,7 @@ class _Reader:
         else:
             self._undeclared_levels.append(name)
             return
+        _check_kind(name, dtype, levels)
         self._levels[name] = levels
         self._bounds = self._bounds.with_levels(name, levels, source=source)
 
@@ -376,7 +418,7 @@ def _ranges(formula: Formula, bounds: Bounds) -> tuple[float, float]:
     lower, upper = (0.0, 1.0)
     if formula.outcome_columns:  # else the call reads no outcome
         lower, upper = range_of(formula.outcome, intervals)
-    if not 1e-100 <= upper - lower <= 1e100:
+    if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
         raise BoundsError(
             f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
         )
@@ -486,6 +528,8 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
     frame, _, _ = _unpack(_as_frame(data), None)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
+    if is_text(data):
+        frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
     _refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
     coded: dict[str, IntArray] = {}
@@ -496,7 +540,7 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
             coded[name] = codes(column, tuple(bounds[name]))
             continue
         if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-            raise DataError(f"column {name!r} must be numeric or bool, it is {column.dtype}")
+            raise DataError(_not_numeric(name, column.dtype))
         values, interval = numbers(column).astype(np.float64), bounds.interval(name)
         numeric[name] = clip(values, interval)
         if outside := int(np.count_nonzero(numeric[name] != values)):

@@ -24,6 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
+from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
@@ -67,8 +68,11 @@ def opened(data: Any) -> Any:
     try:
         import duckdb
 
-        read = duckdb.read_csv if kind == ".csv" else duckdb.read_parquet
-        return read(path)
+        if kind != ".csv":
+            return duckdb.read_parquet(path)
+        # As text, and with a dialect that is said: an engine would guess both from the rows.
+        plain: dict[str, Any] = {"sep": ",", "quotechar": '"', "escapechar": '"'}
+        return duckdb.read_csv(path, header=True, all_varchar=True, **plain)
     except ImportError:
         pass
     except Exception as error:
@@ -79,7 +83,7 @@ def opened(data: Any) -> Any:
         raise OptionError(
             'files are read by DuckDB or polars: pip install "dpeffects[duckdb]"'
         ) from None
-    return pl.scan_csv(path) if kind == ".csv" else pl.scan_parquet(path)
+    return pl.scan_csv(path, infer_schema=False) if kind == ".csv" else pl.scan_parquet(path)
 
 
 def memory() -> int:
@@ -126,6 +130,13 @@ def _magnitudes(native: Any, columns: Columns, name: str) -> Totals | None:
     return (magnitude_counts(columns.numbers(frame, [name])[name].astype(np.float64)),)
 
 
+def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
+    """Read the text of a CSV file as its columns are declared; refuse what does not fit."""
+    if questions := unreadable(frame, kinds):
+        refuse_text(_query(frame.lazy(), questions))
+    return by_declaration(frame, kinds)
+
+
 def rows_in(frame: nw.LazyFrame[Any]) -> int:
     """Number of rows: Parquet files know it."""
     return int(_query(frame, {"n": nw.len()})["n"])
@@ -146,7 +157,7 @@ def checked(
         found = _by_arm(frame, columns, outcome, grids, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
         found = {}
-    fine = len(found) == 2 and all(
+    fine = set(found) == {0, 1} and all(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
     if not fine:

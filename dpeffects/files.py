@@ -1,20 +1,31 @@
 """Files that users write: data as CSV or Parquet, bounds in TOML.
 
 Whatever is wrong with a file is one sentence, without anything that its rows hold.
+
+A CSV file has no types, and guessing them would let one record decide how all others are read. So
+its columns are text, and become what formula and bounds declare (`by_declaration`), in the same way
+in memory and on an engine: levels as text, numbers or bools, and numbers everywhere else.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dpeffects.errors import BoundsError, DataError
+import narwhals.stable.v2 as nw
+
+from dpeffects.errors import BoundsError, DataError, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Frame = TypeVar("Frame", bound="nw.DataFrame[Any] | nw.LazyFrame[Any]")
+
+_MARK = "text of a CSV file"
+_TEXT: dict[str, Any] = {"encoding": "utf-8-sig", "keep_default_na": False, "low_memory": False}
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet", ".pq")
 
@@ -23,26 +34,93 @@ PARQUET = (".parquet", ".pq")
 
 
 def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Read a CSV or Parquet file; columns whose declared levels are texts are read as text.
+    """Read a CSV or Parquet file.
 
-    A CSV file has no types: that its numbers are whole is a fact about its rows. They are floats.
+    Columns of a CSV file with bounds become what those declare, numbers always floats; the others
+    stay text, and the frame is marked, until a formula says what they are.
     """
     import pandas as pd
 
     names = column_names(path)
     if is_parquet(path):
         return _attempt(path, lambda: pd.read_parquet(path))
-    texts = {
-        name: str
-        for name, bound in (bounds or {}).items()
-        if name in names and isinstance(bound, list) and all(isinstance(v, str) for v in bound)
-    }
-    options: dict[str, Any] = {"encoding": "utf-8-sig", "dtype": texts, "low_memory": False}
-    frame = _attempt(path, lambda: pd.read_csv(path, **options))
+    frame = _attempt(path, lambda: pd.read_csv(path, dtype=str, na_values=[""], **_TEXT))
     if not isinstance(frame.index, pd.RangeIndex):
         raise DataError(f"{path}: rows have more fields than the header has names")
-    whole = frame.select_dtypes("integer").columns
-    return frame.astype(dict.fromkeys(whole, "float64"))
+    known = set(names) & set(bounds or {})
+    kinds = {name: kind_of(bound) for name, bound in (bounds or {}).items() if name in known}
+    text = nw.from_native(frame, eager_only=True)
+    questions = unreadable(text, kinds)
+    refuse_text({name: int(text.select(q)[name][0] or 0) for name, q in questions.items()})
+    found: pd.DataFrame = by_declaration(text, kinds).to_native()
+    found.attrs[_MARK] = True
+    return found
+
+
+def is_text(data: Any) -> bool:
+    """True for the path of a CSV file, and for a frame that was read from one."""
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data).lower().endswith(".csv")
+    return bool(getattr(data, "attrs", None)) and data.attrs.get(_MARK) is True
+
+
+def kind_of(bound: Any) -> str:
+    """Return what a bound declares a column of a CSV file to be: "text", "number" or "bool"."""
+    if not isinstance(bound, list) or not bound:
+        return "number"
+    if all(isinstance(level, bool) for level in bound):
+        return "bool"
+    return "text" if any(isinstance(level, str) for level in bound) else "number"
+
+
+_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?$"
+
+
+def by_declaration(frame: Frame, kinds: Mapping[str, str]) -> Frame:
+    """Turn columns of text to what they are declared to be; what does not fit becomes missing.
+
+    A number is digits, perhaps with a sign, a point and an exponent; true and false are 1 and 0.
+    """
+    made = {name: _read(name, kinds[name]) for name in _texts(frame, kinds)}
+    return cast("Frame", frame.with_columns(**made))
+
+
+def _texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]) -> list[str]:
+    schema = frame.collect_schema()
+    return [n for n, kind in kinds.items() if kind != "text" and schema[n] == nw.String]
+
+
+def _read(name: str, kind: str) -> nw.Expr:
+    text = nw.col(name).str.strip_chars().str.to_lowercase()
+    number: nw.Expr = nw.when(text.str.contains(_NUMBER)).then(text)
+    number = nw.when(text == "false").then(nw.lit("0")).otherwise(number)
+    number = nw.when(text == "true").then(nw.lit("1")).otherwise(number).cast(nw.Float64)
+    if kind == "number":
+        return number
+    return nw.when((number == 0.0) | (number == 1.0)).then(number == 1.0)
+
+
+def unreadable(
+    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]
+) -> dict[str, nw.Expr]:
+    """How many texts of each column are no numbers for `by_declaration`, as questions."""
+
+    def count(name: str) -> nw.Expr:
+        text = nw.col(name).str.strip_chars().str.to_lowercase()
+        fits = text.str.contains(_NUMBER) | (text == "true") | (text == "false") | (text == "")
+        return (~fits & ~nw.col(name).is_null()).cast(nw.Int64).sum()
+
+    return {name: count(name) for name in _texts(frame, kinds)}
+
+
+def refuse_text(found: Mapping[str, int]) -> None:
+    """Refuse columns with text that is no number."""
+    for name, count in found.items():
+        if count:
+            raise DataError(
+                f"column {name!r} of the CSV file holds text where numbers are read: declare its "
+                f"levels, bounds={{'{name}': [LEVEL, LEVEL]}}, or correct the file"
+            )
 
 
 def column_names(path: str) -> list[str]:
@@ -52,12 +130,15 @@ def column_names(path: str) -> list[str]:
     if is_parquet(path):
         names = [field.name for field in read_schema(path)]
     else:
-        options: dict[str, Any] = {"encoding": "utf-8-sig", "dtype": str, "keep_default_na": False}
-        head = _attempt(path, lambda: pd.read_csv(path, header=None, nrows=1, **options))
+        head = _attempt(
+            path, lambda: pd.read_csv(path, header=None, nrows=1, dtype=object, **_TEXT)
+        )
         names = [str(name) for name in head.iloc[0]]
+    seen: set[str] = set()
     for name in names:
-        if name and names.count(name) > 1:
-            raise DataError(f"{path} has two columns named {name!r}")
+        if name and name in seen:
+            raise DataError(f"{path} has two columns named {shorten(name)!r}")
+        seen.add(name)
     return names
 
 

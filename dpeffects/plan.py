@@ -24,6 +24,7 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.formula.ranges import range_of
 from dpeffects.methods import get, proved
+from dpeffects.methods._checks import check_whole, is_number
 from dpeffects.privacy.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
@@ -247,16 +248,19 @@ def plan(
         raise OptionError(f"n must be a whole number of at least 4 records, got {n!r}")
     if n > _MOST:
         raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
+    check_whole("repeats", repeats, 1)
+    if estimand not in ("ATE", "ATT", "ATC"):
+        raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
     for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
-        if not 0.0 < value < 1.0:
+        if not (is_number(value) and 0.0 < value < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
-    if not 0.0 <= selection <= 10.0:
+    if not (is_number(selection) and 0.0 <= selection <= 10.0):
         raise OptionError(f"selection must be between 0 and 10, got {selection!r}")
-    guess = (high - low) / 6.0 if outcome_sd is None else float(outcome_sd)
-    if not 0.0 < guess <= (high - low) / 2.0:
+    guess = (high - low) / 6.0 if outcome_sd is None else outcome_sd
+    if not (is_number(guess) and 0.0 < guess <= (high - low) / 2.0):
         raise OptionError(f"outcome_sd must be positive and at most half the range, got {guess!r}")
-    mean = (low + high) / 2.0 if outcome_mean is None else float(outcome_mean)
-    if not low <= mean <= high:
+    mean = (low + high) / 2.0 if outcome_mean is None else outcome_mean
+    if not (is_number(mean) and low <= mean <= high):
         raise OptionError(f"outcome_mean must be within [{low:g}, {high:g}], got {mean!r}")
     if method is None and options:
         raise OptionError("options belong to a method: name one with method=...")
@@ -267,13 +271,13 @@ def plan(
         float(delta),
         declared,
         estimand,
-        mean,
-        guess,
+        float(mean),
+        float(guess),
         float(treated),
         float(selection),
         float(conf_level),
         float(power),
-        int(repeats),
+        repeats,
         options,
     )
     names = [method] if method else [s.name for s in proved().values() if estimand in s.estimands]
@@ -301,7 +305,7 @@ def _rehearsed(
     runs = [_run(setting, method, epsilon, n, seed) for seed in range(setting.repeats)]
     noise = math.sqrt(float(np.median([run.noise_variance for run in runs])))
     shares: dict[str, float] = {}
-    for spend in runs[0].spends:
+    for spend in (spend for spend in runs[0].spends if not spend.covered):
         shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
     split = tuple(shares.items())
     errors = [run.std_error for run in runs if not isinstance(run.std_error, Unavailable)]
@@ -393,6 +397,8 @@ def _extrapolated(gap: float, n: float) -> float:
 def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
     if isinstance(bounds, str):
         raise BoundsError("a plan has no data to read bounds from: declare them")
+    if not (bounds is None or isinstance(bounds, Mapping)):
+        raise BoundsError("bounds must map column names to ranges or levels")
     known = Bounds.declared(bounds)
     for name, levels in formula.levels.items():
         known = known.with_levels(name, levels, source="declared")

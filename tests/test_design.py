@@ -47,7 +47,7 @@ FORMS = {
     "declared levels": (lambda t: np.where(t, "drug", "placebo"), {"t": ["placebo", "drug"]}),
     "ordered categorical": (
         lambda t: pd.Categorical(np.where(t, "b", "a"), categories=["a", "b"], ordered=True),
-        {},
+        {"t": ["a", "b"]},
     ),
 }
 
@@ -72,7 +72,8 @@ def test_the_first_level_is_the_reference():
 def test_bounds_by_dtype_need_no_declaration():
     data = frame()
     data["y"] = data["y"] > 0.5
-    data["g"] = pd.Categorical(data["g"], categories=list("abc"), ordered=True)
+    pl = pytest.importorskip("polars")
+    data = pl.from_pandas(data).with_columns(pl.col("g").cast(pl.Enum(list("abc"))))
     made = fit(data, "y ~ t | g", bounds=None, level="sample", epsilon=1)
     assert [source for _, _, source in made.bounds] == ["dtype", "dtype"]
     assert made.guarantee.unit == "record"
@@ -103,7 +104,7 @@ def test_values_beyond_the_bounds_never_reach_a_function():
 
 @pytest.mark.parametrize("ends", [(-1e308, 1e308), (0, 1e-200), (0, 1e160)])
 def test_absurd_outcome_ranges_are_refused(ends):
-    with pytest.raises(BoundsError, match="too narrow or too wide"):
+    with pytest.raises(BoundsError, match="too wide"):
         fit(frame(), "y ~ t | x", bounds={"y": ends, "x": (0, 1)})
 
 

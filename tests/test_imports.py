@@ -13,7 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
     ["errors", "plugins", "progress"],
-    ["render", "files"],
+    ["render", "files", "writing", "documents"],
     ["privacy"],
     ["formula", "matching", "estimate"],
     ["recipe"],

@@ -184,7 +184,7 @@ def compiled(tmp_path, *bodies):
     (tmp_path / "all.tex").write_text(head + "\n\\clearpage\n".join(bodies) + end, "utf-8")
     command = [engine, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "all.tex"]
     for _ in range(2):  # longtable measures in the first run
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=900)
         log = done.stdout.decode("latin-1")
         assert done.returncode == 0, log[-2000:]
     if shutil.which("pdftotext") is None:

@@ -299,7 +299,7 @@ def test_other_suffixes_are_refused(path, tmp_path):
 
 
 def test_other_paths_are_refused(tmp_path):
-    with pytest.raises(OptionError, match="cannot write"):
+    with pytest.raises(OptionError, match="cannot be written"):
         make().report(tmp_path / "no" / "record.html")
     with pytest.raises(OptionError, match="path"):
         make().report(3)

@@ -120,7 +120,7 @@ def test_failures_are_counted_and_named():
         {"bad": {"method": "diff_in_means", "arms": "no"}}, coin, n=50, epsilon=1.0, repeats=3
     )
     assert study.tidy()["failed"].item() == 3
-    assert 'arms must be "private" or "public"' in str(study.summary())
+    assert "arms must be one of private, public" in str(study.summary())
     assert all(len(line) <= 80 for line in str(study).splitlines())
 
 

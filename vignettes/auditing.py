@@ -212,7 +212,7 @@ def fitted(data):
             "outcome ~ treatment | x1 + x2",
             dpe.declare(data, sample.bounds),
             release="points",
-            at=sample.frame.loc[[record], ["x1", "x2"]],
+            at=sample.frame.loc[[record], ["x1", "x2"]].to_dict("list"),
             epsilon=HUGE,
             delta=1e-5,
             second_stage=RandomForestRegressor(100 if FULL else 20, random_state=0),

@@ -167,8 +167,9 @@ print(void.guarantee.status)
 print(str(void.summary()).splitlines()[2])
 
 # %%
-# Categories that ``pandas.qcut`` or a plain ``astype("category")`` made are learnt from the data
-# too. Declare them, or cut in the formula, where the limits are yours:
+# Categories of a pandas column are learnt from the data too, by ``pandas.qcut`` or a plain
+# ``astype("category")``, ordered or not, and so they are refused. Declare levels, or cut in the
+# formula, where the limits are yours:
 
 cut = dpe.dp_ate("income ~ training | cut(age, [18, 30, 45, 66]) + region", survey, epsilon=1)
 print(f"{cut.method}, n = {cut.n}: {cut.estimate:,.0f}")

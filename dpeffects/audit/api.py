@@ -175,7 +175,7 @@ def _check(runs: int, confidence: float, watch: str, noise: str, workers: int) -
         ("watch", watch, ("releases", "returned")),
         ("noise", noise, ("seeded", "secure")),
     ):
-        if given not in known:
+        if not isinstance(given, str) or given not in known:
             raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
 
 

@@ -184,4 +184,6 @@ def _require_neighbours(one: Any, other: Any, who: str) -> None:
         a, b = one[name], other[name]
         differs |= ~((a == b) | (a.isna() & b.isna())).to_numpy(dtype=np.bool_)
     if differs.sum() != 1:
-        raise OptionError(f"{who}: neighbours differ in one record, not in {int(differs.sum())}")
+        raise OptionError(
+            f"{who}: neighbours in the same order differ in one record, not in {int(differs.sum())}"
+        )

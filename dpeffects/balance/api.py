@@ -53,7 +53,7 @@ class BalanceOptions:
     bins: int
 
     def __post_init__(self) -> None:
-        if self.estimand not in ("ATE", "ATT", "ATC"):
+        if not isinstance(self.estimand, str) or self.estimand not in ("ATE", "ATT", "ATC"):
             raise OptionError(f"estimand must be ATE, ATT or ATC, got {self.estimand!r}")
         if self.adjusted is not None and not isinstance(self.adjusted, bool):
             raise OptionError(f"adjusted must be True, False or None, got {self.adjusted!r}")
@@ -133,6 +133,7 @@ def dp_balance(
         method_title="overlap and balance",
         terms=design.names(parsed, call.bounds)[1:],
         options={"adjusted": options.adjusted, "clip": clip, "bins": bins},
+        notes=call.budget_notes(),
         **found,
         **about,
     )

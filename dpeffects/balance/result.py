@@ -217,17 +217,17 @@ class Balance(Record):
         out = {name: getattr(self, name) for name in self.__dataclass_fields__}
         out["guarantee"] = self.guarantee.to_dict() | {"sentence": self.guarantee.sentence()}
         out["spends"] = [spend.to_dict() for spend in self.spends]
+        out["caution"] = self.caution
         out["bounds"] = [
             dict(zip(("name", "range", "source"), bound, strict=True)) for bound in self.bounds
         ]
         return {name: plain(value) for name, value in out.items()}
 
     def __repr__(self) -> str:
-        status = self.guarantee.status
         return (
             f"<dpeffects balance of {len(self.terms)} covariates, largest "
             f"{number(_largest(self.smd))}, epsilon={number(self.guarantee.epsilon)}, "
-            f"{'NOT PRIVATE, ' + status if self.guarantee.void else status}>"
+            f"{self.guarantee.tag}>"
         )
 
 

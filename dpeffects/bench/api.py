@@ -70,7 +70,7 @@ def bench(
     """
     chosen, drawn = _chosen(methods, entries(), Entry), _chosen(data, tasks(), Task)
     budgets = numbers("epsilon", epsilon, 0.0)
-    checked(repeats=repeats, workers=workers)
+    checked(seed, repeats=repeats, workers=workers)
     known = on_file(path, COLUMNS, KEYS)
     works = [work for task in drawn for work in _works(task, chosen, budgets, repeats, seed, known)]
     works.sort(key=lambda work: (work.heavy, min(work.batch.todo)))

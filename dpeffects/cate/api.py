@@ -20,6 +20,7 @@ from dpeffects.engines import LazyTable
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
 from dpeffects.formula import Formula, parse
+from dpeffects.formula.expression import source
 from dpeffects.methods import dp_ebm, sample_aggregate
 from dpeffects.methods.dp_ebm import DPEBMOptions
 from dpeffects.privacy.budget import Budget
@@ -80,7 +81,8 @@ def dp_cate(
         "function" (a function of the covariates that answers any number of queries), "points"
         (effects at the rows of ``at``), or "groups" (effects by the groups of ``by``).
     at
-        A frame with the covariates of the points; its rows are taken as public.
+        A frame or a dict with the covariates of the points, such as a grid of your own: they are
+        printed with the result. Rows of ``data`` are refused where they can be recognised.
     by
         Discrete terms that make disjoint groups: ``"cut(age, [18, 40, 65, 90])"``, ``"sex"``,
         ``"sex + cut(age, [18, 65, 90])"``.
@@ -118,6 +120,7 @@ def dp_cate(
         _check_second_stage(made.second_stage, release, delta, accept_asymptotic)
     elif release != "points":
         raise OptionError(f'method="{method}" is for release="points"')
+    points.refuse_private_rows(at, data, parsed.covariate_columns)
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset)
     about: dict[str, Any] = {"estimand": "CATE", "method": method}
     about |= {"method_title": TITLES[method], "citation": _CITATION, "options": _shown(made)}
@@ -144,7 +147,7 @@ def _function(call: Call, made: CateOptions, method: str, about: dict[str, Any])
         function=found,
         space=_space(call),
         details=_details(found),
-        notes=call.bounds_notes(),
+        notes=(*call.budget_notes(), *call.bounds_notes()),
         **about,
         **call.record("exact"),
     )
@@ -223,7 +226,7 @@ def _at_points(
         labels=_labels(at, call.formula, len(estimates)),
         effects=estimates,
         points=_columns(at, call.formula),
-        notes=(*_clipped(clipped), *call.bounds_notes(), *notes),
+        notes=(*call.budget_notes(), *_clipped(clipped), *call.bounds_notes(), *notes),
         **about,
         **call.record(kind),
     )
@@ -243,7 +246,7 @@ def _groups(
         labels=found.labels(),
         effects=groups.fit_groups(curator, made, method),
         points={},
-        notes=call.bounds_notes(),
+        notes=(*call.budget_notes(), *call.bounds_notes()),
         details={"groups": by},
         **about,
         **call.record("exact"),
@@ -304,8 +307,7 @@ def _check_release(release: str, at: Any, by: str | None) -> None:
 
 
 def _grouping(formula: Formula, by: str) -> Formula:
-    left = formula.source.split("|")[0]
-    return parse(f"{left}| {by}")
+    return parse(f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}")
 
 
 def _space(call: Call) -> Any:

@@ -11,6 +11,8 @@ value of Q (claim 33).
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +22,60 @@ from dpeffects.cate.asymptotic import PaperLearner
 from dpeffects.cate.function import planned_strength, release_function, second_stage
 from dpeffects.cate.nuisance import SHARES
 from dpeffects.cate.options import CateOptions
+from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, Unavailable
 from dpeffects.methods import _boosting, dp_ebm
 from dpeffects.methods.dp_ebm import DPEBMOptions
+from dpeffects.privacy.bounds import Declared
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
 
 FloatArray = npt.NDArray[np.float64]
 
 _NO_VARIANCE = Unavailable("no sampling variance is released for effects at points")
+
+
+def refuse_private_rows(at: Any, data: Any, names: Sequence[str]) -> None:
+    """Refuse points that are rows of the private data: they are printed with the result.
+
+    Points are public because the user says so, and a copy of a row cannot be told from a point
+    that happens to be the same. So what is refused is what can be recognised: the data itself, a
+    view of its memory, and rows that still carry their labels.
+    """
+    at, data = (x.frame if isinstance(x, Declared) else x for x in (at, data))
+    if at is None or isinstance(at, Mapping):
+        return
+    if at is data or (isinstance(at, str | os.PathLike) and at == data):
+        same = True
+    else:
+        same = _shares_memory(at, data, names) or _keeps_labels(at, data, names)
+    if same:
+        example = ", ".join(f"{name!r}: [...]" for name in names[:3])
+        raise OptionError(
+            "at holds rows of the private data, which would be printed with the result: write "
+            f"points of your own, at={{{example}}}"
+        )
+
+
+def _shares_memory(at: Any, data: Any, names: Sequence[str]) -> bool:
+    try:
+        return any(np.may_share_memory(at[n].to_numpy(), data[n].to_numpy()) for n in names)
+    except Exception:  # rows elsewhere, or other columns: they say so when they are read
+        return False
+
+
+def _keeps_labels(at: Any, data: Any, names: Sequence[str]) -> bool:
+    """True where labels and values are those of the data, for numbers that few records share."""
+    import pandas as pd
+
+    if not (isinstance(at, pd.DataFrame) and isinstance(data, pd.DataFrame)):
+        return False
+    there = all(n in at.columns and n in data.columns for n in names)
+    if not (there and data.index.is_unique and len(at) and at.index.isin(data.index).all()):
+        return False
+    rows = data.loc[at.index, list(names)]
+    fine = any(rows[n].dtype.kind == "f" and (rows[n] % 1 != 0).all() for n in names)
+    return fine and all(rows[n].tolist() == at[n].tolist() for n in names)
 
 
 def shares() -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects import design, inference
+from dpeffects import design, documents, inference, writing
 from dpeffects.cate.function import EffectFunction, finite
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimate import Estimate, Unavailable
@@ -50,7 +49,8 @@ _TIDY = (
     "method",
     "guarantee",
 )
-_KIND, _VERSION = "dpeffects effect function", 1
+_KIND, _VERSION, _UNCHECKED = "dpeffects effect function", 2, 1
+"""What a saved file says of itself; files of version 1 have no checksum."""
 _SHOWN = 6
 _TEXTS = ("estimand", "method", "method_title", "formula", "outcome", "treatment", "level")
 _MORE_TEXTS = ("noise_source", "citation")
@@ -109,11 +109,9 @@ class CateResult(Record):
         return frame_of([row])
 
     def _head(self, what: str) -> str:
-        status = self.guarantee.status
-        shown = f"NOT PRIVATE, {status}" if self.guarantee.void else status
         return (
             f"<dpeffects CATE {what}, {self.method}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {shown}>"
+            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )
 
 
@@ -315,44 +313,59 @@ class CateFunction(CateResult):
             }
             for name in self.space
         }
-        return {
+        made = {
             "kind": _KIND,
             "version": _VERSION,
             "function": self.function.to_dict(),
             "space": space,
             **self._about(),
         }
+        return made | {"checksum": documents.checksum(made)}
 
-    def save(self, path: str | PathLike[str]) -> Path:
-        """Write the function to a JSON file; `load_cate` reads it, and needs no data."""
-        target = Path(path)
-        target.write_text(self.to_json() + "\n", encoding="utf-8")
-        return target
+    def save(self, path: str | PathLike[str], *, overwrite: bool = True) -> Path:
+        """Write the function to a JSON file; `load_cate` reads it, and needs no data.
+
+        A file that is there is replaced unless ``overwrite=False``; a ledger never is.
+        """
+        writing.write(path, self.to_json() + "\n", overwrite=overwrite is True)
+        return Path(path)
 
     def __repr__(self) -> str:
         return self._head(f"function, average {number(self.function.average)}")
 
 
-def load_cate(path: str | PathLike[str]) -> CateFunction:
-    """Read an effect function that `CateFunction.save` wrote."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise DataError(f"{str(path)!r} is not a JSON file") from None
+def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunction:
+    """Read an effect function that `CateFunction.save` wrote.
+
+    A checksum shows whether the file was changed by accident; it is no signature. Files of the
+    first version have none and are read with ``unchecked=True`` only.
+    """
+    found = documents.parse(documents.read(path), path)
     if not isinstance(found, dict) or found.get("kind") != _KIND:
         raise DataError(f"{str(path)!r} does not hold an effect function of dpeffects")
-    if found.get("version") != _VERSION:
-        raise DataError(
-            f"{str(path)!r} has version {found.get('version')!r}; this dpeffects reads {_VERSION}"
-        )
+    _check_version(found, path, unchecked)
     try:
         made = _from_dict(found)
         _ = str(made)  # what is missing or of another kind shows here
         return made
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
+
+
+def _check_version(found: dict[str, Any], path: str | PathLike[str], unchecked: bool) -> None:
+    version = found.get("version")
+    if type(version) is not int or version not in (_VERSION, _UNCHECKED):
+        raise DataError(f"{str(path)!r} has version {version!r}; this dpeffects reads {_VERSION}")
+    if version == _UNCHECKED and unchecked is not True:
+        raise DataError(
+            f"{str(path)!r} has no checksum (an older dpeffects wrote it): where you know that "
+            "nobody changed it, load_cate(path, unchecked=True) reads it and save() adds one"
+        )
+    if version == _VERSION and not documents.fits(found):
+        raise DataError(
+            f"{str(path)!r} is damaged: its checksum does not fit, so it was changed after it was "
+            "written"
+        )
 
 
 def _from_dict(found: dict[str, Any]) -> CateFunction:
@@ -542,6 +555,7 @@ class CateEffects(CateResult):
         intervals = self.conf_int(conf_level)
         effects = [
             {"label": label, "estimate": effect.value, "noise_variance": effect.noise_variance}
+            | {"laplace": effect.laplace, "gaussian": effect.gaussian}
             | {"conf_int": [low, high], "sampling": effect.sampling}
             for label, effect, (low, high) in zip(self.labels, self.effects, intervals, strict=True)
         ]

@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Attack, show, and return 1 where the promise is broken."""
-    check_files(given.force, given.out)
+    check_files(given, given.out)
     names = ["epsilon", "delta", "level", "estimand"]
     names += ["runs", "workers", "confidence", "watch", "noise", "seed"]
     wanted = settings(given.option, "option", inspect.signature(audit).parameters)

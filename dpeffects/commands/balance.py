@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Check everything that can fail before the budget is spent; then release and show."""
-    check_files(given.force, given.out, *record_files(given.record), *plot_files(given.plot))
+    check_files(given, given.out, *record_files(given.record), *plot_files(given.plot))
     wanted = budgeted(given)
     for name in ("estimand", "adjusted", "clip", "bins"):
         if getattr(given, name) is not None:

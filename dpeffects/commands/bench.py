@@ -15,6 +15,7 @@ from dpeffects.commands.shared import (
     put_plot,
     render,
 )
+from dpeffects.errors import OptionError
 from dpeffects.results.export import plain
 
 
@@ -40,7 +41,9 @@ def run(given: argparse.Namespace) -> None:
     if given.list:
         print(_listed())
         return
-    check_files(given.force, given.out, *plot_files(given.plot))
+    check_files(given, given.out, *plot_files(given.plot))
+    if given.plot is not None and given.plot_epsilon not in given.epsilon:
+        raise OptionError(f"--plot-epsilon {given.plot_epsilon:g} is not among those of --epsilon")
     names = ["epsilon", "repeats", "workers", "path", "seed"]
     board = bench(given.methods, given.data, **{name: getattr(given, name) for name in names})
     text = render(given, board.summary, lambda: plain(board.tidy().to_dict("records")))

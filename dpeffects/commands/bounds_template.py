@@ -20,9 +20,10 @@ _HEAD = """\
 #     age = {{range = [18, 90]}}          a number: smallest and largest possible
 #     region = {{levels = ["N", "S"]}}    a category: possible values, reference first
 #
-# Fill in the columns of your formula and delete the other lines. Columns of
-# true and false need no entry, nor does a treatment of 0 and 1. A treatment in
-# words has two levels, control first.
+# Fill in the columns of your formula and delete the other lines. A treatment of
+# 0 and 1, or true and false, needs no entry; other columns of true and false
+# have the range [0, 1] in a CSV file. A treatment in words has two levels,
+# control first.
 
 [bounds]"""
 _ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "": "{}"}
@@ -38,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Write an entry for each column."""
-    check_files(given.force, given.out)
+    check_files(given, given.out)
     what = "names and declared types" if is_parquet(given.data) else "header"
     head = _HEAD.format(what=what, path=one_line(given.data))
     put(given, "\n".join([head, *_lines(given.data)]), "template")

@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Check everything that can fail before the budget is spent; then estimate and show."""
-    check_files(given.force, given.out, given.save, *record_files(given.record))
+    check_files(given, given.out, given.save, *record_files(given.record))
     _check_release(given)
     wanted = call_arguments(given, dp_cate) | _what(given)
     bounds = wanted.get("bounds")
@@ -58,7 +58,8 @@ def run(given: argparse.Namespace) -> None:
     plain = fit.to_dict if isinstance(fit, CateFunction) else lambda: fit.to_dict(level)
     put(given, render(given, lambda: fit.summary(level), plain), repr(fit))
     if isinstance(fit, CateFunction) and given.save is not None:
-        fit.save(given.save)
+        check_files(given, given.save)
+        fit.save(given.save, overwrite=given.force)
     put_record(given, fit)
 
 

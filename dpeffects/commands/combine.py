@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Combine and show."""
-    check_files(given.force, given.out, *record_files(given.record))
+    check_files(given, given.out, *record_files(given.record))
     fit = combine(
         given.releases,
         given.rule,

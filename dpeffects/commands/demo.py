@@ -66,6 +66,8 @@ def run(given: argparse.Namespace) -> None:
     """Run each step in the folder, as a user would type it."""
     from dpeffects.commands import parser
 
+    if given.seed is not None and given.seed < 0:
+        raise OptionError(f"seed must be a non-negative integer, got {given.seed}")
     with _folder(given.folder) as folder, contextlib.chdir(folder):
         _write_files()
         for number, step in enumerate(STEPS, 1):

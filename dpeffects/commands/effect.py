@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(estimate: Callable[..., Result], given: argparse.Namespace) -> None:
     """Check everything that can fail before the budget is spent; then estimate and show."""
-    check_files(given.force, given.out, *record_files(given.record))
+    check_files(given, given.out, *record_files(given.record))
     wanted = call_arguments(given, dp_ate)
     data = data_for(given.method, wanted, given.data)
     fit = estimate(given.formula, data, **wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -29,6 +31,17 @@ def path_or_rows(path: str, bounds: Mapping[str, Any] | None, *, batches: bool) 
     if batches and able and is_parquet(path) and column_names(path):
         return path
     return read_data(path, bounds)
+
+
+def require_files(paths: Iterable[str]) -> None:
+    """Refuse what is there and is no file: a pipe would wait, and a device may never end."""
+    for path in paths:
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError):  # whoever reads it says what is wrong
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OptionError(f"{path} cannot be read: it is not a file")
 
 
 def settings(pairs: Sequence[str], what: str, taken: Iterable[str] = ()) -> dict[str, Any]:

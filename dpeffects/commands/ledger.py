@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from dpeffects import writing
 from dpeffects.commands.shared import Command
 from dpeffects.errors import OptionError
 from dpeffects.privacy.ledgers import (
@@ -35,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     checked.add_argument("--head", help="the head that an earlier check printed")
     written = _command(commands, "export", export, "Write charges to .csv, or everything to .json.")
     written.add_argument("file", help="a .csv or .json file")
+    written.add_argument("--force", action="store_true", help="overwrite the file")
     written.add_argument("--dataset", help="needed where the ledger has several")
     settled = _command(commands, "settle", settle, "End dead calls; those that charged are spent.")
     settled.add_argument("--dataset", help="needed where the ledger has several")
@@ -83,7 +85,8 @@ def verify(args: argparse.Namespace) -> None:
 
 def export(args: argparse.Namespace) -> None:
     """Write charges or everything to a file."""
-    open_ledger(args.ledger, args.dataset).export(args.file)
+    writing.check(args.file, overwrite=args.force, inputs=(args.ledger,), force="--force")
+    open_ledger(args.ledger, args.dataset).export(args.file, overwrite=args.force)
     print(f"wrote {args.file}")
 
 

@@ -25,7 +25,7 @@ def run(given: argparse.Namespace) -> None:
     """List the methods, or describe one."""
     import json
 
-    check_files(given.force, given.out)
+    check_files(given, given.out)
     specs = [get(given.method)] if given.method is not None else list(registry().values())
     if given.format == "json" or (given.out or "").lower().endswith(".json"):
         found = [_facts(spec) for spec in specs]

@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Plan, solve for what is needed where asked, show, and draw."""
-    check_files(given.force, given.out, *plot_files(given.plot))
+    check_files(given, given.out, *plot_files(given.plot))
     names = ["n", "epsilon", "delta", "method", "estimand", "conf_level"]
     names += ["outcome_mean", "outcome_sd", "treated", "selection", "power"]
     wanted = settings(given.option, "option", inspect.signature(plan).parameters)

@@ -37,8 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Check everything that can fail before the budget is spent; then release, sign and save."""
+    check_files(given, given.out)
     sign = _signer(given.sign)
-    check_files(given.force, given.out)
     wanted = call_arguments(given, dp_ate, site_release)
     wanted |= {name: getattr(given, name) for name in ("site", "estimand", "request")}
     data = data_for(given.method, wanted, given.data)

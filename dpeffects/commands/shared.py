@@ -7,10 +7,12 @@ import inspect
 import json
 from collections.abc import Callable
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from dpeffects.commands.inputs import settings
+from dpeffects import writing
+from dpeffects.commands.inputs import require_files, settings
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.files import read_bounds
 
@@ -140,32 +142,30 @@ def output_arguments(
     return add
 
 
-def check_files(force: bool, *paths: str | None) -> None:
-    """Refuse files that exist or cannot be written, before anything is spent."""
-    wanted = [Path(path) for path in paths if path is not None]
-    if len({path.absolute() for path in wanted}) < len(wanted):
-        raise OptionError("two outputs would go to the same file")
+_INPUTS = ("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases")
+"""Arguments that name files to read."""
+
+
+def check_files(given: argparse.Namespace, *paths: str | None) -> None:
+    """Refuse inputs that are no files, and outputs that exist, are inputs or cannot be written."""
+    require_files(_inputs(given))
+    wanted = [path for path in paths if path is not None]
     for path in wanted:
-        try:
-            _check_file(path, force)
-        except OptionError:
-            raise
-        except OSError as error:
-            raise OptionError(f"{path} cannot be written: {error.strerror}") from None
-        except ValueError:
-            raise OptionError(f"{str(path)!r} is not the path of a file") from None
+        writing.check(path, overwrite=given.force, inputs=_inputs(given), force="--force")
+    writing.check_apart(wanted)
 
 
-def _check_file(path: Path, force: bool) -> None:
-    known = path.exists()
-    if path.is_file() and not force:
-        raise OptionError(f"{path} exists; another name, or --force to overwrite it")
-    if path.is_file() or not known:
-        path.open("a").close()
-    elif path.is_dir():
-        raise OptionError(f"{path} cannot be written: it is a folder")
-    if not known:
-        path.unlink()
+def _inputs(given: argparse.Namespace) -> list[str]:
+    found: list[str] = []
+    for name in _INPUTS:
+        value = getattr(given, name, None)
+        found += value if isinstance(value, list) else [] if value is None else [value]
+    folder = getattr(given, "trust", None)
+    return found + ([] if folder is None else [str(Path(folder) / "*.pem")])
+
+
+def _write(given: argparse.Namespace, path: str, content: str | bytes) -> None:
+    writing.write(path, content, overwrite=given.force, inputs=_inputs(given), force="--force")
 
 
 def record_argument(add: Callable[..., argparse.Action]) -> None:
@@ -185,6 +185,7 @@ def record_files(path: str | None) -> tuple[str, ...]:
 def put_record(given: argparse.Namespace, fit: Reported) -> None:
     """Write the record of a result where it is asked for."""
     if given.record is not None:
+        check_files(given, *record_files(given.record))
         level = getattr(given, "conf_level", 0.95)
         fit.report(given.record, conf_level=level, overwrite=given.force)
 
@@ -203,7 +204,9 @@ def plot_files(path: str | None) -> tuple[str, ...]:
 def put_plot(given: argparse.Namespace, draw: Callable[[], Any]) -> None:
     """Write the figure of the axes that ``draw`` returns where it is asked for."""
     if given.plot is not None:
-        draw().figure.savefig(given.plot, dpi=150, bbox_inches="tight")
+        drawn, kind = BytesIO(), Path(given.plot).suffix.lower().lstrip(".")
+        draw().figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight")
+        _write(given, given.plot, drawn.getvalue())
         print(f"plot written to {given.plot}")
 
 
@@ -222,9 +225,8 @@ def put(given: argparse.Namespace, text: str, what: str) -> None:
         print(text)
         return
     try:
-        Path(given.out).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-    except (OSError, ValueError) as error:
+        _write(given, given.out, text.rstrip("\n") + "\n")
+    except OptionError as error:
         print(text)
-        why = getattr(error, "strerror", None) or "not a text"
-        raise OptionError(f"{given.out} cannot be written ({why}); printed instead") from None
+        raise OptionError(f"{error}; printed instead") from None
     print(f"{what} written to {given.out}")

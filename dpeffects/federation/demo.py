@@ -39,8 +39,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "south": {"max_epsilon": 1.0, "total_epsilon": 4.0},
     "west": {"max_epsilon": 0.5, "total_epsilon": 2.0, "above_maximum": "lower"},
 }
-_START = 60.0
-_ROOM = 30.0
+_START = 300.0
+_ROOM = 300.0
 """Seconds for a program to start, and beyond the deadlines for a round to end."""
 
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from dpeffects.methods.spec import Facts
-from dpeffects.privacy.erm import SPREAD, VOLUME, default_strength, unit_l1, unit_norm
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.erm import (
+    SPREAD,
+    TREATED_VARIANCE,
+    VOLUME,
+    default_strength,
+    unit_l1,
+    unit_norm,
+)
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 _BLOCKS = (3, 5, 8, 12, 20)
@@ -15,24 +24,34 @@ _LOGIT_SD = 0.7
 """Spread of the true log odds of treatment that the plan assumes."""
 
 
-def plan(facts: Facts, confounding: float, *, must_adjust: bool) -> int:
+Split = Mapping[str, float]
+"""Proportions of a budget by share, as a method's ``shares`` has them."""
+
+
+def price(split: Split, share: str, budget: Budget) -> tuple[float, float]:
+    """Epsilon and delta that a share gets of a budget that is divided like this."""
+    part = split[share] / sum(split.values())
+    return part * budget.epsilon, part * budget.delta
+
+
+def plan(
+    facts: Facts, confounding: float, plain: Split, blocked: Split, *, must_adjust: bool
+) -> int:
     """Number of blocks with the smallest expected error, in units of the outcome's range.
 
+    ``plain`` and ``blocked`` are how the budget is divided without and with blocks.
     noise(K) is the standard deviation of the privacy noise with K equal blocks and equal arms; a
     bias of ``confounding`` shrinks by the reliability of the noisy log odds, and K blocks leave
     about 1.5 / K^1.7 of it (a tenth for five, Cochran 1968).
     """
-    eps, delta = 0.3 * facts.budget.epsilon, 0.3 * facts.budget.delta
-    jitter, kept = weight_noise(facts.n, facts.width, eps, delta)
+    jitter, kept = weight_noise(facts.n, facts.width, *price(blocked, "propensity", facts.budget))
     jitter *= math.sqrt(max(facts.width - 1, 1) * SPREAD) / unit_norm(facts.width)
     unreliable = jitter**2 / (jitter**2 + (kept * _LOGIT_SD) ** 2)
-    plain = {"estimate": 0.55, "counts": 0.25}
-    blocked = {"estimate": 0.3, "counts": 0.15}
 
     def error(blocks: int) -> float:
         split = plain if blocks == 1 else blocked
-        eps = facts.budget.epsilon
-        one_sum, one_count = 1.0 / (split["estimate"] * eps), 0.5 / (split["counts"] * eps)
+        one_sum = 1.0 / price(split, "estimate", facts.budget)[0]
+        one_count = 0.5 / price(split, "counts", facts.budget)[0]
         noise = 4.0 * math.sqrt(blocks) * math.hypot(one_sum, one_count) / facts.n
         if blocks == 1:
             return math.hypot(noise, confounding)
@@ -58,14 +77,14 @@ def weight_noise(
     noise = math.sqrt(2.0) * 2.0 * unit_l1(width) / spent
     if delta > LEAST_DELTA:
         noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, width))
-    information = 0.2 * n * spread / unit_norm(width) ** 2
+    information = TREATED_VARIANCE * n * spread / unit_norm(width) ** 2
     strength = default_strength(n, width, epsilon, delta)
     return noise / (information + strength), information / (information + strength)
 
 
-def regression_error(facts: Facts) -> float:
+def regression_error(facts: Facts, split: Split) -> float:
     """Expected size of the noise in the moments against the moments themselves."""
-    d, eps, delta = facts.width, 0.2 * facts.budget.epsilon, 0.2 * facts.budget.delta
+    d, (eps, delta) = facts.width, price(split, "regression", facts.budget)
     noise = math.sqrt(2.0) * (d + 1 + 2 * math.sqrt(d)) / eps
     if delta > LEAST_DELTA:
         noise = min(noise, gaussian_scale(2.0 * math.sqrt(2.0), eps, delta, min(d * d, 100_000)))

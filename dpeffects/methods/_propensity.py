@@ -39,7 +39,15 @@ import numpy.typing as npt
 
 from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import SPREAD, Weights, least_strength, unit_l1, unit_norm
+from dpeffects.privacy.erm import (
+    SPREAD,
+    TREATED_VARIANCE,
+    VOLUME,
+    Weights,
+    least_strength,
+    unit_l1,
+    unit_norm,
+)
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.weighting import Propensity
@@ -121,12 +129,12 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
     """
     (m, n), d, spread = setting.records, setting.d, setting.spread
     norm, inside = unit_norm(d), setting.way == "objective"
-    information = 0.2 * m * spread / norm**2
+    information = TREATED_VARIANCE * m * spread / norm**2
     best = (math.inf, 0.0, 0.0)
     for part, (model, estimate) in prices.items():
         sd = 2.0 * math.sqrt(2.0) * (unit_l1(d) if inside else math.sqrt(d)) / model
         if setting.delta > LEAST_DELTA and setting.noise != "laplace":
-            sd = min(sd, gaussian_scale(2.0, 0.9 * model, setting.delta / 3.0, d))
+            sd = min(sd, gaussian_scale(2.0, (1.0 - VOLUME) * model, setting.delta / 3.0, d))
         strength = least_strength(model) * np.geomspace(1.0, 3e4, 120)
         kept = information / (information + strength)
         undo = np.minimum(1.0 / kept, _UNDO)

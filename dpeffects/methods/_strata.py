@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dpeffects.errors import OptionError
 from dpeffects.estimate import SamplingVariance
+from dpeffects.methods._checks import check_choice
 from dpeffects.methods.spec import Options
 from dpeffects.privacy.curator import Curator
 
@@ -33,8 +34,7 @@ class StrataOptions(Options):
     weights: str = "means"
 
     def __post_init__(self) -> None:
-        if self.weights not in WEIGHTS:
-            raise OptionError(f"weights must be one of {WEIGHTS}, got {self.weights!r}")
+        check_choice("weights", self.weights, WEIGHTS)
 
     def needs_memory(self) -> str:
         """Round robin deals records in their order."""

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.methods._checks import check_choice
 from dpeffects.methods.spec import MethodSpec, Options
 from dpeffects.privacy.curator import Curator
 
@@ -35,8 +35,7 @@ class DiffInMeansOptions(Options):
     arms: str = "private"
 
     def __post_init__(self) -> None:
-        if self.arms not in ("private", "public"):
-            raise OptionError(f'arms must be "private" or "public", got {self.arms!r}')
+        check_choice("arms", self.arms, ("private", "public"))
 
     def public(self, level: str) -> frozenset[str]:
         """Public arms make the treatment column public."""

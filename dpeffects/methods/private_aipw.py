@@ -38,7 +38,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import diff_in_means
 from dpeffects.methods._blocks import CONTROL, TREATED, Blocks, cuts_for, propensity
-from dpeffects.methods._checks import check_whole, is_number
+from dpeffects.methods._checks import check_choice, check_whole, is_number
 from dpeffects.methods._outcome import OutcomeRegression
 from dpeffects.methods._plan import MOST_LEFT, plan, regression_error, share_left
 from dpeffects.methods.spec import Facts, MethodSpec, Options
@@ -62,8 +62,7 @@ class PrivateAIPWOptions(Options):
     regression: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.adjust not in ("auto", "all", "none"):
-            raise OptionError(f'adjust must be "auto", "all" or "none", got {self.adjust!r}')
+        check_choice("adjust", self.adjust, ("auto", "all", "none"))
         if not (is_number(self.confounding) and 0.0 <= self.confounding <= 1.0):
             raise OptionError(f"confounding must be between 0 and 1, got {self.confounding!r}")
         if self.blocks is not None:
@@ -73,15 +72,19 @@ class PrivateAIPWOptions(Options):
 
     def resolve(self, facts: Facts) -> PrivateAIPWOptions:
         """Choose the number of blocks and the regression from n, d and the budget."""
-        blocks = (
-            1
-            if self.adjust == "none"
-            else self.blocks or plan(facts, self.confounding, must_adjust=self.adjust == "all")
-        )
+        blocks = 1 if self.adjust == "none" else self.blocks or self._planned(facts)
         regression = self.regression
         if regression is None:
-            regression = blocks > 1 and regression_error(facts) < 0.35
+            split = shares(facts.level, replace(self, blocks=blocks, regression=True))
+            regression = blocks > 1 and regression_error(facts, split) < 0.35
         return replace(self, blocks=blocks, regression=regression and self.adjust != "none")
+
+    def _planned(self, facts: Facts) -> int:
+        plain, blocked = (
+            shares(facts.level, replace(self, blocks=blocks, regression=False))
+            for blocks in (1, None)
+        )
+        return plan(facts, self.confounding, plain, blocked, must_adjust=self.adjust == "all")
 
 
 def shares(level: str, options: PrivateAIPWOptions) -> dict[str, float]:

@@ -23,8 +23,8 @@ Where this differs from the paper, and why:
 - The paper's ATT and ATC divide by n, which estimates P(T = 1) ATT and P(T = 0) ATC; these divide
   by the private number of treated or control records.
 - ``split=False`` uses all rows for both steps and adds up the prices. ``split=True`` is the
-  paper's: even rows fit the model, odd rows estimate, each for the whole budget, because no record
-  is in both (claim 26).
+  paper's: one half of the rows, in a secret order, fits the model and the other half estimates,
+  each for the whole budget, because no record is in both (claim 26).
 - The model's part of the budget follows from public numbers, the penalty from these and released
   variances of the covariates (`_propensity.plan`): where a model cannot be learnt it is left nearly
   flat, and the result says so.
@@ -51,6 +51,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import _propensity
 from dpeffects.methods._checks import check_choice, check_clip, check_penalty, is_number
+from dpeffects.methods._plan import price
 from dpeffects.methods._propensity import Model, Setting
 from dpeffects.methods.spec import Facts, MethodSpec, Options
 from dpeffects.privacy.curator import Curator
@@ -67,7 +68,10 @@ _PARTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 _REST = {"counts": 0.09, "spread": 0.06, "centre": 0.11, "estimate": 0.54, "variance": 0.2}
 _FIRST_HALF = {"counts": 0.08, "spread": 0.06, "model": 0.86}
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
-_HALVES = "Even rows fit the model, odd rows estimate; the charges of the even rows cover both."
+_HALVES = (
+    "A random half of the rows fits the model, the other half estimates; the charges of the first "
+    "cover both."
+)
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,12 @@ class PrivateIPWOptions(Options):
             raise OptionError(f"split=True needs at least 4 rows, not {facts.n}")
         if self.split:
             return self
-        epsilon = facts.budget.epsilon
         parts = _PARTS if self.model_share is None else (self.model_share,)
-        prices = {p: (p * epsilon, (1.0 - p) * _REST["estimate"] * epsilon) for p in parts}
+        splits = {p: shares(facts.level, replace(self, model_share=p)) for p in parts}
+        prices = {
+            p: (price(split, "model", facts.budget)[0], price(split, "estimate", facts.budget)[0])
+            for p, split in splits.items()
+        }
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
         return replace(self, model_share=_propensity.plan(setting, prices)[0])
 

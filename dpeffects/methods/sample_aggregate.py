@@ -164,7 +164,7 @@ def effect_interval(given: Any) -> tuple[float, float]:
     lower, upper = map(float, pair)
     if not lower < upper:
         raise OptionError(f"effect_range: lower must be below upper, got ({lower:g}, {upper:g})")
-    if not 1e-100 <= upper - lower <= 1e100:
+    if not 1e-50 <= upper - lower <= 1e50:
         raise OptionError(f"effect_range ({lower:g}, {upper:g}) is too narrow or too wide")
     return lower, upper
 

@@ -40,6 +40,7 @@ import numpy as np
 
 from dpeffects.errors import BudgetError, OptionError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.methods._checks import check_choice
 from dpeffects.methods._strata import (
     CITATION,
     GIVEN,
@@ -80,10 +81,7 @@ class SmoothMatchingOptions(StrataOptions):
             raise OptionError(
                 f"paper_constants must be True or False, got {self.paper_constants!r}"
             )
-        if self.variance_noise not in ("capped", "smooth"):
-            raise OptionError(
-                f'variance_noise must be "capped" or "smooth", got {self.variance_noise!r}'
-            )
+        check_choice("variance_noise", self.variance_noise, ("capped", "smooth"))
 
     def resolve(self, facts: Facts) -> SmoothMatchingOptions:
         """Refuse a budget without delta, before anything is charged."""

@@ -88,7 +88,7 @@ class MethodSpec:
         """Return the level, by default the first (and safest) the method has."""
         if level is None:
             return self.levels[0]
-        if level not in self.levels:
+        if not isinstance(level, str) or level not in self.levels:
             raise OptionError(f"{self.name}: level must be one of {self.levels}, got {level!r}")
         return level
 

@@ -46,14 +46,14 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
         axes.set_xlim(0.0, 1.45 * max(epsilon for epsilon, _ in parts.values()))
         axes.set_xlabel("epsilon")
         axes.set_title(_caption(fit, total))
-        look.mark(axes, [look.alarm(fit.guarantee)])
+        look.mark(axes, [look.alarm(fit.guarantee.status)])
     return axes
 
 
 def _parts(fit: Record) -> dict[str, tuple[float, float]]:
-    """Epsilon and delta by release, in order; the steps of one mechanism are one."""
+    """Epsilon and delta by charge, in order; the steps of one mechanism are one."""
     found: dict[str, tuple[float, float]] = {}
-    for spend in fit.spends:
+    for spend in (spend for spend in fit.spends if not spend.covered):
         label = spend.label.split(":")[0]
         name = label if spend.share in label else f"{spend.share}: {label}"
         epsilon, delta = found.get(name, (0.0, 0.0))

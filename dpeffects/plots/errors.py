@@ -85,7 +85,7 @@ def _table(frame: Any, columns: list[str], positive: str) -> pd.DataFrame:
 
 
 def _alarms(statuses: Any) -> list[str]:
-    return [text for status in dict.fromkeys(statuses) if (text := look.alarm_of_status(status))]
+    return [text for status in dict.fromkeys(statuses) if (text := look.alarm(str(status)))]
 
 
 def _line(ax: Any, k: int, name: str, part: pd.DataFrame, x: str, y: str) -> None:

@@ -58,7 +58,7 @@ def forest(combined: Any, *, conf_level: float | None = None, ax: Any = None) ->
         axes.margins(x=0.06)
         axes.set_xlabel(look.effect_label(combined.treatment, combined.outcome))
         axes.set_title(_caption(combined))
-        look.mark(axes, [look.alarm_of_status(combined.status)])
+        look.mark(axes, [look.alarm(combined.status)])
     return axes
 
 

@@ -66,6 +66,8 @@ def _at(frame: Any, epsilon: float) -> pd.DataFrame:
         raise DataError(f"a leaderboard's tidy() is needed: there is no column {missing[0]!r}")
     cells: pd.DataFrame = frame[(frame["epsilon"] == epsilon) | np.isinf(frame["epsilon"])].copy()
     cells["ranked"] = (cells["guarantee"] == "exact") & (cells["level"] == "sample")
+    if not cells["ranked"].any():
+        raise OptionError(f"nothing ranked was run at epsilon {epsilon:g}")
     best = cells[cells["ranked"]].groupby("data")["error"].min()
     cells["far"] = cells["error"] / cells["data"].map(best)
     cells["label"] = [_label(cell) for cell in cells.itertuples()]

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from dpeffects.errors import MissingExtraError
-from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.privacy.guarantee import alarm as alarm  # used by every picture
 
 INK, SOFT, PALE = "#000000", "#767676", "#d9d9d9"
 BLUE, RED, YELLOW = "#004488", "#bb5566", "#ddaa33"
@@ -133,20 +133,9 @@ def rows(ax: Any, labels: list[str]) -> None:
     ax.spines["left"].set_visible(False)
 
 
-def alarm(guarantee: Guarantee) -> str:
-    """What must stand out about a guarantee; empty where it holds.
-
-    Examples
-    --------
-    >>> alarm(Guarantee(1.0, void=("seeded",))), alarm(Guarantee(1.0))
-    ('NOT PRIVATE: seeded', '')
-    """
-    return alarm_of_status(guarantee.status)
-
-
 def alarms(record: Any) -> list[str]:
     """Guarantee and cautions of a record that must stand out."""
-    return [text for text in (alarm(record.guarantee), record.caution) if text]
+    return [text for text in (alarm(record.guarantee.status), record.caution) if text]
 
 
 def with_names(names: list[str], found: list[list[str]]) -> list[str]:
@@ -160,27 +149,6 @@ def with_names(names: list[str], found: list[list[str]]) -> list[str]:
     if all(texts == found[0] for texts in found):
         return found[0] if found else []
     return [f"{name}: {text}" for name, texts in zip(names, found, strict=True) for text in texts]
-
-
-_ALARMS = {
-    "exact": "",
-    "asymptotic": "ASYMPTOTIC CLAIM, NOT PROVEN",
-    "library": "A LIBRARY'S GUARANTEE, NOT PROVED HERE",
-    "none": "NO DIFFERENTIAL PRIVACY",
-}
-
-
-def alarm_of_status(status: str) -> str:
-    """Return the same for a status as exports have it.
-
-    Examples
-    --------
-    >>> alarm_of_status("asymptotic"), alarm_of_status("none")
-    ('ASYMPTOTIC CLAIM, NOT PROVEN', 'NO DIFFERENTIAL PRIVACY')
-    """
-    if status.startswith("void"):
-        return f"NOT PRIVATE: {status.removeprefix('void').lstrip(': ')}"
-    return _ALARMS[status]
 
 
 def mark(ax: Any, texts: Iterable[str]) -> None:

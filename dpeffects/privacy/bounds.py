@@ -49,12 +49,19 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
         """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels."""
-        made = cls()
+        if bounds is not None and not isinstance(bounds, Mapping):
+            raise BoundsError(
+                f"bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
+            )
+        entries: dict[str, Interval | Levels] = {}
+        categorical = set()
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
-            made = made.with_entry(name, *_read(name, given), source="declared")
-        return made
+            entries[name], is_levels = _read(name, given)
+            if is_levels:
+                categorical.add(name)
+        return cls(entries, dict.fromkeys(entries, "declared"), frozenset(categorical))
 
     def with_entry(
         self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str
@@ -137,6 +144,8 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
             raise BoundsError(
                 f"bounds[{name!r}]: lower must be below upper, got ({lower:g}, {upper:g})"
             )
+        if not math.isfinite(upper - lower):
+            raise BoundsError(f"bounds[{name!r}]: the range is too wide for floating point numbers")
         return (lower, upper), False
     if len(values) < 2:
         raise BoundsError(f"bounds[{name!r}]: a list holds at least two levels")
@@ -234,8 +243,9 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     if isinstance(frame, Declared):
         frame, made = frame.frame, frame.bounds.updated(made)
     names = list(getattr(frame, "columns", ())) or list(getattr(frame, "column_names", ()))
+    there = set(names)
     for name in made:
-        if names and name not in names:
+        if names and name not in there:
             close = difflib.get_close_matches(name, [str(n) for n in names], 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise BoundsError(f"declare: the frame has no column {name!r}{hint}")

@@ -87,6 +87,30 @@ class Budget:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
 
+    def cautions(self, n: int) -> tuple[str, ...]:
+        """Say where a budget promises little to each of n records, in one line each.
+
+        A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
+        (2014), The algorithmic foundations of differential privacy, section 2.3.
+
+        Examples
+        --------
+        >>> Budget(1.0, 1e-6).cautions(1000), len(Budget(1e6, 0.5).cautions(1000))
+        ((), 2)
+        """
+        found = []
+        if self.epsilon > _WEAK_EPSILON:
+            found.append(
+                f"epsilon = {self.epsilon:g} protects little: above {_WEAK_EPSILON:g} chances of "
+                "anything about a record may change by any factor that matters."
+            )
+        if self.delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)):
+            found.append(
+                f"delta = {self.delta:g} is large: from 1/n on, a delta allows whole records to be "
+                "published."
+            )
+        return tuple(found)
+
     def shares(self, proportions: Mapping[str, float]) -> dict[str, Share]:
         """Divide epsilon and delta by proportions, rounding each share down (claim 1)."""
         total = sum(Fraction(p) for p in proportions.values())
@@ -102,6 +126,11 @@ class Budget:
             )
             for name, p in proportions.items()
         }
+
+
+_WEAK_EPSILON = 10.0
+"""Above it protection is weak: Ponomareva et al. (2023), How to DP-fy ML, section 5.2."""
+_WEAK_DELTA = 0.01
 
 
 def _check(name: str, value: Any) -> None:

@@ -66,6 +66,8 @@ VOLUME = 0.1
 _SOLVER = 0.01
 """Part of a model's epsilon that covers an inexact solver and noise on a grid (claim 22)."""
 _WIDER = 1.0 + 1e-9
+TREATED_VARIANCE = 0.2
+"""Variance e(1 - e) of a treatment of chance e that is not far from 1/2: a public stand-in."""
 SPREAD = 1.0 / 12.0
 """Variance of a covariate that spreads evenly over its declared range: a public stand-in."""
 
@@ -296,7 +298,8 @@ def _rounded(values: FloatArray, bits: int) -> FloatArray:
 
 def whole_rows(matrix: FloatArray, unit: bool, out: FloatArray | None = None) -> FloatArray:
     """Rows as whole multiples of 2^-16: as they are in [-1, 1], or centred as in `unit_rows`."""
-    rows = np.clip(matrix, 0.0 if unit else -1.0, 1.0, out=out)
+    rows = np.fmin(matrix, 1.0, out=out)  # a clip that has a number for what is none
+    np.fmax(rows, 0.0 if unit else -1.0, out=rows)
     rows *= 2.0**_GRID
     rows += 0.5
     if unit:
@@ -350,7 +353,7 @@ def unit_rows(matrix: FloatArray) -> FloatArray:
     Centring is a public map. It makes the intercept nearly uncorrelated with the rest, and halves
     the norm of the rest: without it the weights carry up to twice the noise.
     """
-    rows = np.clip(matrix, 0.0, 1.0)
+    rows = np.fmax(np.fmin(matrix, 1.0), 0.0)
     rows[:, 1:] -= 0.5
     rows /= unit_norm(matrix.shape[1])
     return rows
@@ -495,13 +498,13 @@ def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
     With noise of variance s^2 in each gradient, information J about each weight and weights of
     variance theta^2, the mean squared error (s^2 + strength^2 theta^2) / (J + strength)^2 is least
     at strength = s^2 / (J theta^2). Logits of variance 1, spread evenly over d - 1 covariates, make
-    J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about 0.2.
+    J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about `TREATED_VARIANCE`.
     """
     spent = (1.0 - VOLUME) * epsilon
     variance = 2.0 * (2.0 * unit_l1(d) / spent) ** 2
     if delta > LEAST_DELTA:
         variance = min(variance, gaussian_scale(2.0, spent, delta / 3.0, d) ** 2)
-    return max(least_strength(epsilon), variance * max(d - 1, 1) / (0.2 * n))
+    return max(least_strength(epsilon), variance * max(d - 1, 1) / (TREATED_VARIANCE * n))
 
 
 @dataclass(frozen=True)

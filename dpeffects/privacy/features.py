@@ -87,7 +87,7 @@ class Fourier:
     def _write(self, columns: FloatArray, out: FloatArray) -> None:
         pairs, n = len(self.frequencies), columns.shape[1]
         turns, work = (room(f"features {k}", n, pairs).T for k in range(2))
-        centred = np.clip(columns[1:], 0.0, 1.0)
+        centred = np.fmax(np.fmin(columns[1:], 1.0), 0.0)
         centred -= 0.5
         turns[:] = 0.0
         for column, each in zip(centred, self.frequencies.T / (2.0 * math.pi), strict=True):

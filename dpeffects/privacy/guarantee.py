@@ -56,6 +56,25 @@ KINDS = {
 """Kinds of guarantees. Methods other than "exact" ones run only where their kind is accepted."""
 
 
+def alarm(status: str) -> str:
+    """Return what must stand out about a status as exports have it; empty where it is "exact".
+
+    Examples
+    --------
+    >>> alarm("exact"), alarm("none"), alarm("void: seeded")
+    ('', 'NO DIFFERENTIAL PRIVACY, ONE RECORD CAN SHOW', 'NOT PRIVATE: seeded')
+    >>> alarm("void: seeded, library")
+    "NOT PRIVATE: seeded; A LIBRARY'S GUARANTEE, NOT PROVED HERE"
+    """
+    if status in KINDS:
+        return KINDS[status].words.upper()
+    if not status.startswith("void"):
+        return f"UNKNOWN GUARANTEE: {status}"
+    reasons = status.removeprefix("void").lstrip(": ").split(", ")
+    kind = KINDS[reasons.pop()].words.upper() if reasons[-1] in KINDS else ""
+    return f"NOT PRIVATE: {', '.join(reasons)}" + (f"; {kind}" if kind else "")
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """A differential privacy guarantee, in numbers and in words.
@@ -100,6 +119,11 @@ class Guarantee:
             return self.kind
         unproved = () if self.kind == "exact" else (self.kind,)
         return "void: " + ", ".join((*self.void, *unproved))
+
+    @property
+    def tag(self) -> str:
+        """The status for a line of text, which says where nothing is private."""
+        return f"NOT PRIVATE, {self.status}" if self.void or self.kind == "none" else self.status
 
     @property
     def holds(self) -> bool:
@@ -150,7 +174,8 @@ class Spend:
     ``sensitivity`` and ``scale`` have one entry for each noise scale used, in the units of the
     released value; ``claim`` is the number of the claim in PROOFS.md. ``alone`` is True where the
     charge is for one mechanism by itself, so that its noise can be composed with others'; a part
-    of a larger price (claims 22, 26) counts by its price only.
+    of a larger price (claims 22, 26) counts by its price only. A release that other charges cover
+    (claim 26) costs nothing here, and its label says what it would.
     """
 
     label: str
@@ -162,6 +187,11 @@ class Spend:
     scale: tuple[float, ...]
     claim: int
     alone: bool = False
+
+    @property
+    def covered(self) -> bool:
+        """True for a release that other charges pay for (claim 26): no charge of its own."""
+        return self.epsilon == 0.0 and self.delta == 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

@@ -241,7 +241,7 @@ def _derivatives(
     for sums, piece, own, tail in zip(total, pieces, weights, tails, strict=True):
         for chunk in chunks(piece, size):
             rows, slopes, targets = terms(chunk)
-            residual = targets - slopes * along(rows, own, tail)
+            residual = np.nan_to_num(targets - slopes * along(rows, own, tail))
             made = room("terms", len(rows), len(bends) * size + 2)
             left = slopes**2 * (np.abs(residual) <= 1.0)
             for k, bits in enumerate(bends):

@@ -7,6 +7,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -192,6 +193,14 @@ class Ledger(Account):
                 "this ledger is in the memory of the process that made it, and this one was forked "
                 "from it: use a ledger in a file (dpeffects.create_ledger); nothing was drawn"
             )
+
+    def cover(self, spend: Spend) -> None:
+        """Name a release of other rows that charges made here pay for too (claim 26)."""
+        price = f"{spend.epsilon:.3g}" + (f", {spend.delta:.3g}" if spend.delta else "")
+        label = f"{spend.label}, other half ({price} covered by claim 26)"
+        named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)
+        with self._lock:
+            self._spends.append(named)
 
     def __repr__(self) -> str:
         left, held = self.remaining, self._held

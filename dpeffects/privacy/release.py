@@ -47,7 +47,8 @@ class Objective(Protocol):
 class Releaser:
     """Charges the ledger, then draws: the one place where noise meets a value.
 
-    ``alone`` is False where the charges also cover draws that the ledger does not see (claim 26).
+    ``alone`` is False where the charges also cover draws of other rows, which ``covering`` then
+    names without a price (claim 26).
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class Releaser:
         ledger: Ledger,
         noise: NoiseSource,
         alone: bool = True,
+        covering: Ledger | None = None,
     ) -> None:
         self._shares, self._ledger, self._noise = dict(shares), ledger, noise
-        self._alone = alone
+        self._alone, self._covering = alone, covering
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""
@@ -147,11 +149,17 @@ class Releaser:
         return self._noise.permutation(n)
 
     def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
-        """Return a releaser of a part of the rows, by default on the same ledger (claim 26)."""
-        return type(self)(shares, ledger or self._ledger, self._noise, alone=False)
+        """Return a releaser of a part of the rows, by default on the same ledger (claim 26).
+
+        On a ledger of its own it is covered by the charges made here, and named beside them.
+        """
+        covering = None if ledger is None else self._ledger
+        return type(self)(shares, ledger or self._ledger, self._noise, False, covering)
 
     def _charge(self, spend: Spend) -> None:
         self._ledger.charge(spend if self._alone else replace(spend, alone=False))
+        if self._covering is not None:
+            self._covering.cover(spend)
 
     def solved(self, objective: Objective, hidden: Noisy) -> FloatArray:
         """Minimise with hidden noise in the objective: what comes out is private still."""

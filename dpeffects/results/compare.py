@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
+from dpeffects.privacy.guarantee import alarm
 from dpeffects.render import Block, Notes, Shown, Summary, Table
 from dpeffects.results.numbers import number, numbers
 
@@ -93,18 +94,13 @@ class Comparison(Shown):
         return cells
 
     def _title(self) -> str:
-        return f"{len(self.fits)} private effect{'s' if len(self.fits) > 1 else ''} side by side"
+        return f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
 
     def _alert(self) -> str:
         lines = []
         for name, row in zip(self.names, self.glance().to_dict("records"), strict=True):
-            status = str(row["guarantee"])
-            if status.startswith("void"):
-                lines.append(f"{name}: NOT PRIVATE, {status.removeprefix('void: ')}")
-            elif status != "exact":
-                lines.append(f"{name}: {status.upper()} CLAIM, NOT A PROVEN GUARANTEE AT THIS N")
-            if row["caution"]:
-                lines.append(f"{name}: {row['caution']}")
+            found = (alarm(str(row["guarantee"])), row["caution"])
+            lines += [f"{name}: {words}" for words in found if words]
         return "\n".join(f"*** {line} ***" for line in lines)
 
     def _notes(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpeffects import writing
 from dpeffects.errors import OptionError
 from dpeffects.privacy.claims import titles
 from dpeffects.privacy.guarantee import Guarantee, Spend
@@ -56,11 +57,8 @@ def write(page: Page, path: str | PathLike[str], overwrite: bool) -> Path:
     twin = (_twin(page, now) + "\n").encode("utf-8")
     file = target.with_suffix(".json")
     html = _page(page, now, file.name, hashlib.sha256(twin).hexdigest()).as_html(standalone=True)
-    try:
-        file.write_bytes(twin)
-        target.write_text(html, encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"cannot write {str(target)!r}: {error.strerror}") from None
+    writing.write(file, twin, overwrite=overwrite is True)
+    writing.write(target, html, overwrite=overwrite is True)
     return target
 
 
@@ -74,8 +72,7 @@ def _target(path: str | PathLike[str], overwrite: bool) -> Path:
             f'"{target.with_suffix(".html").name or "record.html"}", not {str(target)!r}'
         )
     for file in (target, target.with_suffix(".json")):
-        if file.exists() and overwrite is not True:
-            raise OptionError(f"{str(file)!r} is already there; overwrite=True replaces it")
+        writing.check(file, overwrite=overwrite is True)
     return target
 
 
@@ -112,10 +109,11 @@ def _status(parts: Sequence[Part]) -> tuple[str, str, str]:
 def _price(parts: Sequence[Part]) -> tuple[str, str, str]:
     def words(part: Part) -> str:
         epsilon, delta = (sum(getattr(s, x) for s in part.spends) for x in ("epsilon", "delta"))
+        charges = sum(not s.covered for s in part.spends)
         asked = "" if part.epsilon_asked is None else f" of epsilon = {number(part.epsilon_asked)}"
         return (
             f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
-            f"{len(part.spends)} charges sum to ({number(epsilon)}, {number(delta)}){asked}"
+            f"{charges} charges sum to ({number(epsilon)}, {number(delta)}){asked}"
         )
 
     within = all(
@@ -195,8 +193,8 @@ def _charges(parts: Sequence[Part]) -> Table:
             s.mechanism,
             _all(s.sensitivity),
             _all(s.scale),
-            number(s.epsilon),
-            number(s.delta),
+            "covered" if s.covered else number(s.epsilon),
+            "covered" if s.covered else number(s.delta),
             f"{s.claim}. {titles()[s.claim]}",
         )
         for part in parts

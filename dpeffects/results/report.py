@@ -202,7 +202,8 @@ def _bounds(record: Record) -> str:
 
 def _budget(record: Record) -> str:
     shares: dict[str, float] = {}
-    for spend in record.spends:
+    charges = [spend for spend in record.spends if not spend.covered]
+    for spend in charges:
         shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
     if not shares:
         return ""
@@ -211,9 +212,17 @@ def _budget(record: Record) -> str:
     return (
         f"Of epsilon = {number(asked)}, "
         + ", ".join(f"{epsilon:.3g} went to {name}" for name, epsilon in shares.items())
-        + f", in {len(record.spends)} charge{'s' if len(record.spends) > 1 else ''}."
+        + f", in {len(charges)} charge{'s' if len(charges) > 1 else ''}."
+        + _covered(record)
         + noise
     )
+
+
+def _covered(record: Record) -> str:
+    shares = dict.fromkeys(spend.share for spend in record.spends if spend.covered)
+    if not shares:
+        return ""
+    return f" They also pay for what the other half of the records released: {', '.join(shares)}."
 
 
 def _estimate(fit: Result, conf_level: float) -> list[str]:
@@ -250,10 +259,16 @@ def _halves(fit: Result, conf_level: float) -> tuple[float, float] | None:
 
 
 def _if_random(fit: Result) -> str:
+    from dpeffects.errors import FormulaError
+    from dpeffects.formula import parse
     from dpeffects.methods import registry
 
     spec = registry().get(fit.method)
-    adjusted = "|" in fit.formula and (spec is None or spec.uses_covariates)
+    try:
+        covariates = parse(fit.formula).has_covariates
+    except FormulaError:  # a result that was read from a file says what it likes
+        covariates = True
+    adjusted = covariates and (spec is None or spec.uses_covariates)
     if adjusted and not fit.caution.startswith(("NOT ADJUSTED", "HARDLY ADJUSTED")):
         return "treatment was as good as random given the covariates"
     return "treatment was randomised, as nothing or hardly anything is adjusted for"

@@ -115,7 +115,7 @@ class Result(Record):
 
     @property
     def p_value(self) -> float | Unavailable:
-        """Two-sided p-value of the hypothesis that the effect is ``null``."""
+        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`."""
         return inference.p_value(self.released)
 
     def summary(self, conf_level: float = 0.95) -> Summary:
@@ -180,7 +180,8 @@ class Result(Record):
         """Plain values for JSON.
 
         What is not available is ``{"unavailable": reason}``; a number that is not finite is that
-        with ``"value": None`` beside it.
+        with ``"value": None`` beside it. The noise in the estimate is in ``released``: scales of
+        its Laplace terms (variance 2 scale^2 each) and the variance of its Gaussian noise.
         """
         interval, sampling = self.conf_int(conf_level), self.released.sampling
         out = {
@@ -196,7 +197,8 @@ class Result(Record):
             "released": {
                 "value": self.estimate,
                 "sampling": sampling,
-                "laplace": list(self.released.laplace),
+                "laplace": self.released.laplace,
+                "gaussian": self.released.gaussian,
             },
             "guarantee": self.guarantee.to_dict() | {"sentence": self.guarantee.sentence()},
             "spends": [spend.to_dict() for spend in self.spends],
@@ -211,9 +213,8 @@ class Result(Record):
     def __repr__(self) -> str:
         error = self.std_error
         shown = "not available" if isinstance(error, Unavailable) else number(error)
-        status = self.guarantee.status
         return (
             f"<dpeffects {self.estimand} {number(self.estimate)} (se {shown}), {self.method}, "
             f"epsilon={number(self.guarantee.epsilon)}, "
-            f"{'NOT PRIVATE, ' + status if self.guarantee.void else status}>"
+            f"{self.guarantee.tag}>"
         )

@@ -202,13 +202,15 @@ def _error_parts(result: Result) -> Table:
 
 
 def budget(result: Record) -> Table:
-    """One row a charge, and their sum."""
+    """One row a release with its charge, and their sum; what other charges cover says so."""
     spends, asked = result.spends, result.epsilon_asked
     columns = ["release", "mechanism", "sensitivity", "scale", "epsilon", "delta", "claim"]
     epsilons = numbers([*(s.epsilon for s in spends), sum(s.epsilon for s in spends)])
     deltas = numbers([*(s.delta for s in spends), sum(s.delta for s in spends)])
     rows = []
     for spend, epsilon, delta in zip(spends, epsilons[:-1], deltas[:-1], strict=True):
+        if spend.covered:
+            epsilon, delta = "covered", "covered"
         sizes = (joined(spend.sensitivity), joined(spend.scale))
         rows.append([_label(spend), spend.mechanism, *sizes, epsilon, delta, str(spend.claim)])
     against = "" if asked is None else f"of {number(asked)} asked"

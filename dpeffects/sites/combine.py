@@ -273,10 +273,12 @@ class Combined(Reported):
         out: dict[str, Any] = {name: getattr(self, name) for name in names}
         out |= {
             "std_error": self.std_error,
+            "noise_variance": self.noise_variance,
             "conf_int": self.conf_int(),
             "p_value": self.p_value,
             "heterogeneity": self.heterogeneity,
             "guarantee": self.status,
+            "caution": self.caution,
             "sites": sites.where(sites.notna(), None).to_dict("records"),
             "left_out": self.left_out,
             "notes": self.notes,

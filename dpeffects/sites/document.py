@@ -6,15 +6,16 @@ read gives the same canonical text, and the same checksum and signature, when it
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import stat
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from dpeffects import documents
+from dpeffects.documents import canonical as canonical  # under both names: part of this module
+from dpeffects.documents import checksum as checksum
 from dpeffects.errors import ReleaseError
 
 FORMAT = "dpeffects site release"
@@ -27,40 +28,12 @@ _LONGEST = 10_000
 T = TypeVar("T")
 
 
-def canonical(document: Mapping[str, Any]) -> bytes:
-    """Return the one text of a document: keys sorted, no spaces, ASCII.
-
-    Examples
-    --------
-    >>> canonical({"b": [1.0, "é"], "a": None})
-    b'{"a":null,"b":[1.0,"\\\\u00e9"]}'
-    """
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii")
-
-
-def checksum(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a document without its checksum and signature."""
-    body = {k: v for k, v in document.items() if k not in ("checksum", "signature")}
-    return "sha256:" + hashlib.sha256(canonical(body)).hexdigest()
-
-
 def read_file(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a regular file of bounded size: a device or a pipe might never end."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(path, flags), "rb") as file:
-            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            content = file.read(most + 1) if regular else b""
-    except OSError as error:
-        raise ReleaseError(f"it cannot be read: {error.strerror}") from None
-    except (TypeError, ValueError):
-        raise ReleaseError("it cannot be read: this is no path of a file") from None
-    if not regular:
-        raise ReleaseError("it cannot be read: it is not a regular file")
-    if len(content) > most:
-        raise ReleaseError(f"the file is larger than {most} bytes")
-    return content
+        return documents.content(path, most)
+    except documents.UnreadableError as reason:
+        raise ReleaseError(f"it cannot be read: {reason}") from None
 
 
 def parse(text: str | bytes) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -120,9 +120,11 @@ def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:
             'name the sites: sites=["North", "South"], or a budget for each: '
             'epsilon={"North": 1, "South": 2}'
         )
-    if isinstance(sites, str):
-        raise OptionError("sites is a list of names, not one text")
+    if sites is not None and (isinstance(sites, str) or not isinstance(sites, Sequence)):
+        raise OptionError(f"sites is a list of names, not {type(sites).__name__}")
     names = list(epsilon if sites is None else sites)
+    if not all(isinstance(name, Hashable) for name in names):
+        raise OptionError("a site's name is a text or a number")
     if not names or len({str(name) for name in names}) < len(names):
         raise OptionError("sites must name each site once, and at least one")
     for name in names:
@@ -138,6 +140,8 @@ def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
     bounds = data.bounds if isinstance(data, Declared) else None
     try:
         frame = nw.from_native(data.frame if bounds is not None else data, eager_only=True)
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
         raise DataError(
             f"data must be a pandas, polars or pyarrow frame, not {type(data).__name__}"
@@ -147,6 +151,8 @@ def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
     codes = pd.Index(names).get_indexer(pd.Index(frame[site].to_list()))
     if (codes < 0).any():
         raise DataError(f"column {site!r} holds a site that is not among those declared")
+    if not len(frame):
+        raise DataError("the data has no rows")
     parts = [frame.filter((codes == j).tolist()).to_native() for j in range(len(names))]
     return parts if bounds is None else [Declared(part, bounds) for part in parts]
 

@@ -20,9 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from fractions import Fraction
 
-from dpeffects.privacy.budget import as_written
 from dpeffects.sites.release import SiteRelease
 
 _NUMBER = r"([-+0-9.e]+)"
@@ -30,7 +28,7 @@ _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
 _LEAST = 0.5
-_ROUNDED = Fraction(1, 10**8)
+_ROUNDED = 1e-8
 """Shares of a budget are rounded down, and totals shown as they were asked for, by less."""
 
 
@@ -57,8 +55,7 @@ def why_not(release: SiteRelease) -> str:
 
 
 def _adds_up(charges: Iterable[float], total: float) -> bool:
-    spent, promised = sum(map(as_written, charges), Fraction(0)), as_written(total)
-    return abs(spent - promised) <= _ROUNDED * promised
+    return abs(math.fsum(charges) - total) <= _ROUNDED * total
 
 
 def outcome_width(release: SiteRelease) -> float | None:

@@ -12,10 +12,9 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from dpeffects import api, inference
+from dpeffects import api, inference, writing
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.methods import registry
@@ -199,11 +198,9 @@ class SiteRelease:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the document to a file."""
         try:
-            Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ReleaseError(f"{path} cannot be written: {error.strerror}") from None
-        except (TypeError, ValueError):
-            raise ReleaseError(f"{path!r} is not the path of a file") from None
+            writing.write(path, self.to_json() + "\n", overwrite=True)
+        except OptionError as error:
+            raise ReleaseError(str(error)) from None
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> SiteRelease:
@@ -279,7 +276,7 @@ def begin_release(
 ) -> api.Prepared:
     """Check all that can be checked before the first charge of a site's release."""
     check_site(site)
-    if estimand not in ESTIMATORS:
+    if not isinstance(estimand, str) or estimand not in ESTIMATORS:
         raise OptionError(f"estimand must be {', '.join(ESTIMATORS)}, got {estimand!r}")
     method = arguments.get("method")
     if isinstance(method, str) and method in registry():
@@ -365,7 +362,8 @@ def _text_of(path: str | os.PathLike[str]) -> str:
 def _read(given: Any) -> SiteRelease:
     if not isinstance(given, Mapping):
         raise ReleaseError(f"a site release is an object, not {document.kind(given)}")
-    if given.get("format") != document.FORMAT:
+    written = given.get("format")
+    if not isinstance(written, str) or written != document.FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {document.FORMAT!r}")
     version = given.get("version")
     if type(version) is not int or version != document.VERSION:
@@ -400,7 +398,7 @@ def _check_sum(fields: Mapping[str, Any]) -> None:
         found = document.checksum(fields)
     except TypeError:
         raise ReleaseError("the release holds objects that JSON does not know") from None
-    if found != fields["checksum"]:
+    if not isinstance(fields["checksum"], str) or found != fields["checksum"]:
         raise ReleaseError("the checksum does not fit: the document was changed after it was made")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpeffects.estimate import Unavailable
+from dpeffects.privacy.guarantee import KINDS
 from dpeffects.results.numbers import number
 from dpeffects.results.report import effect_sentence, reading, software, split
 from dpeffects.results.summary import ESTIMANDS
@@ -53,7 +54,7 @@ def _opening(fit: Combined, interval: Interval | Unavailable) -> str:
     if fit.status.startswith("void"):
         return f"NOT PRIVATE ({fit.status.removeprefix('void: ')}): {text}; the guarantee is void."
     if fit.status != "exact":
-        return f"ASYMPTOTIC CLAIM, not a proven guarantee: {text}."
+        return f"{KINDS[fit.status].alert()}: {text}."
     return f"T{text[1:]}, each of which released under differential privacy for its own records."
 
 

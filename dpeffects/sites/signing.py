@@ -102,7 +102,7 @@ def verify(release: SiteRelease, key: ed25519.Ed25519PublicKey) -> None:
 def read_keys(folder: StrPath) -> dict[str, ed25519.Ed25519PublicKey]:
     """Read the public keys of a folder: the name of each file is that of its site."""
     _require_cryptography()
-    if not Path(folder).is_dir():
+    if not isinstance(folder, str | os.PathLike) or not Path(folder).is_dir():
         raise ReleaseError(f"{folder} is not a folder of public keys")
     files = sorted(file for file in Path(folder).glob("*.pem") if file.is_file())
     return {file.stem: _read_public(file) for file in files if not _is_private(file)}
@@ -161,7 +161,7 @@ def _read(path: StrPath) -> bytes:
     try:
         return read_file(path, _MOST_BYTES)
     except ReleaseError as error:
-        raise ReleaseError(f"{path}: {error}") from None
+        raise ReleaseError(f"{path} {str(error).removeprefix('it ')}") from None
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpeffects.estimate import Unavailable
+from dpeffects.privacy.guarantee import alarm
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.summary import (
     ESTIMANDS,
@@ -44,13 +45,8 @@ def _count(things: tuple[object, ...], what: str = "site") -> str:
 
 
 def _alert(fit: Combined) -> str:
-    status, alerts = fit.status, []
-    if status.startswith("void"):
-        alerts.append(f"*** NOT PRIVATE: {status.removeprefix('void: ')} ***")
-    elif status != "exact":
-        alerts.append(f"*** {status.upper()}: NOT A PROVEN GUARANTEE ***")
-    alerts += [f"*** {words} ***" for words in fit.cautions]
-    return "\n".join(alerts)
+    alerts = (alarm(fit.status), *fit.cautions)
+    return "\n".join(f"*** {words} ***" for words in alerts if words)
 
 
 def _header(fit: Combined) -> Pairs:

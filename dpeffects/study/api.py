@@ -123,11 +123,13 @@ def _check(plan: Plan, repeats: int, workers: int) -> None:
             raise OptionError(f"fit {name!r}: epsilon and seed are set by the study")
     if plan.estimand not in ESTIMATORS:
         raise OptionError(f"estimand must be one of {', '.join(ESTIMATORS)}")
-    checked(repeats=repeats, workers=workers)
+    checked(plan.seed, repeats=repeats, workers=workers)
 
 
-def checked(**counts: Any) -> None:
-    """Refuse what is not a count."""
+def checked(seed: Any = 0, **counts: Any) -> None:
+    """Refuse what is not a count, and a seed that is none."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise OptionError(f"seed must be a non-negative integer, got {seed!r}")
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")

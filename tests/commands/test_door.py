@@ -150,7 +150,7 @@ INTERRUPTED = """
 import sys, time
 from dpeffects import cli
 from dpeffects.commands import methods
-methods.registry = lambda: (print("at work", flush=True), time.sleep(300))
+methods.registry = lambda: (print("at work", flush=True), time.sleep(600))
 sys.exit(cli.main(["methods"]))
 """
 
@@ -160,7 +160,7 @@ def test_an_interrupt():
     with subprocess.Popen([sys.executable, "-c", INTERRUPTED], env=ENVIRONMENT, **pipes) as process:
         assert process.stdout.readline() == "at work\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=900)
     assert (process.returncode, out, err) == (130, "", "dpeffects: interrupted\n")
 
 

@@ -81,7 +81,8 @@ def test_whole_numbers_of_a_csv_file_are_no_type(tmp_path):
     """One record with a fraction must not change how the columns of the others are read."""
     for last in ("1", "0.5"):
         (tmp_path / "data.csv").write_text(f"y,t\n0,1\n1,0\n{last},1\n")
-        assert set(read_data(str(tmp_path / "data.csv")).dtypes.astype(str)) == {"float64"}
+        read = read_data(str(tmp_path / "data.csv"), {"y": (0, 1), "t": [0, 1]})
+        assert set(read.dtypes.astype(str)) == {"float64"}
 
 
 def test_without_a_seed_it_is_private(study, capsys):
@@ -121,7 +122,8 @@ def test_a_ledger_is_charged_and_may_refuse(ledger, capsys):
 BAD = {
     "folder": (["--out", "no/effect.txt"], "cannot be written: No such file"),
     "is a folder": (["--out", "."], "it is a folder"),
-    "exists": (["--out", "data.csv"], "--force"),
+    "exists": (["--out", "data.parquet"], "--force"),
+    "an input": (["--out", "data.csv", "--force"], "is an input"),
     "a name too long": (["--out", "x" * 300], "cannot be written"),
     "no name at all": (["--out", "a\0b"], "not the path of a file"),
     "record": (["--record", "no/record.html"], "cannot be written"),
@@ -173,7 +175,7 @@ def test_what_was_paid_for_is_printed_where_it_cannot_be_written(study, capsys):
     assert code == 2
     assert "Private average treatment effect" in out
     assert (
-        err == "dpeffects: /dev/full cannot be written (No space left on device); printed instead\n"
+        err == "dpeffects: /dev/full cannot be written: No space left on device; printed instead\n"
     )
 
 
@@ -203,7 +205,7 @@ DATA = {
     "words.csv": (csv_of(records(90).assign(age=SECRET)), "age"),
     "holes.csv": (csv_of(records(90).assign(age=np.nan)), "missing values in age"),
     "levels.csv": (csv_of(records(90).assign(sex=SECRET)), "outside its declared levels"),
-    "treated.csv": (csv_of(records(90).assign(t=SECRET)), "'t' is not 0/1"),
+    "treated.csv": (csv_of(records(90).assign(t=SECRET)), "'t' of the CSV file holds text"),
     "treated2.csv": (csv_of(records(90).assign(t=7391)), "'t' must be 0/1"),
     "one_arm.csv": (csv_of(records(90).assign(t=1)), "one of the two arms is empty"),
     "other.csv": (csv_of(records(90).drop(columns="age")), "'age' that the data does not have"),

@@ -267,5 +267,6 @@ def test_every_line_of_the_demo_can_be_typed(study, capsys, monkeypatch):
 
     for line, said in steps:
         code, printed, err = run(capsys, *shlex.split(line.replace("\\\n", "")))
-        assert printed + err == said
+        ids = re.compile(r"\b[0-9a-f]{16}\b")  # every ledger that is made has its own
+        assert ids.sub("ID", printed + err) == ids.sub("ID", said)
         assert code == (2 if "is left\n" in said else 0)

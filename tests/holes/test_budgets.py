@@ -146,6 +146,7 @@ def test_dead_calls_that_had_charged_are_spent(tmp_path):
     assert ledger.remaining == (0.5, 0.0)
     assert ledger.spent == (Fraction(1, 2), 0)
     assert [s.label for s in ledger.spends] == ["a", "rest of the call"]
+    assert ledger.tight(0.0) == 0.5
     assert "sound, 6 entries, 2 charges" in ledger.verify()
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import BudgetError, DPEffectsError, FormulaError
+from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, FormulaError, OptionError
 from dpeffects.formula import encoding, parse
 from dpeffects.formula.encoding import Encoding, width_of
 from dpeffects.methods import proved
@@ -171,3 +171,84 @@ def test_a_budget_that_the_library_cannot_use_is_refused_before_a_charge(epsilon
     with pytest.raises(BudgetError, match="dp_ebm"):
         dpe.dp_cate("y ~ t | x", frame(), "dp_ebm", accept_library=True, **more)
     assert not ledger.spends
+
+
+def test_many_levels_are_not_quoted_in_full():
+    """Messages quoted every one of twenty thousand levels."""
+    levels = [f"ward {i}" for i in range(20_000)]
+    data = frame().assign(g="ward 1")
+    asks = (
+        ("y ~ t | C(g, levels=['a', 'b'])", {"g": levels}),
+        ("y ~ t | I(g + x)", {"g": levels}),
+        ("y ~ g | x", {"g": levels}),
+        ("y ~ t | x", {"x": set(levels)}),
+        ("y ~ t | x", {"x": "-".join(levels)}),
+        ("y ~ t | x", levels),
+    )
+    for formula, bounds in asks:
+        given = bounds if isinstance(bounds, list) else {**BOUNDS, **bounds}
+        with pytest.raises(DPEffectsError) as refused:
+            dpe.dp_ate(formula, data, "private_ipw", epsilon=1, bounds=given)
+        assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("ends", [(-1e308, 1e308), (-1.7e308, 1e307)])
+def test_a_range_wider_than_floats_is_refused_where_it_is_declared(ends):
+    """The width of such a range is infinite, and a plan with it failed in the arithmetic."""
+    with pytest.raises(BoundsError, match="too wide"):
+        dpe.declare(frame(), x=ends)
+    with pytest.raises(BoundsError, match="too wide"):
+        dpe.plan("y ~ t | x", n=1000, epsilon=1, bounds={"y": (0, 1), "x": ends})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"bounds": 5},
+        {"bounds": [("y", (0, 1))]},
+        {"outcome_sd": "x"},
+        {"outcome_mean": "x"},
+        {"treated": "half"},
+        {"selection": None},
+        {"power": "high"},
+        {"conf_level": [0.9]},
+        {"repeats": 2.5},
+        {"repeats": "ten"},
+        {"estimand": "ATX"},
+        {"estimand": ["ATE"]},
+    ],
+)
+def test_arguments_of_a_plan(given):
+    """A plan answered a wrong argument with a raw TypeError or ValueError."""
+    more = {"n": 1000, "epsilon": 1, "bounds": {"y": (0, 1)}, "method": "diff_in_means"}
+    with pytest.raises(DPEffectsError) as refused:
+        dpe.plan("y ~ t", **{**more, **given})
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("ask", [dpe.dp_ate, dpe.dp_att, dpe.dp_atc])
+def test_an_estimand_is_chosen_by_the_function(ask):
+    """It was a raw TypeError about an argument given twice."""
+    with pytest.raises(OptionError, match="dp_ate, dp_att or dp_atc"):
+        ask("y ~ t | x", frame(), epsilon=1, bounds=BOUNDS, estimand="ATT")
+
+
+def test_a_budget_that_promises_little_is_called_so():
+    """A delta of one half and an epsilon of a million passed without a word."""
+    more = {"bounds": BOUNDS, "seed": 1}
+    groups = {"release": "groups", "by": "I(w > 0.5)"}
+    for budget, words in (
+        ({"epsilon": 1e6}, "epsilon = 1e+06 protects little"),
+        ({"epsilon": 1.0, "delta": 0.4}, "delta = 0.4 is large"),
+        ({"epsilon": 1.0, "delta": 1 / 200}, "delta = 0.005 is large"),
+    ):
+        for fit in (
+            dpe.dp_ate("y ~ t", frame(), "diff_in_means", **budget, **more),
+            dpe.dp_cate("y ~ t | x", frame(), **groups, **budget, **more),
+            dpe.dp_cate("y ~ t | x", frame(), **budget, **more),
+            dpe.dp_balance("y ~ t | x", frame(), **budget, **more),
+        ):
+            assert any(note.startswith(words) for note in fit.notes)
+            assert words in " ".join(str(fit).split())
+    usual = dpe.dp_ate("y ~ t", frame(), "diff_in_means", epsilon=10, delta=1e-5, **more)
+    assert not any("epsilon" in note or "delta" in note for note in usual.notes)

@@ -15,6 +15,7 @@ from dpeffects.privacy import descent, erm, huber
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator, Releaser, Rows
+from dpeffects.privacy.features import Fourier
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise
 from tests.privacy.nasty import (
@@ -56,7 +57,7 @@ def test_every_logistic_regression_is_solved():
     penalties of 1e-9 and below, and none of their neighbours."""
     rng = np.random.default_rng(1)
     near = 0
-    for _ in range(400):
+    for _ in range(200):
         t, x, penalty, options = logistic(rng, largest=math.inf)
         w = erm.fit_logistic(held(x, t), penalty, **options)
         rows = fitted_rows(x, options["unit"])
@@ -68,7 +69,7 @@ def test_every_logistic_regression_is_solved():
         curve = penalty + (0.25 if options["unit"] else x.shape[1] / 4.0)
         assert size <= most + curve * 2.0**-51 * np.linalg.norm(w)  # weights are floats
         near += size > 0.1 * most
-    assert near > 5  # the bound is not far from what happens
+    assert near > 2  # the bound is not far from what happens
 
 
 def test_the_returned_weights_are_near_the_minimiser():
@@ -115,7 +116,7 @@ def test_neighbours_of_hard_problems_are_released_alike(way):
     """With a tiny penalty one neighbour was answered and the other was not."""
     rng = np.random.default_rng(3)
     nearest = 0.0
-    for _ in range(100):
+    for _ in range(60):
         t, x = treatment_and_rows(rng, n=int(rng.choice([4, 8, 40])))
         penalty = float(rng.choice(PENALTIES))
         if way == "matching":
@@ -152,6 +153,19 @@ def test_every_huber_regression_is_solved(monkeypatch, looks):
         assert np.linalg.norm(w) <= 1.01 * p.largest_weights(size)
         nearest = max(nearest, ratio)
     assert nearest > 0.01
+
+
+def test_a_value_that_is_no_number_has_a_bounded_part_in_a_fit():
+    """Encoded rows have none, but if one slipped through the sums would be of anything."""
+    rng = np.random.default_rng(9)
+    t, x = treatment_and_rows(rng, "plain", 50, 3)
+    x[7, 1], x[8, 2] = np.nan, np.inf
+    rows = np.array(Fourier.gaussian(2, 0.5)(x))
+    assert np.abs(erm.fit_logistic(held(x, t), 0.1)).max() < 10.0
+    y = rng.normal(size=50)
+    y[3], y[4] = np.nan, -np.inf
+    w = huber_problem(rows, np.ones(50), y, 1.0).solve()
+    assert np.linalg.norm(w) <= 50.0
 
 
 @pytest.mark.parametrize("looks", [1, 40])

@@ -14,6 +14,7 @@ from dpeffects.methods._learners import Learner
 from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
 from dpeffects.methods.dpci import CrossFitted
 from dpeffects.methods.model_folds import Nuisances
+from dpeffects.privacy.noise import SeededNoise
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"
@@ -61,7 +62,7 @@ def test_the_estimate_is_cross_fitted_aipw():
 def test_the_noise_is_by_the_largest_influence():
     """The largest term over a fine grid of covariates, arms and outcomes, by hand."""
     n, fit = 1000, run()
-    x, t, y = arrays(frame(n))
+    x, t, y = arrays(frame(n).iloc[SeededNoise(0).permutation(n)])  # in the order of the call
     grid = np.array([(1.0, a, b) for a in np.linspace(0, 1, 60) for b in np.linspace(0, 1, 60)])
     terms = []
     for fold in range(5):

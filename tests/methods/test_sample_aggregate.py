@@ -13,6 +13,7 @@ import statsmodels.api as sm
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.methods.sample_aggregate import default_blocks
+from dpeffects.privacy.noise import SeededNoise
 from tests.calls import Call
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame
 
@@ -42,11 +43,17 @@ def by_hand(data, estimand, estimator, clip=0.05):
     return value
 
 
+def dealt(data, blocks, seed=1):
+    """The blocks of a call with a seed: records in its secret order, dealt in turn."""
+    ordered = data.iloc[SeededNoise(seed).permutation(len(data))]
+    return [ordered.iloc[k::blocks] for k in range(blocks)]
+
+
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("estimator", ["aipw", "ipw", "regression"])
 def test_against_statsmodels_at_huge_epsilon(estimand, estimator):
     data, blocks = frame(1500), 10
-    expected = [by_hand(data.iloc[k::blocks], estimand, estimator) for k in range(blocks)]
+    expected = [by_hand(block, estimand, estimator) for block in dealt(data, blocks)]
     fit = run(data, estimand, epsilon=1e7, blocks=blocks, estimator=estimator)
     error = np.std(expected, ddof=1) / np.sqrt(blocks)
     assert fit.estimate == pytest.approx(np.mean(expected), abs=0.02 * error)
@@ -58,7 +65,7 @@ def test_plain_scikit_learn_models_are_what_they_are(estimand):
     """Without a penalty and without folds the same as by hand, to rounding."""
     linear_model = pytest.importorskip("sklearn.linear_model")
     data, blocks = frame(1500), 10
-    expected = [by_hand(data.iloc[k::blocks], estimand, "aipw") for k in range(blocks)]
+    expected = [by_hand(block, estimand, "aipw") for block in dealt(data, blocks)]
     logistic = linear_model.LogisticRegression(C=1e8, tol=1e-10, max_iter=10_000)
     fit = run(
         data,

@@ -150,13 +150,15 @@ def test_an_asymptotic_claim_and_a_caution_stand_out():
     fit = trial()
     guarantee = dpe.Guarantee(1.0, kind="asymptotic")
     claimed = type(fit)(**{**vars(fit), "guarantee": guarantee})
-    assert alarm(dpe.plots.estimate(claimed)) == "ASYMPTOTIC CLAIM, NOT PROVEN"
+    assert (
+        alarm(dpe.plots.estimate(claimed)) == "ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
+    )
     both = dpe.plots.estimate(fit, claimed, names=["one", "two"])
-    assert alarm(both) == "two: ASYMPTOTIC CLAIM, NOT PROVEN"
+    assert alarm(both) == "two: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
     noisy = dpe.dp_ate(f"{TRIAL} | age", NSW, "private_psm", epsilon=1)
     assert "HARDLY ADJUSTED" in alarm(noisy.plot())
     marked = dpe.plots.errors(RUNS.assign(guarantee=["exact"] * 4 + ["asymptotic"] * 2))
-    assert alarm(marked) == "b: ASYMPTOTIC CLAIM, NOT PROVEN"
+    assert alarm(marked) == "b: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
 
 
 def test_no_alarm_covers_the_data():

@@ -1,5 +1,6 @@
 """Ledgers to test: a file in a folder that anybody may use, and a schema on a server of our own."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -9,14 +10,27 @@ from pathlib import Path
 
 import pytest
 
+PROGRAMS = ("initdb", "pg_ctl", "postgres")
+PLACES = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "usr/local/pgsql*/bin")
+SECONDS = 600
+"""Only there to end a hang: a server on a busy machine may take minutes."""
 _NUMBERS = itertools.count()
 
 
+def folders():
+    """Folders where PostgreSQL's programs could be, links on the path followed to their ends."""
+    yield from (Path(p).resolve().parent for name in PROGRAMS if (p := shutil.which(name)))
+    if config := shutil.which("pg_config"):
+        said = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=False)
+        yield Path(said.stdout.strip())
+    for pattern in PLACES:
+        yield from sorted(Path("/").glob(pattern), reverse=True)
+
+
 def binaries():
-    """Return the folder of PostgreSQL's programs, or None."""
-    found = [Path(p).parent for p in [shutil.which("initdb")] if p]
-    found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((folder for folder in found if (folder / "initdb").exists()), None)
+    """Return the first folder that has all programs (so that their versions agree), or None."""
+    has_all = (f for f in folders() if all(os.access(f / name, os.X_OK) for name in PROGRAMS))
+    return next(has_all, None)
 
 
 class Server:
@@ -25,35 +39,60 @@ class Server:
     def __init__(self, programs):
         self.programs, self.folder = programs, Path(tempfile.mkdtemp(prefix="dpeffects-"))
         self.user = {"user": "nobody", "extra_groups": []} if os.getuid() == 0 else {}
-        if self.user:
-            shutil.chown(self.folder, "nobody")
-        self.run("initdb", "-D", self.data, "-A", "trust", "-U", "tester", "--no-sync")
-        self.start()
+        # nothing of another server's settings, and messages in English
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        self.environment["LC_ALL"] = "C"
+        try:
+            if self.user:
+                shutil.chown(self.folder, "nobody")
+            how = ("-A", "trust", "-U", "tester", "-E", "UTF8", "--no-locale", "--no-sync")
+            self.run("initdb", "-D", self.data, *how)
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
 
     @property
     def data(self):
         return str(self.folder / "data")
 
     def run(self, program, *arguments):
-        command = [str(self.programs / program), *arguments]
         with open(self.folder / "log", "ab") as log:
             subprocess.run(
-                command, check=True, stdout=log, stderr=log, cwd=self.folder, **self.user
+                [str(self.programs / program), *arguments],
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self.environment,
+                timeout=SECONDS,
+                **self.user,
             )
 
     def start(self):
-        options = f"-k {self.folder} -c listen_addresses=''"
-        self.run("pg_ctl", "-D", self.data, "-w", "-o", options, "start")
+        options = f"-p 5432 -k {self.folder} -c listen_addresses=''"
+        self.run("pg_ctl", "-D", self.data, "-w", "-t", str(SECONDS), "-o", options, "start")
 
     def crash(self):
-        self.run("pg_ctl", "-D", self.data, "-m", "immediate", "stop")
+        self.run("pg_ctl", "-D", self.data, "-t", str(SECONDS), "-m", "immediate", "stop")
+
+    def remove(self):
+        """Stop, whether it runs or not, and leave nothing behind."""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):  # it may not be running
+            self.crash()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, schema):
-        where = f"host={self.folder}&options=-csearch_path%3D{schema}"
+        where = f"host={self.folder}&port=5432&options=-csearch_path%3D{schema}"
         return f"postgresql://tester@/postgres?{where}"
 
     def sql(self, statement):
-        self.run("psql", "-h", str(self.folder), "-U", "tester", "-c", statement, "postgres")
+        import psycopg
+
+        address = f"host={self.folder} port=5432 user=tester dbname=postgres"
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(statement)
 
     def schema(self):
         name = f"ledger{next(_NUMBERS)}"
@@ -67,11 +106,13 @@ def server():
     pytest.importorskip("psycopg")
     programs = binaries()
     if programs is None:
-        pytest.skip("PostgreSQL is not installed")
-    made = Server(programs)
+        pytest.skip(f"PostgreSQL is not installed: no folder has {', '.join(PROGRAMS)}")
+    try:
+        made = Server(programs)
+    except (OSError, LookupError, subprocess.SubprocessError) as error:
+        pytest.skip(f"PostgreSQL in {programs} does not start: {error}")
     yield made
-    made.crash()
-    shutil.rmtree(made.folder, ignore_errors=True)
+    made.remove()
 
 
 @pytest.fixture

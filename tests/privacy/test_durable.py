@@ -292,7 +292,7 @@ class TestBothBackends:
         assert len(found["entries"]) == 3
         with pytest.raises(OptionError, match="csv"):
             ledger.export(tmp_path / "a.txt")
-        with pytest.raises(LedgerError, match="cannot write"):
+        with pytest.raises(OptionError, match="cannot be written"):
             ledger.export(tmp_path / "no" / "a.csv")
         text = " ".join(str(ledger.summary()).split())
         for piece in ("Left", "epsilon 0.5", "Open call 2", "one record", "means"):
@@ -703,6 +703,8 @@ def test_a_server_that_crashes_keeps_its_charges(server):
 
 
 def test_entries_on_a_server_cannot_be_edited(server):
+    import psycopg
+
     schema = server.schema()
     ledger = create_ledger(server.url(schema), "nsw", epsilon=1.0)
     ledger.charge(spend("a"))
@@ -711,7 +713,7 @@ def test_entries_on_a_server_cannot_be_edited(server):
         f"UPDATE {schema}.dpeffects_entries SET state = ''",
         f"TRUNCATE {schema}.dpeffects_entries",
     ):
-        with pytest.raises(subprocess.CalledProcessError):
+        with pytest.raises(psycopg.Error):
             server.sql(edit)
     assert "sound" in ledger.verify()
     server.sql(f"DROP TRIGGER dpeffects_only_added_to ON {schema}.dpeffects_entries")

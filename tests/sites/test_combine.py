@@ -170,7 +170,11 @@ def test_sites_that_did_not_answer_are_shown():
     ("guarantee", "status", "alert"),
     [
         (Guarantee(2.0), "exact", None),
-        (Guarantee(2.0, kind="asymptotic"), "asymptotic", "ASYMPTOTIC: NOT A PROVEN GUARANTEE"),
+        (
+            Guarantee(2.0, kind="asymptotic"),
+            "asymptotic",
+            "ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE",
+        ),
         (Guarantee(2.0, void=("seeded",)), "void: seeded", "NOT PRIVATE: seeded"),
     ],
 )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import unicodedata
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -188,11 +188,11 @@ class DurableLedger(Shown, Account):
 
         return to_frame(self.entries())
 
-    def export(self, path: str | os.PathLike[str]) -> None:
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
         """Write the charges to a .csv file, or the totals and all entries to a .json file."""
         from dpeffects.privacy.ledgers.show import export
 
-        export(self, Path(path))
+        export(self, Path(path), overwrite=overwrite)
 
     def summary(self) -> Summary:
         """Totals, what is left, open calls and charges."""
@@ -301,7 +301,7 @@ def create_ledger(
                     f"{store.name} has a budget for {other} already: "
                     f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
                 )
-        body = agreement.body() | {"salt": secrets.token_hex(16)}
+        body = agreement.body() | {"salt": uuid.uuid4().hex}
         opening = book.add("dataset", dataset, body, State())
     return DurableLedger(store, opening)
 
@@ -393,7 +393,7 @@ def _existing(address: Address, dataset: str | None = None) -> Store:
     """Return the store of a ledger; where there is no file, say how to make one."""
     store = _store(address)
     path = getattr(store, "path", None)
-    if path is not None and not path.exists():
+    if path is not None and not os.path.exists(path):  # False for names that no file can have
         name = dataset or "NAME"
         raise LedgerError(
             f"there is no ledger {store.name}; create it once: dpeffects ledger create "

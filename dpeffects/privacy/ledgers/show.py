@@ -7,10 +7,12 @@ import json
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpeffects.errors import LedgerError, MissingExtraError, OptionError
+from dpeffects import writing
+from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledgers.entries import Entry, State, read_terms
@@ -79,27 +81,22 @@ def to_frame(entries: Iterable[Entry]) -> pd.DataFrame:
     return pd.DataFrame(charges(entries), columns=list(COLUMNS))
 
 
-def export(ledger: DurableLedger, path: Path) -> None:
+def export(ledger: DurableLedger, path: Path, *, overwrite: bool) -> None:
     """Write the charges to a .csv file, or the totals and all entries to a .json file."""
     if path.suffix not in (".csv", ".json"):
         raise OptionError(f"a ledger is exported to .csv or .json, got {path.name!r}")
     entries = ledger.entries()
-    try:
-        if path.suffix == ".json":
-            path.write_text(json.dumps(_everything(ledger, entries), indent=2) + "\n")
-            return
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            for row in charges(entries):
-                writer.writerow(
-                    {
-                        k: "; ".join(map(str, v)) if isinstance(v, list) else v
-                        for k, v in row.items()
-                    }
-                )
-    except OSError as error:
-        raise LedgerError(f"cannot write {path}: {error.strerror or error}") from error
+    text = StringIO(newline="")
+    if path.suffix == ".json":
+        text.write(json.dumps(_everything(ledger, entries), indent=2) + "\n")
+    else:
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        for row in charges(entries):
+            writer.writerow(
+                {k: "; ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()}
+            )
+    writing.write(path, text.getvalue(), overwrite=overwrite, inputs=(ledger.address,))
 
 
 def _everything(ledger: DurableLedger, entries: list[Entry]) -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""Thousands of calls that nobody would write: what they end with.
+
+    python benchmarks/fuzz.py                  # 20,000 formulas and 10,000 frames with options
+    python benchmarks/fuzz.py --workers 2 --first 0 --last 2000
+    python benchmarks/fuzz.py --case 1234      # one of them, with what it was and how it ended
+
+Each case is made from its number alone (`tests/fuzzing`). A case that works for more than 20
+seconds is a hang; memory is limited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import resource
+import signal
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import pandas as pd  # noqa: E402
+from report import save  # noqa: E402
+
+from tests.fuzzing import FORMULAS, FRAMES, Outcome, run  # noqa: E402
+from tests.fuzzing.cases import case  # noqa: E402
+
+SECONDS, MEMORY, CHUNK = 20.0, 8 * 2**30, 50
+PARENT = 0
+
+
+class Hang(BaseException):
+    """A case worked for too long."""
+
+
+def hang(*_: object) -> None:
+    raise Hang
+
+
+def limited(parent: int = 0) -> None:
+    """Processor time and memory have an end, and so has a worker whose parent is gone."""
+    global PARENT
+    PARENT = parent
+    signal.signal(signal.SIGPROF, hang)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+
+
+def judged(number: int) -> Outcome:
+    if PARENT and os.getppid() != PARENT:
+        os._exit(1)
+    faulthandler.dump_traceback_later(30 * SECONDS, exit=True)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        return run(number)
+    except Hang:
+        return Outcome(number, str(case(number)), "a hang", good=False)
+    except BaseException as error:
+        return Outcome(number, "", "a case that cannot be made", repr(error), good=False)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def part(numbers: range) -> list[Outcome]:
+    return [judged(number) for number in numbers]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--last", type=int, default=FORMULAS + FRAMES)
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    limited()
+    if given.case is not None:
+        found = judged(given.case)
+        print(f"{found.call}\n\n{found.end}\n{found.detail}")
+        sys.exit(not found.good)
+    ends: dict[str, Counter[str]] = {"formulas": Counter(), "frames with options": Counter()}
+    wrong = 0
+    todo = [range(i, min(i + CHUNK, given.last)) for i in range(given.first, given.last, CHUNK)]
+    how = {"mp_context": get_context("spawn"), "initializer": limited, "initargs": (os.getpid(),)}
+    with ProcessPoolExecutor(given.workers, **how) as pool:
+        for done in as_completed([pool.submit(part, numbers) for numbers in todo]):
+            for found in done.result():
+                kind = "formulas" if found.number < FORMULAS else "frames with options"
+                ends[kind][found.end] += 1
+                wrong += not found.good
+                if not found.good:
+                    last = found.detail.strip().splitlines()[-1:] or [""]
+                    print(f"--case {found.number}: {found.end}: {last[0][:300]}", flush=True)
+    table = pd.DataFrame(ends).fillna(0).astype(int).sort_index()
+    if (given.first, given.last) == (0, FORMULAS + FRAMES):
+        save("fuzz", "Calls that nobody would write", {"": table.rename_axis("end").reset_index()})
+    else:
+        print(table.to_markdown())
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Files to write: refused before anything is spent, written whole or not at all, never an input."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from glob import glob, has_magic
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from dpeffects.errors import OptionError
+
+StrPath = str | os.PathLike[str]
+
+_SQLITE = b"SQLite format 3\0"
+_BESIDE = ("-journal", "-wal", "-shm")
+"""Endings of files that SQLite reads beside a database: what is written there changes it."""
+_FORCE = "overwrite=True"
+
+
+def check(
+    path: StrPath, *, overwrite: bool = False, inputs: Iterable[Any] = (), force: str = _FORCE
+) -> Path:
+    """Return where a file goes, links followed, or refuse to write there.
+
+    Refused are, with or without ``overwrite``: ``inputs`` by whatever name, SQLite databases (a
+    ledger is one) and the files beside them, links to nothing, folders, and what is not a file.
+    Nothing is left behind. ``force`` is how a user asks to overwrite.
+    """
+    try:
+        if not (given := os.fspath(path)):
+            raise ValueError
+        target = Path(os.path.realpath(given))
+        held = _held(target)
+        if any(_same(target, source) for source in inputs):
+            raise OptionError(f"{given} is an input and is never overwritten; give another name")
+        _refuse_ledgers(given, target)
+        _refuse_kinds(given, held)
+        if held is None:
+            with _part(target):
+                pass
+        elif stat.S_ISREG(held.st_mode) and not overwrite:
+            raise OptionError(f"{given} exists; another name, or {force} to overwrite it")
+    except OptionError:
+        raise
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}") from None
+    except (TypeError, ValueError):
+        raise OptionError(f"{path!r} is not the path of a file") from None
+    return target
+
+
+def write(
+    path: StrPath,
+    content: str | bytes,
+    *,
+    overwrite: bool = False,
+    inputs: Iterable[Any] = (),
+    force: str = _FORCE,
+) -> Path:
+    """Check again and write: another reader sees the whole file or none of it.
+
+    A file that has come there since is not replaced without ``overwrite``.
+    """
+    target = check(path, overwrite=overwrite, inputs=inputs, force=force)
+    try:
+        made = content.encode("utf-8") if isinstance(content, str) else content
+        held = _held(target)
+        if held is not None and stat.S_ISCHR(held.st_mode):
+            with target.open("wb", buffering=0) as device:
+                device.write(made)
+            return target
+        with _part(target) as part:
+            _fill(part, made, held)
+            if overwrite:
+                part.replace(target)
+            else:
+                _place(part, target, made)
+    except FileExistsError:
+        raise OptionError(f"{path} exists; another name, or {force} to overwrite it") from None
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}") from None
+    except UnicodeError:
+        raise OptionError(f"{path} cannot be written: not a text") from None
+    return target
+
+
+def check_apart(paths: Iterable[StrPath]) -> None:
+    """Refuse outputs that would go to the same file."""
+    targets = [Path(os.path.realpath(path)) for path in paths]
+    for i, target in enumerate(targets):
+        if any(_same(target, other) for other in targets[:i]):
+            raise OptionError("two outputs would go to the same file")
+
+
+def _held(target: Path) -> os.stat_result | None:
+    try:
+        return target.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _same(target: Path, source: Any) -> bool:
+    """True if an input is that file, by whatever name; ``source`` may be a pattern of names."""
+    if not isinstance(source, str | os.PathLike) or "\0" in os.fspath(source):
+        return False
+    text = os.fspath(source)
+    for name in (text, *(glob(text) if has_magic(text) else ())):
+        if os.path.normcase(os.path.realpath(name)) == os.path.normcase(target):
+            return True
+        if target.exists() and os.path.exists(name) and os.path.samefile(target, name):
+            return True
+    return False
+
+
+def _refuse_ledgers(given: str, target: Path) -> None:
+    """Only the code of a ledger writes to one."""
+    endings = [end for end in _BESIDE if target.name.endswith(end) and target.name != end]
+    if any(map(_is_database, [target, *(Path(str(target).removesuffix(e)) for e in endings)])):
+        raise OptionError(
+            f"{given} is a ledger or another SQLite database, or belongs to one, and is never "
+            "overwritten; give another name"
+        )
+
+
+def _is_database(path: Path) -> bool:
+    held = _held(path)
+    if held is None or not stat.S_ISREG(held.st_mode):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _refuse_kinds(given: str, held: os.stat_result | None) -> None:
+    if held is None:
+        if os.path.islink(given):
+            raise OptionError(f"{given} is a link to nothing; give the name of a file")
+        return
+    if stat.S_ISDIR(held.st_mode):
+        raise OptionError(f"{given} cannot be written: it is a folder")
+    if not (stat.S_ISREG(held.st_mode) or stat.S_ISCHR(held.st_mode)):
+        raise OptionError(f"{given} cannot be written: it is not a file")
+    if not os.access(given, os.W_OK):
+        raise OptionError(f"{given} cannot be written: Permission denied")
+
+
+@contextmanager
+def _part(target: Path) -> Iterator[Path]:
+    """A new file beside the target, gone at the end unless it has taken the target's place."""
+    for number in count():
+        part = target.with_name(f".{target.name[:20]}.{os.getpid()}-{number}.part")
+        try:
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        except FileExistsError:
+            continue
+        break
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _fill(part: Path, content: bytes, held: os.stat_result | None) -> None:
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    if held is not None:
+        part.chmod(stat.S_IMODE(held.st_mode))
+
+
+def _place(part: Path, target: Path, content: bytes) -> None:
+    """Give the file its name where nothing has that name yet."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        with target.open("xb") as file:
+            file.write(content)

@@ -1,0 +1,271 @@
+"""Results say what is true: the noise in them, the kind of their guarantee, every release."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import dpeffects as dpe
+from dpeffects.methods import _plan, _propensity, private_aipw, proved
+from dpeffects.methods.spec import Facts
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.guarantee import KINDS, Guarantee
+from tests.releases import BOUNDS, EFFECTS, frame, release
+
+DATA = frame(400)
+CALLS = {
+    f"{name}-{level}-delta{delta:g}": (name, level, delta)
+    for name, spec in proved().items()
+    for level in spec.levels
+    for delta in (0.0, 1e-5)
+    if delta or not spec.needs_delta
+}
+OPTIONS = {
+    "gaussian weights": ("private_ipw", "sample", {"noise": "gaussian", "propensity": "output"}),
+    "two halves": ("private_ipw", "sample", {"split": True, "noise": "gaussian"}),
+    "regression": ("private_aipw", "sample", {"adjust": "all", "blocks": 3, "regression": True}),
+}
+
+
+@cache
+def fitted(name, level, delta, estimand="ATE", **options):
+    formula = "y ~ t | g" if proved()[name].needs_strata else "y ~ t | x1 + x2"
+    call = {"epsilon": 4.0, "delta": delta, "bounds": BOUNDS, "level": level}
+    return EFFECTS[estimand](formula, DATA, name, **call, **options)
+
+
+def rebuilt(noise):
+    """Variance of noise from the scales that an export has."""
+    return sum(2.0 * scale**2 for scale in noise["laplace"]) + noise["gaussian"]
+
+
+# --- the noise --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_export_has_all_of_the_noise(call, tmp_path):
+    """to_dict()["released"] left the Gaussian part of the noise out."""
+    fit = fitted(*CALLS[call])
+    for found in (fit.to_dict(), json.loads(fit.to_json())):
+        assert rebuilt(found["released"]) == pytest.approx(fit.noise_variance, rel=1e-12)
+        assert found["noise_variance"] == fit.noise_variance
+    fit.report(tmp_path / "record.html")
+    twin = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["result"]
+    assert rebuilt(twin["released"]) == pytest.approx(fit.noise_variance, rel=1e-12)
+    sent = dpe.SiteRelease.from_result(fit, "North").to_dict()["variance"]["noise"]
+    assert rebuilt(sent) == pytest.approx(fit.noise_variance, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_export_has_the_noise_of_other_options_too(name):
+    """Options that ask for Gaussian noise had an export without any noise."""
+    method, level, options = OPTIONS[name]
+    fit = fitted(method, level, 1e-5, **options)
+    assert rebuilt(fit.to_dict()["released"]) == pytest.approx(fit.noise_variance, rel=1e-12)
+
+
+def test_some_of_these_calls_draw_gaussian_noise():
+    """Without it the tests above would show nothing."""
+    assert fitted("private_ipw", "sample", 1e-5, **OPTIONS["gaussian weights"][2]).released.gaussian
+
+
+@pytest.mark.parametrize("name", ["points", "groups"])
+def test_conditional_effects_say_which_noise_is_in_them(name):
+    """Effects at points and by group had the size of their noise in an export, not its law."""
+    fit = release(name)
+    for found, effect in zip(fit.to_dict()["effects"], fit.effects, strict=True):
+        assert rebuilt(found) == pytest.approx(effect.noise_variance, rel=1e-12)
+
+
+def test_a_combination_exports_its_noise_and_its_cautions():
+    """A combination's JSON had neither the noise in the effect nor the sites' cautions."""
+    fit = release("sites")
+    found = fit.to_dict()
+    assert found["noise_variance"] == pytest.approx(fit.glance()["noise_variance"][0])
+    assert found["caution"] == fit.caution
+
+
+def test_a_balance_exports_its_caution():
+    """A model that is mostly noise was a warning on the screen and no word in the JSON."""
+    found = replace(release("balance"), model_noise=0.9)
+    assert found.caution
+    assert found.to_dict()["caution"] == found.caution
+
+
+# --- the kind of the guarantee ----------------------------------------------------------------
+
+
+def of_kind(kind, **more):
+    fit = fitted("diff_in_means", "sample", 0.0)
+    promise = Guarantee(float("inf") if kind == "none" else 1.0, kind=kind, **more)
+    return replace(fit, guarantee=promise, level="none" if kind == "none" else fit.level)
+
+
+def plain(text):
+    """What a reader sees, whatever the line breaks and marks of a format."""
+    return " ".join(html.unescape(text).replace("{-}", "-").replace("\\", "").split())
+
+
+FORMATS = ("as_text", "as_html", "as_markdown", "as_latex")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_table_has_the_words_of_the_kind(kind, form):
+    """compare() called a method without any privacy an unproven claim about this n."""
+    fit, exact = of_kind(kind), of_kind("exact")
+    words = KINDS[kind].words.upper().replace("'", "")
+    table = dpe.compare(exact, fit, names=["first", "second"])
+    for shown in (getattr(table, form)(), getattr(fit.summary(), form)()):
+        text = plain(shown).replace("'", "")
+        if words:
+            assert words in text
+        for other in set(KINDS) - {kind, "exact"}:
+            assert KINDS[other].words.upper().replace("'", "") not in text
+    if words:
+        assert f"second: {words}" in plain(getattr(table, form)()).replace("'", "")
+    assert "first: " not in plain(getattr(table, form)())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "exact"])
+def test_pictures_paragraphs_and_records_have_the_words_of_the_kind(kind, tmp_path):
+    """Pictures had a list of words of their own."""
+    pytest.importorskip("matplotlib")
+    fit = of_kind(kind)
+    for axes in (fit.plot(), dpe.plots.budget(fit), dpe.plots.estimate(fit, of_kind("exact"))):
+        assert KINDS[kind].words.upper() in plain(" ".join(t.get_text() for t in axes.texts))
+    assert fit.report().text.startswith(KINDS[kind].alert())
+    fit.report(tmp_path / "record.html")
+    assert KINDS[kind].words.upper() in plain((tmp_path / "record.html").read_text("utf-8"))
+
+
+def test_what_is_void_and_unproved_says_both():
+    """Of a seeded method without privacy a table said "NOT PRIVATE, seeded, none"."""
+    table = str(dpe.compare(of_kind("library", void=("seeded",))))
+    words = KINDS["library"].words.upper()
+    assert f"NOT PRIVATE: seeded; {words}" in plain(table)
+
+
+def test_a_table_is_not_called_private_if_its_results_are_not():
+    """The title of every comparison was "private effects side by side"."""
+    assert "private" not in str(dpe.compare(of_kind("none"))).splitlines()[0].lower()
+
+
+def test_a_result_without_privacy_says_so_in_its_line():
+    """The line of a result without privacy ended in "none", like one without a caution."""
+    assert "NOT PRIVATE" in repr(of_kind("none"))
+
+
+# --- every release ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "gaussian", "propensity": "output"}])
+def test_the_budget_names_the_releases_of_both_halves(options, tmp_path):
+    """With split=True the table had no line for the released estimate."""
+    ledger = dpe.Ledger(4.0, 1e-5)
+    call = {"epsilon": 4.0, "delta": 1e-5, "bounds": BOUNDS, "ledger": ledger}
+    fit = dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_ipw", split=True, **call, **options)
+    covered = [spend for spend in fit.spends if spend.covered]
+    assert {"counts", "centre", "estimate", "variance"} == {spend.share for spend in covered}
+    assert sum(s.epsilon for s in fit.spends) == pytest.approx(4.0)
+    assert not any(spend.covered for spend in ledger.spends)
+    (estimate,) = (spend for spend in covered if spend.share == "estimate")
+    size = {"Laplace": 2.0, "Gaussian": 1.0}[estimate.mechanism] * estimate.scale[0] ** 2
+    assert size / (DATA.shape[0] // 2) ** 2 == pytest.approx(fit.noise_variance)
+    fit.report(tmp_path / "record.html")
+    record = (tmp_path / "record.html").read_text("utf-8")
+    summary = fit.summary()
+    shown = [summary.as_html(), summary.as_latex(), summary.as_markdown(), summary.as_text(300)]
+    for text in map(plain, [*shown, record]):
+        assert "weighted sum, other half" in text
+        assert "covered by claim 26" in text
+    sent = dpe.SiteRelease.from_result(fit, "North")
+    assert dpe.SiteRelease.from_json(sent.to_json()).spends == fit.spends
+    assert "estimate" in fit.report().text.split("They also pay")[1]
+
+
+# --- one place for each split of the budget ---------------------------------------------------
+
+SETS = {
+    **{f"{name} {level}": (name, {"level": level}) for name, level, _ in CALLS.values()},
+    "aipw, plain": ("private_aipw", {"adjust": "none"}),
+    "aipw, blocks": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": False}),
+    "aipw, regression": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": True}),
+    "ipw, split": ("private_ipw", {"split": True}),
+    "ipw, middle": ("private_ipw", {"centre": "middle"}),
+    "ipw, output": ("private_ipw", {"propensity": "output"}),
+    "psm, biased": ("private_psm", {"debias": False, "level": "sample"}),
+    "smooth variance": ("smooth_matching", {"variance_noise": "smooth"}),
+    "no variance": ("private_ipw", {"variance": False}),
+}
+
+
+def by_share(fit):
+    found = {}
+    for spend in fit.spends:
+        if not spend.covered:
+            found[spend.share] = found.get(spend.share, 0.0) + spend.epsilon
+    return found
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_plan_shows_the_split_of_a_real_call(name):
+    """A plan's lines of the budget are the charges of a call on data, for every set of options."""
+    method, options = SETS[name]
+    strata = proved()[method].needs_strata
+    formula, call = ("y ~ t | g" if strata else "y ~ t | x1 + x2"), {"epsilon": 4.0, "delta": 1e-5}
+    used = {column: BOUNDS[column] for column in ("y", *(("g",) if strata else ("x1", "x2")))}
+    fit = dpe.dp_ate(formula, DATA, method, bounds=used, **call, **options)
+    (row,) = dpe.plan(
+        formula, n=len(DATA), method=method, bounds=used, repeats=1, **call, **options
+    ).rows
+    assert dict(row.shares) == pytest.approx(by_share(fit))
+
+
+def test_blocks_are_planned_with_the_price_that_is_paid(monkeypatch):
+    """private_aipw planned its model with 0.3 of the budget where it paid 0.28."""
+    planned = []
+
+    def spy(n, width, epsilon, delta, own=_plan.weight_noise):
+        planned.append(epsilon)
+        return own(n, width, epsilon, delta)
+
+    monkeypatch.setattr(_plan, "weight_noise", spy)
+    call = {"epsilon": 4.0, "bounds": BOUNDS, "adjust": "all", "regression": False}
+    paid = by_share(dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_aipw", **call))
+    assert planned == pytest.approx([paid["propensity"]])
+
+
+@pytest.mark.parametrize("share", ["estimate", "counts", "propensity"])
+def test_a_plan_follows_the_split_of_its_method(monkeypatch, share):
+    """The plan had a copy of the split, so that it did not notice when the split was changed."""
+    facts = Facts(200_000, 4, Budget(1.0), "sample")
+    options = private_aipw.PrivateAIPWOptions(regression=False)
+    assert options.resolve(facts).blocks > 1
+    dear = lambda level, options, own=private_aipw.shares: (  # noqa: E731
+        own(level, options) | ({share: 1e-6} if options.blocks != 1 else {})
+    )
+    monkeypatch.setattr(private_aipw, "shares", dear)
+    assert options.resolve(facts).blocks == 1
+
+
+@pytest.mark.parametrize("centre", ["arms", "middle", "none"])
+def test_weights_are_planned_with_the_prices_that_are_paid(monkeypatch, centre):
+    """private_ipw planned its estimate without the share that centres leave to the others."""
+    planned = []
+
+    def spy(setting, prices, own=_propensity.plan):
+        planned.append(prices)
+        return own(setting, prices)
+
+    monkeypatch.setattr(_propensity, "plan", spy)
+    call = {"epsilon": 4.0, "bounds": BOUNDS, "centre": centre}
+    paid = by_share(dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_ipw", **call))
+    prices = dict(planned[0].values())
+    nearest = min(prices, key=lambda model: abs(model - paid["model"]))
+    assert nearest == pytest.approx(paid["model"])
+    assert prices[nearest] == pytest.approx(paid["estimate"])
