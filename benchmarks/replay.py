@@ -1,6 +1,6 @@
 """Every public call on every nasty pair of neighbours, with its releases frozen.
 
-    python benchmarks/replay.py                # about 15 minutes on two cores
+    python benchmarks/replay.py                # about 6 minutes on two idle cores
     python benchmarks/replay.py --workers 1    # in one process
     python benchmarks/replay.py --small        # every sixth call
 
