@@ -206,7 +206,7 @@ except ImportError:
     print('This part needs scikit-learn: pip install "dpeffects[cate]"')
 else:
     forest = RandomForestRegressor(100 if FULL else 10, random_state=0)
-    there = cate.frame.loc[[record], ["x1", "x2"]]
+    there = cate.frame.loc[[record], ["x1", "x2"]].to_dict("list")
     before, sd = answers(cate.frame, there, forest)
     after, _ = answers(neighbour, there, forest)
     shift = abs(before - after)[0]

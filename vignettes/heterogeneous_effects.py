@@ -350,7 +350,7 @@ record = int(np.flatnonzero(train["treatment"] == 0)[0])
 moved = train.frame.copy()
 moved.loc[record, "outcome"] = low if moved["outcome"][record] > (low + high) / 2 else high
 neighbours = {"as it is": train, "one outcome moved": dpe.declare(moved, train.bounds)}
-at = train.frame.loc[[record], ["x1", "x2"]]
+at = train.frame.loc[[record], ["x1", "x2"]].to_dict("list")
 
 if STAGES:
     rows = []

@@ -754,7 +754,7 @@ def test_summaries_of_long_names_stay_in_80_columns():
     more = {"formula": "y ~ t | h + " + " + ".join(names), "data": data, "bounds": bounds}
     for path, extra in (
         ("function", {}),
-        ("points", {"at": data.iloc[:50]}),
+        ("points", {"at": data.iloc[:50].to_dict("list")}),
         ("groups", {"by": "h + g + cut(x1, [0, 0.2, 0.4, 0.6, 0.8, 1])"}),
     ):
         fit = run(path=path, **more, **extra)
