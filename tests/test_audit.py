@@ -177,7 +177,7 @@ def forgotten_noise(patch):
 def float_sums(patch):
     def arm_sums(self, share):
         grid = Grid.for_sum(self.outcome_range, self.n, self.epsilon(share))
-        y, t = self._rows.outcome, self._rows.treated
+        y, t = self._source.outcome, self._source.treated
         totals = [y[arm].sum() - arm.sum() * grid.middle for arm in (t, ~t)]
         steps = np.rint(np.array(totals) / grid.unit).astype(np.int64)
         return self._releaser.release("sums", steps, grid.span, grid.unit, share=share, claim=7)
