@@ -141,3 +141,14 @@ def test_a_learner_that_ends_the_program_does_not_end_the_call(method):
     data.loc[11, "y"] = 0.7
     given = {"estimator": "regression", "outcome": Leaves(), "epsilon": 1, "bounds": BOUNDS}
     assert dpe.dp_ate("y ~ t | x", data, method, seed=1, **given).n == 200
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_integers_of_128_bits_are_numbers(lazy):
+    """numpy has no integers of 128 bits: a polars column of them ended a call with an error of
+    polars, and on an engine after the first charges."""
+    pl = pytest.importorskip("polars")
+    data = pl.from_pandas(frame()).with_columns(pl.col("b").cast(pl.Int128))
+    given = {"epsilon": 1, "bounds": {**BOUNDS, "b": (0, 1)}, "seed": 1}
+    fit = dpe.dp_ate("y ~ t | x + b", data.lazy() if lazy else data, "private_ipw", **given)
+    assert fit.estimate == dpe.dp_ate("y ~ t | x + b", frame(), "private_ipw", **given).estimate
