@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
+
 from dpeffects import design
 from dpeffects.engines import LazyRows, LazyTable
 from dpeffects.errors import BoundsError, LedgerError, OptionError
@@ -84,9 +86,13 @@ class Call:
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reserved, terms=terms)
 
     def __enter__(self) -> Self:
+        # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
+        self._arithmetic = np.errstate(all="ignore")
+        self._arithmetic.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._arithmetic.__exit__(None, None, None)
         self.close()
 
     def close(self) -> None:

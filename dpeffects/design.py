@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dpeffects import engines
 from dpeffects.engines import LazyRows, LazyTable
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
-from dpeffects.files import is_text, kind_of
+from dpeffects.files import by_declaration, is_text, kind_of
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Arrays, Encoding, width_of
 from dpeffects.formula.expression import (
@@ -89,8 +89,10 @@ def read(
     _require_columns(formula.columns, names, "the formula")
     if isinstance(bounds, Mapping):
         _require_columns(bounds, names, "bounds")
+    kinds: dict[str, str] = {}
     if is_text(data.frame if isinstance(data, Declared) else data):
-        frame = engines.typed(frame, _kinds(formula, formula.columns, known))
+        kinds = _kinds(formula, formula.columns, known)
+        frame = engines.typed(frame, kinds)
     lazy = isinstance(frame, nw.LazyFrame)
     n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     if n < 4:
@@ -107,7 +109,7 @@ def read(
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
-    return reader.lazy_table(n) if lazy else reader.table(attended)
+    return reader.lazy_table(n, kinds) if lazy else reader.table(attended)
 
 
 def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
@@ -348,7 +350,7 @@ class _Reader:
             tuple(self._missing),
         )
 
-    def lazy_table(self, n: int) -> LazyTable:
+    def lazy_table(self, n: int, kinds: Mapping[str, str]) -> LazyTable:
         """Check the columns where they are."""
         self._check_bounds()
         frame, columns, bounds = self._frame, self._columns(), self._bounds
@@ -358,7 +360,7 @@ class _Reader:
         pair = (outcome.name, bounds.interval(outcome.name)) if known else None  # type: ignore[union-attr]
         count, ready = engines.checked(frame, columns, n, pair)
         _require_both_arms(count, n, columns.treatment)
-        return LazyTable(frame, columns, n, count, bounds, tuple(self._missing), ready)
+        return LazyTable(frame, columns, n, count, bounds, tuple(self._missing), ready, kinds)
 
     def _columns(self) -> Columns:
         numeric = tuple(dict.fromkeys(self._numeric))
@@ -491,10 +493,22 @@ def grouped(rows: Rows | LazyRows, table: Table | LazyTable, groups: Strata) -> 
     recipe = Recipe(Number(0.0), intervals, (0.0, 1.0), Encoding(()), groups)
     if isinstance(rows, LazyRows):
         assert isinstance(table, LazyTable)
-        return replace(rows, groups=(table.columns, recipe))
+        both = replace(rows.table, frame=by_declaration(rows.table.frame, table.kinds))
+        return replace(rows, table=both, groups=(table.columns, recipe))
     assert isinstance(table, Table)
     index = _index(table, recipe)
     return replace(rows, strata=lambda: (index, groups.count))
+
+
+def require_same_kinds(one: Table | LazyTable, other: Table | LazyTable) -> None:
+    """Refuse a column of a CSV file on an engine that two formulas read in two ways."""
+    if isinstance(one, LazyTable) and isinstance(other, LazyTable):
+        for name in one.kinds.keys() & other.kinds.keys():
+            if one.kinds[name] != other.kinds[name]:
+                raise DataError(
+                    f"column {name!r} of the CSV file is read as {one.kinds[name]} by the formula "
+                    f"and as {other.kinds[name]} by the groups: read the file into a frame first"
+                )
 
 
 def _cut(table: Table, start: int) -> tuple[Arrays, Arrays]:

@@ -44,6 +44,10 @@ from dpeffects.recipe import Columns, IntArray, Recipe, outside_levels
 
 _BATCH = 4 * ROWS
 _THREADS = os.cpu_count() or 1
+_CHANGING = (
+    "the frame gives other rows each time it is read, as a random sample or a limit without an "
+    "order does: write them to a file or a table first, and use that"
+)
 MOST_STRATA = 2**21
 """Strata that are counted for rows on an engine: every block has a count for each."""
 
@@ -98,7 +102,8 @@ def memory() -> int:
 class LazyTable:
     """Columns on an engine, checked there and not yet clipped.
 
-    ``ready`` are sums by arm that came with the checks.
+    ``ready`` are sums by arm that came with the checks, ``kinds`` what the text of a CSV file was
+    read as.
     """
 
     frame: nw.LazyFrame[Any]
@@ -108,6 +113,7 @@ class LazyTable:
     bounds: Bounds
     missing: tuple[str, ...]
     ready: Ready
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -162,9 +168,41 @@ def checked(
     )
     if not fine:
         _refuse(_what_is_wrong(frame, columns), columns)
+    if doubtful := _doubtful(frame, columns):
+        run(frame, doubtful, partial(_readable, columns=columns))
     ready: Ready = {("count", None): _pair(found, "count")}
     ready |= {(what, grid): _pair(found, what) for what, grid in grids.items()}
     return int(ready["count", None][0]), ready
+
+
+def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
+    """Columns whose levels an engine may find where `recipe.codes` would not, in later looks.
+
+    Engines compare decimals, single precision, dates and texts with a collation in their own ways.
+    """
+    schema, levels = frame.collect_schema(), dict(columns.levels)
+    if columns.arms is not None:
+        levels[columns.treatment] = columns.arms
+    exact = frame.implementation.is_polars() or frame.implementation.is_dask()
+
+    def plain(name: str) -> bool:
+        kinds, dtype = {type(level) for level in levels[name]}, schema[name]
+        if kinds == {str}:
+            return exact and dtype == nw.String
+        return (kinds == {int} and dtype.is_integer()) or (kinds == {bool} and dtype == nw.Boolean)
+
+    return [name for name in levels if not plain(name)]
+
+
+def _readable(native: Any, columns: Columns) -> Totals | None:
+    """Raise where a value is not a declared level as rows are read later; nothing to add up."""
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+    columns.codes(frame, frame.columns)
+    if columns.treatment in frame.columns:
+        columns.treated(frame)
+    return (np.zeros(0, dtype=np.int64),)
 
 
 def _by_arm(
@@ -363,7 +401,10 @@ class LazyRows:
         names = [self.table.columns.treatment, *self.recipe.reads(parts)]
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
-        return run(self.table.frame, list(dict.fromkeys(names)), add, combine)
+        *found, seen = run(self.table.frame, list(dict.fromkeys(names)), add, combine)
+        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.count]:
+            raise DataError(_CHANGING)
+        return tuple(found)
 
     def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
         """Sums over (treated, control): by the engine where the outcome is a column."""
@@ -390,7 +431,7 @@ def _add(
     groups: tuple[Columns, Recipe] | None,
     combine: Combine,
 ) -> Totals | None:
-    """Apply a function to the blocks of a frame in memory."""
+    """Apply a function to the blocks of a frame in memory; last come counts, of all and treated."""
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
@@ -405,7 +446,9 @@ def _add(
         block = recipe.block(treated[some], *_cut(whole, some), parts)
         if groups and grouped:
             block = replace(block, strata=groups[1].strata(*_cut(grouped, some)))
-        return function(block)
+        counts = np.array([block.treated.size, np.count_nonzero(block.treated)], dtype=np.int64)
+        with np.errstate(all="ignore"):  # of this thread
+            return (*function(block), counts)
 
     return combine(totals(start) for start in range(0, len(frame), ROWS))
 

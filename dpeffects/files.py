@@ -82,7 +82,7 @@ def by_declaration(frame: Frame, kinds: Mapping[str, str]) -> Frame:
     A number is digits, perhaps with a sign, a point and an exponent; true and false are 1 and 0.
     """
     made = {name: _read(name, kinds[name]) for name in _texts(frame, kinds)}
-    return cast("Frame", frame.with_columns(**made))
+    return cast("Frame", frame.with_columns(**made)) if made else frame
 
 
 def _texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]) -> list[str]:

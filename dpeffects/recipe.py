@@ -71,7 +71,8 @@ class Columns:
 
 def numbers(column: nw.Series[Any]) -> npt.NDArray[Any]:
     """Values as they are stored where that is a plain type: blocks of them are converted later."""
-    values = column.to_numpy()
+    wide = column.dtype in (nw.Int128, nw.UInt128)  # numpy has no such integers
+    values = (column.cast(nw.Float64) if wide else column).to_numpy()
     values = values if values.dtype.kind in "fiub" else values.astype(np.float64)
     if not np.isfinite(values).all():
         raise DataError(f"column {column.name!r} holds infinite values")

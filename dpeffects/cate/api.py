@@ -237,6 +237,7 @@ def _groups(
 ) -> CateEffects:
     grouping = _grouping(call.formula, by)
     table = design.read(data, grouping, call.ask.bounds, call.public)
+    design.require_same_kinds(call.table, table)
     found = design.strata(table, grouping)
     if found.count > 1000:
         raise OptionError(f"by makes {found.count} groups; at most 1000 are released")

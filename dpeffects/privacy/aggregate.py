@@ -116,7 +116,7 @@ class AggregateReleases(Holder):
             rows = x[own].copy(), treated[own].copy(), outcome[own].copy()
             try:
                 found = answer(learner, rows, size, block)
-            except Exception:
+            except (Exception, SystemExit):
                 continue  # nothing may fail because of what is in a block
             steps[block] = grid.encode(found)
         return steps

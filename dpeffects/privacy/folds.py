@@ -250,7 +250,7 @@ def predictions(
     with isolated(fold):
         try:
             predict = copy.deepcopy(learner)(*rows)
-        except Exception:  # nothing may fail because of what is in a fold
+        except (Exception, SystemExit):  # nothing may fail because of what is in a fold
             return np.full((3, len(x)), np.nan)
         return _predicted(predict, x)
 
@@ -259,10 +259,10 @@ def _predicted(predict: Predict, x: FloatArray) -> FloatArray:
     """Predict all rows at once, or where that fails row by row: no row may spoil another's."""
     try:
         return _three(predict(x.copy()), len(x))
-    except Exception:
+    except (Exception, SystemExit):
         found = np.full((3, len(x)), np.nan)
         for i in range(len(x)):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 found[:, i : i + 1] = _three(predict(x[i : i + 1].copy()), 1)
         return found
 

@@ -162,8 +162,13 @@ class Rows:
         if self.n < 4 * ROWS:
             yield from map(function, blocks)
             return
+
+        def work(block: Block) -> T:
+            with np.errstate(all="ignore"):  # of this thread
+                return function(block)
+
         with ThreadPoolExecutor(_THREADS) as pool:
-            yield from pool.map(function, blocks)
+            yield from pool.map(work, blocks)
 
     def _blocks(self, parts: tuple[str, ...]) -> Iterator[Block]:
         whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
