@@ -16,9 +16,10 @@ from dpeffects.errors import OptionError
 StrPath = str | os.PathLike[str]
 
 _SQLITE = b"SQLite format 3\0"
-_BESIDE = ("-journal", "-wal", "-shm")
-"""Endings of files that SQLite reads beside a database: what is written there changes it."""
+BESIDE = ("-journal", "-wal", "-shm", ".seen")
+"""Endings of files that SQLite and a federation read beside a ledger: they belong to it."""
 _FORCE = "overwrite=True"
+_SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 
 
 def check(
@@ -33,6 +34,8 @@ def check(
     try:
         if not (given := os.fspath(path)):
             raise ValueError
+        if given.endswith(_SEPARATORS):
+            raise OptionError(f"{given} is the name of a folder; give the name of a file")
         target = Path(os.path.realpath(given))
         held = _held(target)
         if any(_same(target, source) for source in inputs):
@@ -118,7 +121,7 @@ def _same(target: Path, source: Any) -> bool:
 
 def _refuse_ledgers(given: str, target: Path) -> None:
     """Only the code of a ledger writes to one."""
-    endings = [end for end in _BESIDE if target.name.endswith(end) and target.name != end]
+    endings = [end for end in BESIDE if target.name.endswith(end) and target.name != end]
     if any(map(_is_database, [target, *(Path(str(target).removesuffix(e)) for e in endings)])):
         raise OptionError(
             f"{given} is a ledger or another SQLite database, or belongs to one, and is never "

@@ -179,7 +179,9 @@ def record_files(path: str | None) -> tuple[str, ...]:
         return ()
     if Path(path).suffix.lower() != ".html":
         raise OptionError(f"--record takes the name of an .html file, got {path!r}")
-    return path, str(Path(path).with_suffix(".json"))
+    from dpeffects.results.release_record import twin_of
+
+    return path, str(twin_of(Path(path)))
 
 
 def put_record(given: argparse.Namespace, fit: Reported) -> None:

@@ -42,6 +42,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 _START = 300.0
 _ROOM = 300.0
 """Seconds for a program to start, and beyond the deadlines for a round to end."""
+_OURS = "dpeffects-federation-demo"
+"""A file in the folder of a demo, which may be used again."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     engine.stop_on_signal()
     with ExitStack() as stack:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
         try:
+            _require_ours(folder)
             engine.program("flower-superlink")
             return _run(given, folder.resolve())
         except (RuntimeError, MissingExtraError) as error:
@@ -59,6 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         except KeyboardInterrupt:
             return 130
+
+
+def _require_ours(folder: Path) -> None:
+    """Make the folder; one that holds something is used only if an earlier demo made it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = any(folder.iterdir()) and not (folder / _OURS).exists()
+        if not taken:
+            (folder / _OURS).touch()
+    except OSError as error:
+        raise RuntimeError(f"{folder} cannot be used: {error.strerror}") from None
+    if taken:
+        raise RuntimeError(f"{folder} is not empty: its data and keys would be overwritten")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -136,13 +136,23 @@ def _read_parquet(path: Path, names: Sequence[str]) -> dict[str, Values]:
 
 
 def _plain(column: Any) -> Values:
-    """Numbers as an array, with NaN for what is missing; everything else as Python's own values."""
+    """Numbers as an array, with NaN for what is missing; everything else as Python's own values.
+
+    A value that Python has none for, such as text that is not UTF-8, is a missing value.
+    """
     import pyarrow.types as types
 
     kind = column.type
     if types.is_floating(kind) or (types.is_integer(kind) and kind.bit_width <= 32):
         return np.asarray(column.to_numpy(), dtype=np.float64)
-    return list(column.to_pylist())
+    return [_own(scalar) for scalar in column]
+
+
+def _own(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except Exception:  # of the library, about this value
+        return None
 
 
 def _places(path: Path, header: Sequence[str], names: Sequence[str]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpeffects import writing
+from dpeffects import documents, writing
 from dpeffects.errors import OptionError
 from dpeffects.privacy.claims import titles
 from dpeffects.privacy.guarantee import Guarantee, Spend
@@ -71,9 +72,17 @@ def _target(path: str | PathLike[str], overwrite: bool) -> Path:
             f"a release record is an .html file (its .json twin is written beside it): write "
             f'"{target.with_suffix(".html").name or "record.html"}", not {str(target)!r}'
         )
-    for file in (target, target.with_suffix(".json")):
+    for file in (target, twin_of(target)):
         writing.check(file, overwrite=overwrite is True)
     return target
+
+
+def twin_of(target: Path) -> Path:
+    """Return where the JSON of a record goes; a file that is something else stays as it is."""
+    twin = target.with_suffix(".json")
+    if os.path.exists(twin) and not documents.holds(twin, "format", FORMAT):
+        raise OptionError(f"{twin} is not the JSON of a record; give the record another name")
+    return twin
 
 
 def checklist(parts: Sequence[Part]) -> list[tuple[str, str, str]]:

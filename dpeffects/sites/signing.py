@@ -28,7 +28,7 @@ StrPath = str | os.PathLike[str]
 
 
 def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
-    """Make a key pair for a site; existing files are not overwritten.
+    """Make a key pair for a site, and its folder; existing files are not overwritten.
 
     Returns
     -------
@@ -45,6 +45,7 @@ def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
         raise ReleaseError(f"{site!r} cannot be the name of a key file")
     key = Ed25519PrivateKey.generate()
     private, public = Path(folder) / f"{site}.private.pem", Path(folder) / f"{site}.pem"
+    _make_room(private, public)
     pem = key.private_bytes(to.Encoding.PEM, to.PrivateFormat.PKCS8, to.NoEncryption())
     _write_new(private, pem, 0o600)
     shared = to.PublicFormat.SubjectPublicKeyInfo
@@ -162,6 +163,17 @@ def _read(path: StrPath) -> bytes:
         return read_file(path, _MOST_BYTES)
     except ReleaseError as error:
         raise ReleaseError(f"{path} {str(error).removeprefix('it ')}") from None
+
+
+def _make_room(*files: Path) -> None:
+    """Make the folder; refuse where one of the files is there, before another is made."""
+    for path in files:
+        if os.path.lexists(path):
+            raise ReleaseError(f"{path} exists; keys are not overwritten")
+    try:
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReleaseError(f"{files[0]} cannot be written: {error.strerror}") from None
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:

@@ -75,4 +75,6 @@ def append(path: str | Path, rows: list[dict[str, Any]], columns: Sequence[str] 
     fresh = not _exists(path)
     if not fresh:
         _content(path, columns, head_only=True)
-    frame_of(rows, list(columns)).to_csv(path, mode="a", header=fresh, index=False, na_rep="nan")
+    frame_of(rows, list(columns)).to_csv(
+        path, mode="a", header=fresh, index=False, na_rep="nan", compression=None
+    )

@@ -404,7 +404,7 @@ def _existing(address: Address, dataset: str | None = None) -> Store:
 
 def _store(address: Address) -> Store:
     text = os.fspath(address)
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not text or "\0" in text:
         raise OptionError(f"a ledger is a path or a URL, got {address!r}")
     scheme, found, rest = text.partition("://")
     if not found or scheme == "sqlite":

@@ -25,6 +25,7 @@ from typing import Any
 from dpeffects.errors import LedgerError
 from dpeffects.privacy.ledgers.book import VERSION, Session
 from dpeffects.privacy.ledgers.entries import START
+from dpeffects.writing import BESIDE
 
 WAIT = 60.0
 """Seconds to wait for other writers."""
@@ -92,6 +93,11 @@ class SQLiteStore:
 
     def create(self) -> None:
         """Make the file and its tables where there are none."""
+        if self.path.name.endswith(BESIDE):
+            raise LedgerError(
+                f"{self.name} is a name for what is kept beside a ledger, and would be lost there: "
+                "give the ledger another name"
+            )
         with self._session("DELETE", "rwc") as session:
             names = {row[0] for row in session.rows("SELECT name FROM sqlite_master")}
             if "dpeffects_version" in names:
