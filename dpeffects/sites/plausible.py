@@ -13,6 +13,11 @@ B/(n epsilon), which is a standard deviation of 1.41 B/(n epsilon). Gaussian noi
 delta below 1/10. Of that standard deviation about a third is asked for, B/(2 n epsilon), so that
 rounded bounds and estimates that shrink towards no effect never fail; what the methods of this
 package add is several times as much, because arms are smaller than n and budgets are divided.
+
+The largest estimate
+--------------------
+An effect lies within plus or minus B, and a release is off by its noise. One that is a hundred
+times further away is neither.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
 _LEAST = 0.5
+_MOST = 100.0
+"""Times range plus noise: noise of so many standard deviations has a chance below 1e-60."""
 _ROUNDED = 1e-8
 """Shares of a budget are rounded down, and totals shown as they were asked for, by less."""
 
@@ -51,6 +58,8 @@ def why_not(release: SiteRelease) -> str:
     noise = math.sqrt(release.released.noise_variance)
     if noise < least or noise == 0.0:
         return "it claims less noise than n, epsilon and the range of its outcome allow for"
+    if abs(release.estimate) > _MOST * (_ends(release, 1.0) + noise):
+        return "its estimate is far beyond the range of its outcome and its noise"
     return ""
 
 
@@ -60,11 +69,15 @@ def _adds_up(charges: Iterable[float], total: float) -> bool:
 
 def outcome_width(release: SiteRelease) -> float | None:
     """Width of the outcome's range, the first among the bounds, less what rounding may add."""
+    width = _ends(release, -1.0)
+    return max(0.0, width) if math.isfinite(width) else None
+
+
+def _ends(release: SiteRelease, rounding: float) -> float:
+    """Width of the range with so many times the rounding of its ends; NaN where there is none."""
     found = _RANGE.fullmatch(release.bounds[0][1]) if release.bounds else None
     try:
         lower, upper = (float(end) for end in found.groups()) if found else (math.nan, math.nan)
     except ValueError:
-        return None
-    if not math.isfinite(upper - lower):
-        return None
-    return max(0.0, upper - lower - _SHOWN * (abs(lower) + abs(upper)))
+        return math.nan
+    return upper - lower + rounding * _SHOWN * (abs(lower) + abs(upper))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from dpeffects.errors import LedgerError, OptionError, ReleaseError
 from dpeffects.federation import SitePolicy, demo
 from dpeffects.federation.site import answer
 from dpeffects.federation.store import Price, Store
+from dpeffects.sites.plausible import why_not
 from dpeffects.sites.signing import make_keys
 from dpeffects.study.file import append, on_file
 from tests.commands.shell import ESTIMATE, FORMULA, refused, write_files
@@ -147,3 +149,22 @@ def test_a_demo_does_not_write_over_a_site(tmp_path, capsys, monkeypatch):
     assert demo.main(["--folder", str(tmp_path)]) == 1
     assert "is not empty" in capsys.readouterr().err
     assert [path.name for path in home.iterdir()] == ["data.csv"]
+
+
+def test_an_estimate_far_beyond_its_outcome_is_not_plausible():
+    """A site with the effect 1e6 on an outcome between 0 and 1 was combined with the others."""
+    call = {"method": "diff_in_means", "epsilon": 1.0, "bounds": BOUNDS}
+    sent = [
+        dpe.site_release("y ~ t", rows(seed=i), site=site, **call) for i, site in enumerate("AB")
+    ]
+    assert sum(dpe.combine(sent, "all").weights) == 1.0
+    lie = replace(sent[0], released=replace(sent[0].released, value=1e6))
+    with pytest.raises(ReleaseError, match="far beyond the range"):
+        dpe.combine([lie, sent[1]])
+
+
+def test_rounded_bounds_leave_room_for_an_effect():
+    """The ends of a narrow range far from 0 are written alike; its releases are plausible."""
+    call = {"method": "diff_in_means", "epsilon": 1e4, "bounds": BOUNDS}
+    sent = dpe.site_release("I(y * 1000 + 1e9) ~ t", rows(), site="A", **call)
+    assert why_not(sent) == ""
