@@ -13,7 +13,8 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -88,7 +89,9 @@ class _Worker:
             stderr=subprocess.DEVNULL,
             env={**os.environ, **_QUIET, "PYTHONPATH": os.pathsep.join(paths)},
         )
-        if self._line(_START) is None:
+        with self._within(_START):
+            ready = self._line()
+        if ready is None:
             self.end()
             raise PolicyError("the process that tries questions did not start")
 
@@ -99,22 +102,28 @@ class _Worker:
     def ask(self, task: Task) -> str | None:
         """Return why the question is refused, an empty text, or None where there was no answer."""
         assert self._process.stdin is not None
-        try:
-            pickle.dump(task, self._process.stdin)
-            self._process.stdin.flush()
-        except OSError:
-            return None
-        return self._line(task.seconds)
+        with self._within(task.seconds):
+            try:
+                pickle.dump(task, self._process.stdin)
+                self._process.stdin.flush()
+            except OSError:
+                return None
+            return self._line()
 
-    def _line(self, seconds: float) -> str | None:
+    def _line(self) -> str | None:
         assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return str(json.loads(line)) if line.endswith(b"\n") else None
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """End the process after so many seconds, whether it does not listen or does not answer."""
         timer = threading.Timer(seconds, self._process.kill)
         timer.start()
         try:
-            line = self._process.stdout.readline()
+            yield
         finally:
             timer.cancel()
-        return str(json.loads(line)) if line.endswith(b"\n") else None
 
     def end(self) -> None:
         self._process.kill()
