@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dpeffects import design
-from dpeffects.call import Ask, Call
+from dpeffects.call import Ask, Call, refuse_tables
 from dpeffects.engines import MOST_STRATA, LazyTable, memory
 from dpeffects.errors import OptionError
 from dpeffects.estimate import Estimate
@@ -147,6 +147,16 @@ def begin(
     """Everything before the first charge, for any estimand."""
     if "estimand" in options:
         raise OptionError("the estimand is in the name of the function: dp_ate, dp_att or dp_atc")
+    refuse_tables(
+        method=method,
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        variance=variance,
+        dataset=dataset,
+        seed=seed,
+        **options,
+    )
     ask = Ask(Budget(epsilon, delta), bounds, shares, variance, ledger, seed, dataset, attended)
     return prepare(which, formula, data, method, ask, level, options)
 

@@ -60,6 +60,15 @@ class Ask:
             raise OptionError(f"variance must be True or False, got {self.variance!r}")
 
 
+def refuse_tables(**arguments: Any) -> None:
+    """Refuse a table or a column in the place of an option: messages quote what options hold."""
+    for name, value in arguments.items():
+        table = any(hasattr(value, hook) for hook in ("__array__", "__arrow_c_stream__"))
+        many = isinstance(value, list | tuple | set) and len(value) > 20
+        if many or (table and not isinstance(value, np.generic)):
+            raise OptionError(f"{name} takes no table and no column, got {type(value).__name__}")
+
+
 class Call:
     """A call at work: formula, data, ledger and noise belong together.
 

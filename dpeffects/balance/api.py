@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dpeffects import design
 from dpeffects.balance.result import Balance
 from dpeffects.balance.smd import Differences, differences
-from dpeffects.call import Ask, Call
+from dpeffects.call import Ask, Call, refuse_tables
 from dpeffects.errors import OptionError
 from dpeffects.formula import parse
 from dpeffects.formula.expression import Number, source
@@ -113,6 +113,8 @@ def dp_balance(
     >>> found.tidy()["term"].tolist(), found.guarantee.status
     (['x1', 'x2'], 'void: seeded')
     """
+    refuse_tables(epsilon=epsilon, delta=delta, seed=seed, dataset=dataset)
+    refuse_tables(estimand=estimand, adjusted=adjusted, clip=clip, bins=bins)
     options = BalanceOptions(estimand, adjusted, clip, bins)
     parsed = parse(formula)
     if not parsed.has_covariates:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects import design
-from dpeffects.call import Ask, Call
+from dpeffects.call import Ask, Call, refuse_tables
 from dpeffects.cate import function, groups, points
 from dpeffects.cate.aggregate import AggregateOptions, fit_blocks
 from dpeffects.cate.asymptotic import NAMED, NEEDS_OPT_IN, check_learner
@@ -111,6 +111,10 @@ def dp_cate(
     >>> fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}).shape
     (2,)
     """
+    refuse_tables(
+        method=method, epsilon=epsilon, delta=delta, seed=seed, dataset=dataset, **options
+    )
+    refuse_tables(release=release, by=by, variance=variance)
     made = options_of(method, options)
     parsed = _formula(formula)
     _check_release(release, at, by)

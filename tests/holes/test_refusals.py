@@ -252,3 +252,19 @@ def test_a_budget_that_promises_little_is_called_so():
             assert words in " ".join(str(fit).split())
     usual = dpe.dp_ate("y ~ t", frame(), "diff_in_means", epsilon=10, delta=1e-5, **more)
     assert not any("epsilon" in note or "delta" in note for note in usual.notes)
+
+
+SECRET = 0.123456789
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "seed", "clip", "level", "variance"])
+@pytest.mark.parametrize("kind", ["Series", "DataFrame", "ndarray", "list"])
+def test_a_column_in_the_place_of_an_option_is_not_quoted(name, kind):
+    """A message ended with what was given instead of a number: a whole column of the data."""
+    data = pd.DataFrame({"y": [SECRET, 0.5] * 20, "t": [0, 1] * 20, "x": [0.25, 0.75] * 20})
+    column = {"Series": data["y"], "DataFrame": data, "ndarray": data["y"].to_numpy()}
+    column["list"] = data["y"].tolist()
+    given = {"epsilon": 1.0, "bounds": {"y": (0, 1), "x": (0, 1)}, name: column[kind]}
+    with pytest.raises(dpe.DPEffectsError, match=f"no column, got {kind}") as caught:
+        dpe.dp_ate("y ~ t | x", data, "private_ipw", **given)
+    assert str(SECRET) not in str(caught.value)
