@@ -242,7 +242,7 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     made = bounds if isinstance(bounds, Bounds) and not columns else Bounds.declared(given)
     if isinstance(frame, Declared):
         frame, made = frame.frame, frame.bounds.updated(made)
-    names = list(getattr(frame, "columns", ())) or list(getattr(frame, "column_names", ()))
+    names = list(getattr(frame, "column_names", ())) or list(getattr(frame, "columns", ()))
     there = set(names)
     for name in made:
         if names and name not in there:

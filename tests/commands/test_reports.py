@@ -59,7 +59,9 @@ def test_the_record_of_a_combination(study, capsys):
 
 
 def test_a_record_is_not_overwritten(study, capsys):
-    (study / "record.json").write_text("{}")
     given = ["ate", FORMULA, *ESTIMATE, "--record", "record.html"]
-    assert "record.json exists" in refused(capsys, *given)
+    assert run(capsys, *given)[0] == 0
+    assert "record.html exists" in refused(capsys, *given)
     assert run(capsys, *given, "--force")[0] == 0
+    (study / "record.json").write_text("{}")  # something else of that name
+    assert "not the JSON of a record" in refused(capsys, *given, "--force")

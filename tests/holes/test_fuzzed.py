@@ -143,3 +143,12 @@ def test_a_ledger_whose_name_is_too_long_for_a_file():
     """The operating system's error came through."""
     with pytest.raises(LedgerError, match="there is no ledger"):
         effect(ledger="x" * 3000)
+
+
+def test_bounds_of_an_arrow_table_are_declared():
+    """The columns of an Arrow table are no names, and declaring bounds raised a raw TypeError."""
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"y": [0.0, 1.0], "x": [1.0, 2.0]})
+    assert dpe.declare(table, y=(0, 1)).bounds["y"] == (0.0, 1.0)
+    with pytest.raises(dpe.DPEffectsError, match="no column 'z'"):
+        dpe.declare(table, z=(0, 1))
