@@ -24,7 +24,7 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.formula.ranges import range_of
 from dpeffects.methods import get, proved
-from dpeffects.methods._checks import check_whole, is_number
+from dpeffects.methods._checks import check_choice, check_whole, is_number
 from dpeffects.privacy.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
@@ -249,8 +249,7 @@ def plan(
     if n > _MOST:
         raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
     check_whole("repeats", repeats, 1)
-    if estimand not in ("ATE", "ATT", "ATC"):
-        raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
+    check_choice("estimand", estimand, ("ATE", "ATT", "ATC"))
     for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not (is_number(value) and 0.0 < value < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
