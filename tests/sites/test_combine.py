@@ -278,6 +278,14 @@ def test_sources_may_be_mixed(tmp_path):
 # --- what comes out ------------------------------------------------------------------------------
 
 LONG = "Saint_Elsewhere_" * 6
+
+
+def sized(site, value, variance):
+    """A release whose outcome has a range to which the effect belongs."""
+    bounds = (("y", f"[0, {abs(value):g}]", "declared"),)
+    return release(site, released=estimate(value, variance, laplace=(abs(value),)), bounds=bounds)
+
+
 SUMMARIES = {
     "three": THREE,
     "one": THREE[:1],
@@ -287,7 +295,7 @@ SUMMARIES = {
         release(LONG + "B", outcome=LONG, treatment=LONG, method=LONG, formula=LONG),
     ],
     "many": releases([0.1] * 300, sizes=range(1000, 1300)),
-    "sizes differ": releases([1e9, 1e-9, -1e40], [1e18, 1e-18, 1e50]),
+    "sizes differ": [sized("A", 1e9, 1e18), sized("B", 1e-9, 1e-18), sized("C", -1e40, 1e50)],
     "void": [release("A", guarantee=Guarantee(1 / 3, 1e-7, void=("seeded", "n" * 90)))],
     "wide letters": [release("ÅÄÖ"), release("Москва")],
 }
@@ -345,7 +353,7 @@ def test_numbers_of_any_size_combine():
     sites = [
         release("A", released=estimate(1e60, 1e60, 1e60, 1e60, (1e60,))),
         release("B", released=estimate(1e-60, 1e-60, 1e-60, 1e-60, (1e-60,)), bounds=narrow),
-        release("C", n=2**53, released=estimate(-1e60, 0.0, 0.0, 0.0, (1e-59,)), bounds=narrow),
+        release("C", n=2**53, released=estimate(-1e-59, 0.0, 0.0, 0.0, (1e-59,)), bounds=narrow),
     ]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         for rule in RULES:

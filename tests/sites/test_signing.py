@@ -148,8 +148,10 @@ def test_names_that_are_not_file_names(tmp_path, site):
 
 
 def test_folder_that_is_not_there(tmp_path):
+    make_keys("North", tmp_path / "new")
+    assert (tmp_path / "new" / "North.private.pem").is_file()
     with pytest.raises(ReleaseError, match="cannot be written"):
-        make_keys("North", tmp_path / "no")
+        make_keys("North", tmp_path / "new" / "North.pem" / "no")
     with pytest.raises(ReleaseError, match="not a folder of public keys"):
         combine([release()], trust=tmp_path / "no")
 
