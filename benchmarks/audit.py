@@ -23,7 +23,7 @@ import pandas as pd
 from report import RESULTS, save
 
 import dpeffects as dpe
-from dpeffects.audit import audit
+from dpeffects.auditing import audit
 from dpeffects.cate import plan as cate_plan
 from dpeffects.cate.asymptotic import PaperLearner
 

@@ -25,7 +25,7 @@ import pandas as pd
 from report import RESULTS, save
 
 import dpeffects as dpe
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1), "a": [0, 1], "b": [0, 1]}
 STRATA = "y ~ t | a + b"
@@ -120,7 +120,7 @@ def main() -> None:
         f"{runs} runs a cell: the standard error of a coverage of 95 % is {se:.1f} points. "
         "Coverage above 97 % has two reasons. Where the released variance carries noise as large "
         "as itself, an interval that holds for every variance the release leaves plausible must be "
-        "too wide for the smallest (docstring of `dpeffects.inference.interval`). And private_ipw "
+        "too wide for the smallest (`dpeffects.inference.intervals.interval`). And private_ipw "
         "and private_aipw allow for confounding that noise in the propensity model may hide, which "
         "in a randomised design is none. Empty cells of private_aipw: it plans not to adjust at "
         "this n and epsilon and says so. Other empty cells are not on file yet."

@@ -23,10 +23,10 @@ import numpy as np
 import pandas as pd
 from report import RESULTS, save
 
-from dpeffects.bench import Leaderboard, bench, entries, tasks
-from dpeffects.bench.api import COLUMNS, FACTS, KEYS
-from dpeffects.bench.cells import NEAR
 from dpeffects.commands.bench import arguments
+from dpeffects.leaderboard import Leaderboard, bench, entries, tasks
+from dpeffects.leaderboard.api import COLUMNS, FACTS, KEYS
+from dpeffects.leaderboard.cells import NEAR
 from dpeffects.study.file import on_file
 
 RUNS = RESULTS / "leaderboard_runs.csv"

@@ -28,10 +28,10 @@ from report import save
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from dpeffects.ledgers import DurableLedger, create_ledger, rules  # noqa: E402
+from dpeffects.ledgers.book import Book  # noqa: E402
 from dpeffects.privacy.budget import Budget  # noqa: E402
 from dpeffects.privacy.ledger import Terms  # noqa: E402
-from dpeffects.privacy.ledgers import DurableLedger, create_ledger, rules  # noqa: E402
-from dpeffects.privacy.ledgers.book import Book  # noqa: E402
 from tests.damage import count  # noqa: E402
 from tests.killing import spend  # noqa: E402
 

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from dpeffects.matching import feasible, match
+from dpeffects.estimators.matching import feasible, match
 
 NEIGHBOURS = 5
 PATIENCE = 10.0  # no larger sizes for scikit-learn after this many seconds: ties make it quadratic

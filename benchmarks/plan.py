@@ -20,7 +20,7 @@ import statsmodels.api as sm
 from report import save
 
 import dpeffects as dpe
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 
 STUDIES = {
     "lalonde": "earnings_1978 ~ treatment | age + education + black + married",

@@ -133,7 +133,7 @@ def child(task: str, n: int) -> None:
 
 def counted() -> dict[str, int]:
     """How often the rows are read, and how many columns in all."""
-    from dpeffects import engines
+    from dpeffects.design import engines
 
     found = {"queries": 0, "passes": 0, "columns": 0}
     run, query = engines.run, engines._query

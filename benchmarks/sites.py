@@ -27,7 +27,7 @@ import pandas as pd
 from report import RESULTS, save
 
 import dpeffects as dpe
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.sites.law import Errors
 from dpeffects.sites.rules import RULES
 

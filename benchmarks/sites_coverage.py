@@ -25,7 +25,7 @@ from report import RESULTS, save
 from scipy.stats import norm
 
 import dpeffects as dpe
-from dpeffects.estimate import Estimate, SamplingVariance
+from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.sites import SiteRelease, combine
 from dpeffects.sites.law import Errors, SumLaw
 from dpeffects.sites.optimism import of_ivw, of_mvagg

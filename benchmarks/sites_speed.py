@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from report import save
 
-from dpeffects.estimate import Estimate, SamplingVariance
+from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.sites import SiteRelease, combine
 

@@ -2,31 +2,31 @@
 
 from dpeffects import plots
 from dpeffects.api import dp_atc, dp_ate, dp_att, methods
-from dpeffects.audit import AuditResult, audit
+from dpeffects.auditing import AuditResult, audit
 from dpeffects.balance.api import dp_balance
 from dpeffects.balance.result import Balance
-from dpeffects.bench import Leaderboard, bench
 from dpeffects.cate.api import dp_cate
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.errors import DPEffectsError
-from dpeffects.metrics import pehe
-from dpeffects.plan import Plan, plan
-from dpeffects.privacy.bounds import Bounds, Declared, declare
-from dpeffects.privacy.guarantee import Guarantee, Spend
-from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.ledgers import DurableLedger, create_ledger, open_ledger
-from dpeffects.reference import reference
-from dpeffects.results import Comparison, Result, Summary, compare
-from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
-from dpeffects.study import Study, simulate_study
-from dpeffects.theory import (
+from dpeffects.inference.theory import (
     ipw_bias,
     ipw_bias_bound,
     ipw_bound,
     ipw_noise_sd,
     wrong_sign_probability,
 )
+from dpeffects.leaderboard import Leaderboard, bench
+from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
+from dpeffects.metrics import pehe
+from dpeffects.nonprivate import reference
+from dpeffects.planning import Plan, plan
+from dpeffects.privacy.bounds import Bounds, Declared, declare
+from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.results import Comparison, Result, Summary, compare
+from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
+from dpeffects.study import Study, simulate_study
 
 __version__ = "0.1.0"
 

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from dpeffects import design
 from dpeffects.call import Ask, Call, refuse_tables
-from dpeffects.engines import MOST_STRATA, LazyTable, memory
+from dpeffects.design import read as design
+from dpeffects.design.engines import MOST_STRATA, LazyTable, memory
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Estimate
+from dpeffects.estimators import get, proved, registry
+from dpeffects.estimators.spec import MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
-from dpeffects.methods import get, proved, registry
-from dpeffects.methods.spec import MethodSpec, Options
+from dpeffects.inference.estimate import Estimate
+from dpeffects.ledgers import Address
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import KINDS
 from dpeffects.privacy.ledger import Account
-from dpeffects.privacy.ledgers import Address
 from dpeffects.results import Result
 
 if TYPE_CHECKING:

@@ -18,19 +18,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from dpeffects import design
-from dpeffects.engines import LazyRows, LazyTable
+from dpeffects.design import read as design
+from dpeffects.design.engines import LazyRows, LazyTable
 from dpeffects.errors import BoundsError, LedgerError, OptionError
+from dpeffects.estimators.spec import Facts
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import source
 from dpeffects.formula.strata import Strata
-from dpeffects.methods.spec import Facts
+from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, Share, merge_shares
 from dpeffects.privacy.curator import Curator, Releaser, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.ledger import Account, Ledger, Terms
-from dpeffects.privacy.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.noise import SeededNoise, noise_source
 from dpeffects.privacy.rows import Rows
 

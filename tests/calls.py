@@ -16,9 +16,9 @@ import pandas as pd
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
+from dpeffects.estimators import proved
 from dpeffects.federation import answer
-from dpeffects.methods import proved
-from dpeffects.privacy.ledgers import open_ledger
+from dpeffects.ledgers import open_ledger
 from tests.federation.sites import policy, question
 from tests.neighbours import PAIRS, SITES, Pair, pair, places, undefined
 from tests.replay import Frozen, Replayed, replay

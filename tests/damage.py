@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from dpeffects.errors import LedgerError
+from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledgers import create_ledger, open_ledger
 from tests.killing import TERMS, spend
 
 PAGE = 4096

@@ -29,10 +29,10 @@ from pathlib import Path
 
 from dpeffects.errors import BudgetError, DPEffectsError, RefusalError
 from dpeffects.federation.store import Price, Store
+from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Terms
-from dpeffects.privacy.ledgers import create_ledger, open_ledger
 
 PRICE = 0.1
 TERMS = Terms("record")

@@ -17,15 +17,15 @@ import pytest
 from scipy.stats import binomtest
 
 import dpeffects as dpe
-from dpeffects import recipe
-from dpeffects.audit import audit
-from dpeffects.audit.evidence import LINEAR, LOSS, lower_bound
-from dpeffects.audit.pairs import BOUNDS, neighbours
-from dpeffects.audit.runs import _deaf, gather
-from dpeffects.audit.targets import target
-from dpeffects.audit.watch import Watch
+from dpeffects.auditing import audit
+from dpeffects.auditing.evidence import LINEAR, LOSS, lower_bound
+from dpeffects.auditing.pairs import BOUNDS, neighbours
+from dpeffects.auditing.runs import _deaf, gather
+from dpeffects.auditing.targets import target
+from dpeffects.auditing.watch import Watch
+from dpeffects.design import columns as recipe
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
-from dpeffects.methods import proved
+from dpeffects.estimators import proved
 from dpeffects.privacy import release, sums
 from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.budget import Budget

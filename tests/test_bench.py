@@ -12,10 +12,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects import cli
-from dpeffects.bench import Entry, Leaderboard, Task, entries, tasks
-from dpeffects.bench.cells import cells_of, overall, places
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.methods import registry
+from dpeffects.estimators import registry
+from dpeffects.leaderboard import Entry, Leaderboard, Task, entries, tasks
+from dpeffects.leaderboard.cells import cells_of, overall, places
 
 OFF = {"seconds": 0.0, "memory": math.nan, "caution": "", "failure": "", "std_error": 1.0}
 
@@ -305,8 +305,8 @@ def test_memory_is_what_a_call_adds():
 
 PLUGIN = """
 from dataclasses import replace
-from dpeffects.bench import Entry
-from dpeffects.methods.diff_in_means import SPEC as MEANS
+from dpeffects.leaderboard import Entry
+from dpeffects.estimators.diff_in_means import SPEC as MEANS
 
 def run(formula, data, epsilon, seed):
     return 0.25 * epsilon

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import design
+from dpeffects.design import read as design
 from dpeffects.errors import BoundsError
 from dpeffects.formula import parse
 

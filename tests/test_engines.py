@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import api, design, engines
+from dpeffects import api
+from dpeffects.design import engines
+from dpeffects.design import read as design
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.rows import ArmTotals, Block

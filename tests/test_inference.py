@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from dpeffects import inference
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.inference import Interval, cdf, interval, noise_interval, p_value, quantile
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.intervals import Interval, cdf, interval, noise_interval, p_value, quantile
 
 
 def released(value=0.0, v=1.0, s=0.0, largest=1e6, laplace=()):

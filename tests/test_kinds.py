@@ -10,8 +10,8 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError, ReleaseError
+from dpeffects.estimators import get, proved, registry
 from dpeffects.federation.policy import SitePolicy
-from dpeffects.methods import get, proved, registry
 from dpeffects.privacy.guarantee import KINDS, Guarantee
 from dpeffects.results.compare import compare
 from tests.releases import BOUNDS, frame

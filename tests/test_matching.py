@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from dpeffects import matching
 from dpeffects.errors import DataError, OptionError
-from dpeffects.matching import feasible, match, match_limits, pairs
+from dpeffects.estimators import matching
+from dpeffects.estimators.matching import feasible, match, match_limits, pairs
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 

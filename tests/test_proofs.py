@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.methods import proved
+from dpeffects.estimators import proved
 
 ROOT = Path(dpe.__file__).parent
 TEXT = (ROOT / "privacy" / "PROOFS.md").read_text()

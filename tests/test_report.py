@@ -14,7 +14,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Estimate, SamplingVariance
+from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.claims import titles
 from dpeffects.privacy.guarantee import Guarantee
 from tests.reading import HOSTILE, from_markdown, self_contained, shown, spaced, tables

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.inference import p_value
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.intervals import p_value
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.results import Pairs, Result, Summary, Table
 from dpeffects.results.numbers import number, numbers

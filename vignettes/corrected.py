@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 import dpeffects as dpe
-from dpeffects import matching
+from dpeffects.estimators import matching
 from dpeffects.privacy.cells import Counts
 from dpeffects.sites.rules import mvagg
 

@@ -32,8 +32,9 @@ import numpy as np
 import pandas as pd
 
 import dpeffects as dpe
-from dpeffects import matching, plots
+from dpeffects import plots
 from dpeffects.errors import MissingExtraError
+from dpeffects.estimators import matching
 from dpeffects.progress import bar
 
 FULL = "--full" in sys.argv

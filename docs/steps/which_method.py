@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dpeffects.bench import tasks
-from dpeffects.bench.cells import places
-from dpeffects.methods import registry
+from dpeffects.estimators import registry
+from dpeffects.leaderboard import tasks
+from dpeffects.leaderboard.cells import places
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0

@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects import design
 from dpeffects.balance.result import Balance
 from dpeffects.balance.smd import Differences, differences
 from dpeffects.call import Ask, Call, refuse_tables
+from dpeffects.design import read as design
 from dpeffects.errors import OptionError
+from dpeffects.estimators._plan import weight_noise
+from dpeffects.estimators.spec import Facts
 from dpeffects.formula import parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.methods._plan import weight_noise
-from dpeffects.methods.spec import Facts
+from dpeffects.ledgers import Address
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import default_strength, unit_norm
 from dpeffects.privacy.ledger import Account
-from dpeffects.privacy.ledgers import Address
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.weighting import Propensity, limits
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from dpeffects.cate.points import as_estimates
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Estimate
-from dpeffects.methods._learners import AT_POINTS, BlockLearner, Learner
-from dpeffects.methods.sample_aggregate import SampleAggregateOptions
-from dpeffects.methods.spec import Facts
+from dpeffects.estimators._learners import AT_POINTS, BlockLearner, Learner
+from dpeffects.estimators.sample_aggregate import SampleAggregateOptions
+from dpeffects.estimators.spec import Facts
+from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.curator import Curator
 
 FloatArray = npt.NDArray[np.float64]

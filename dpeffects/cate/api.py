@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects import design
 from dpeffects.call import Ask, Call, refuse_tables
 from dpeffects.cate import function, groups, points
 from dpeffects.cate.aggregate import AggregateOptions, fit_blocks
 from dpeffects.cate.asymptotic import NAMED, NEEDS_OPT_IN, check_learner
 from dpeffects.cate.options import STAGES, CateOptions
 from dpeffects.cate.results import CateEffects, CateFunction
-from dpeffects.engines import LazyTable
+from dpeffects.design import read as design
+from dpeffects.design.engines import LazyTable
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Estimate
+from dpeffects.estimators import dp_ebm, sample_aggregate
+from dpeffects.estimators.dp_ebm import DPEBMOptions
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
-from dpeffects.methods import dp_ebm, sample_aggregate
-from dpeffects.methods.dp_ebm import DPEBMOptions
+from dpeffects.inference.estimate import Estimate
+from dpeffects.ledgers import Address
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Account
-from dpeffects.privacy.ledgers import Address
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def dp_cate(
         about large n that is false for flexible learners. It needs this opt-in, and says so.
     accept_library
         The opt-in that ``method="dp_ebm"`` needs: its noise is drawn by a library, whose authors
-        prove the guarantee (`dpeffects.methods.dp_ebm`).
+        prove the guarantee (`dpeffects.estimators.dp_ebm`).
     **options
         ``kernel``, ``bandwidth``, ``second_stage``, ``noise``, ``clip``, ``threshold``: see
         `dpeffects.cate.options.CateOptions`; of sample and aggregate ``outcome``, ``propensity``,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpeffects.cate.nuisance import SHARES, first_stage
 from dpeffects.cate.options import CateOptions
-from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.kernel import Learner, Nuisance

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpeffects.cate import plan
 from dpeffects.cate.options import CateOptions
-from dpeffects.methods._propensity import share_treated
+from dpeffects.estimators._propensity import share_treated
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import default_strength, least_strength
 from dpeffects.privacy.kernel import Nuisance

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from dpeffects.errors import OptionError
-from dpeffects.methods.spec import Options
+from dpeffects.estimators.spec import Options
 from dpeffects.privacy.features import Features, Fourier, Linear
 
 KERNELS = ("auto", "gaussian", "additive")

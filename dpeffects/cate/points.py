@@ -23,9 +23,9 @@ from dpeffects.cate.function import planned_strength, release_function, second_s
 from dpeffects.cate.nuisance import SHARES
 from dpeffects.cate.options import CateOptions
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Estimate, Unavailable
-from dpeffects.methods import _boosting, dp_ebm
-from dpeffects.methods.dp_ebm import DPEBMOptions
+from dpeffects.estimators import _boosting, dp_ebm
+from dpeffects.estimators.dp_ebm import DPEBMOptions
+from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.bounds import Declared
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 
-from dpeffects.audit import audit
+from dpeffects.auditing import audit
 from dpeffects.commands.inputs import settings
 from dpeffects.commands.shared import Command, check_files, output_arguments, put, render
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from dpeffects.bench import bench, entries, tasks
-from dpeffects.bench.api import EPSILONS
 from dpeffects.commands.shared import (
     Command,
     check_files,
@@ -16,6 +14,8 @@ from dpeffects.commands.shared import (
     render,
 )
 from dpeffects.errors import OptionError
+from dpeffects.leaderboard import bench, entries, tasks
+from dpeffects.leaderboard.api import EPSILONS
 from dpeffects.results.export import plain
 
 

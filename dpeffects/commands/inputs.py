@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from dpeffects.errors import OptionError
+from dpeffects.estimators import get
 from dpeffects.files import column_names, is_parquet, read_data
-from dpeffects.methods import get
 
 
 def data_for(method: str, wanted: Mapping[str, Any], path: str) -> Any:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from dpeffects import writing
 from dpeffects.commands.shared import Command
 from dpeffects.errors import OptionError
-from dpeffects.privacy.ledgers import (
+from dpeffects.ledgers import (
     create_ledger,
     ledger_datasets,
     open_ledger,
     upgrade_ledger,
     verify_ledger,
 )
-from dpeffects.privacy.ledgers.composition import COMPOSITIONS
+from dpeffects.ledgers.composition import COMPOSITIONS
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]

@@ -10,8 +10,8 @@ from typing import Any
 from dpeffects import api
 from dpeffects.cate.api import TITLES
 from dpeffects.commands.shared import Command, check_files, output_arguments, put
-from dpeffects.methods import get, registry
-from dpeffects.methods.spec import MethodSpec
+from dpeffects.estimators import get, registry
+from dpeffects.estimators.spec import MethodSpec
 from dpeffects.results.export import plain
 
 

@@ -18,7 +18,7 @@ from dpeffects.commands.shared import (
     render,
 )
 from dpeffects.files import read_bounds
-from dpeffects.plan import Plan, plan
+from dpeffects.planning import Plan, plan
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
 from dpeffects.results.summary import Summary, Table

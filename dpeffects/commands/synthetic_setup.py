@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Make the environment and say where it is."""
-    from dpeffects.privacy.generators import environment
+    from dpeffects.unproved.generators import environment
 
     print(
         f"Installing {environment.LIBRARY} in {environment.folder()} (about 500 MB) ...", flush=True

@@ -26,7 +26,7 @@ from dpeffects.datasets import load_data
 from dpeffects.errors import MissingExtraError
 from dpeffects.federation import engine, operate
 from dpeffects.federation.policy import SitePolicy
-from dpeffects.privacy.ledgers import create_ledger
+from dpeffects.ledgers import create_ledger
 
 DATA = "ist"
 FORMULA = "stroke_14_days ~ treatment"

@@ -20,6 +20,8 @@ from dpeffects.errors import (
     RefusalError,
     ReleaseError,
 )
+from dpeffects.estimators import proved
+from dpeffects.estimators.spec import LEVELS
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
 from dpeffects.federation.records import Layout, read_columns
 from dpeffects.federation.rehearsal import Task
@@ -27,8 +29,6 @@ from dpeffects.federation.store import Price, Store
 from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
-from dpeffects.methods import proved
-from dpeffects.methods.spec import LEVELS
 from dpeffects.privacy.bounds import Bounds, Declared
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError, PolicyError, RefusalError
+from dpeffects.ledgers import Address, create_ledger, open_ledger
+from dpeffects.ledgers.book import Book
+from dpeffects.ledgers.entries import Entry
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.ledger import Terms, require_like
-from dpeffects.privacy.ledgers import Address, create_ledger, open_ledger
-from dpeffects.privacy.ledgers.book import Book
-from dpeffects.privacy.ledgers.entries import Entry
 
 
 class Price(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpeffects import inference
 from dpeffects.errors import OptionError
-from dpeffects.estimate import Unavailable
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.plots import look
 from dpeffects.results.numbers import number
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects import inference
-from dpeffects.estimate import Unavailable
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.plots import look
 from dpeffects.results.numbers import numbers
 

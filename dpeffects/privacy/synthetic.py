@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.privacy.generators import environment
-from dpeffects.privacy.ledgers.composition import largest_rho
+from dpeffects.ledgers.composition import largest_rho
 from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
+from dpeffects.unproved.generators import environment
 
 Records = tuple[FloatArray, BoolArray, FloatArray]
 """Covariates in [0, 1]^d, treated, outcome."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from dpeffects import inference
-from dpeffects.estimate import SamplingVariance, Unavailable
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import KINDS
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.summary import ESTIMANDS, LEVELS, bounds_text
@@ -260,8 +260,8 @@ def _halves(fit: Result, conf_level: float) -> tuple[float, float] | None:
 
 def _if_random(fit: Result) -> str:
     from dpeffects.errors import FormulaError
+    from dpeffects.estimators import registry
     from dpeffects.formula import parse
-    from dpeffects.methods import registry
 
     spec = registry().get(fit.method)
     try:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpeffects import inference
-from dpeffects.estimate import Estimate, Unavailable
-from dpeffects.inference import Interval
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
@@ -35,7 +35,7 @@ class Result(Record):
 
     Examples
     --------
-    >>> from dpeffects.estimate import SamplingVariance
+    >>> from dpeffects.inference.estimate import SamplingVariance
     >>> from dpeffects.privacy.guarantee import Guarantee
     >>> fit = Result.from_estimate(
     ...     Estimate(2.0, SamplingVariance(0.36, 0.0, 9.0), laplace=(0.4, 0.4)),

@@ -6,8 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from dpeffects import inference
-from dpeffects.estimate import SamplingVariance, Unavailable
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import KINDS
 from dpeffects.render import Block, Notes, Pairs, Prose, Summary, Table
 from dpeffects.render.blocks import NO_BREAK

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError
-from dpeffects.estimate import Estimate, Unavailable
-from dpeffects.inference import Interval, Law
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.intervals import Interval, Law
 from dpeffects.render import Summary
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number

@@ -10,8 +10,8 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.estimate import Estimate, Unavailable
-from dpeffects.inference import Law, path, plausible_variances, tail_weights
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.intervals import Law, path, plausible_variances, tail_weights
 
 Floats = npt.NDArray[np.float64]
 

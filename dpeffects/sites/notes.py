@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.sites.law import StudentLaw
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import Floats, Heterogeneity

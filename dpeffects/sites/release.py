@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpeffects import api, documents, inference, writing
+from dpeffects import api, documents, writing
 from dpeffects.errors import OptionError, ReleaseError
-from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.methods import registry
+from dpeffects.estimators import registry
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import KINDS, Guarantee, Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain

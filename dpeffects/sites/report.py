@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.guarantee import KINDS
 from dpeffects.results.numbers import number
 from dpeffects.results.report import effect_sentence, reading, software, split
@@ -14,7 +14,7 @@ from dpeffects.sites.rules import RULES
 from dpeffects.sites.summary import promises
 
 if TYPE_CHECKING:
-    from dpeffects.inference import Interval
+    from dpeffects.inference.intervals import Interval
     from dpeffects.sites.combine import Combined
 
 _CITATION = (

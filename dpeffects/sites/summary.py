@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.guarantee import alarm
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.summary import (

@@ -7,9 +7,9 @@ import pytest
 
 from dpeffects.commands import parser
 from dpeffects.errors import DPEffectsError
+from dpeffects.ledgers import open_ledger
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
-from dpeffects.privacy.ledgers import open_ledger
 from tests.killing import spend
 
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.audit.result import AuditResult
+from dpeffects.auditing.result import AuditResult
+from dpeffects.estimators import proved, registry
 from dpeffects.files import read_bounds, toml_key, toml_text
-from dpeffects.methods import proved, registry
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
 
 # --- methods ----------------------------------------------------------------------------------

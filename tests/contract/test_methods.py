@@ -13,7 +13,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects import call
 from dpeffects.errors import BudgetError, DPEffectsError
-from dpeffects.methods import proved
+from dpeffects.estimators import proved
 from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
 

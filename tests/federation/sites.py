@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpeffects.errors import LedgerError
 from dpeffects.federation import Question, SitePolicy
-from dpeffects.privacy.ledgers import create_ledger
+from dpeffects.ledgers import create_ledger
 
 N = 400
 ENTRIES = {

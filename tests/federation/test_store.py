@@ -14,8 +14,8 @@ import pytest
 from dpeffects.errors import BudgetError, PolicyError, RefusalError
 from dpeffects.federation import Store, answer
 from dpeffects.federation.store import Price
+from dpeffects.ledgers import open_ledger, verify_ledger
 from dpeffects.privacy.ledger import Terms
-from dpeffects.privacy.ledgers import open_ledger, verify_ledger
 from tests.federation.sites import policy, question
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import dpeffects as dpe
-from dpeffects.methods import proved
+from dpeffects.estimators import proved
 from tests.fuzzing import formulas, frames
 
 RIGHT: dict[str, tuple[Any, ...]] = {

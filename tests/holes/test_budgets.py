@@ -24,15 +24,15 @@ from dpeffects.errors import (
     PolicyError,
 )
 from dpeffects.federation import answer, site
-from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger, Terms
-from dpeffects.privacy.ledgers import (
+from dpeffects.ledgers import (
     create_ledger,
     ledger_datasets,
     open_ledger,
     upgrade_ledger,
     verify_ledger,
 )
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.ledger import Ledger, Terms
 from dpeffects.privacy.noise import SecureNoise
 from tests.damage import damaged_copies, totals
 from tests.federation.sites import frame, policy, question

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 import dpeffects as dpe
-from dpeffects import design
+from dpeffects.design import read as design
 from dpeffects.errors import PrivacyError
 from dpeffects.formula import parse
 from dpeffects.privacy.budget import Share

@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpeffects as dpe
-from dpeffects import recipe
+from dpeffects.design import columns as recipe
 from dpeffects.errors import BoundsError
+from dpeffects.estimators import proved
 from dpeffects.formula import parse
 from dpeffects.formula.encoding import Encoding
 from dpeffects.formula.expression import Binary, Call, Column, Number, Unary, evaluate
 from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
-from dpeffects.methods import proved
 from dpeffects.privacy.bounds import clip, magnitude_counts
 from tests.replay import replay
 
@@ -184,7 +184,7 @@ def test_an_engine_clips_what_is_no_number_as_memory_does():
     the engine."""
     import narwhals.stable.v2 as nw
 
-    from dpeffects.engines import _within
+    from dpeffects.design.engines import _within
 
     values = [*NASTY, 0.25, 3.0]
     native = pl.LazyFrame({"v": values})

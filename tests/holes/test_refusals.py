@@ -10,9 +10,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, FormulaError, OptionError
+from dpeffects.estimators import proved
 from dpeffects.formula import encoding, parse
 from dpeffects.formula.encoding import Encoding, width_of
-from dpeffects.methods import proved
 
 
 def frame(n=200):

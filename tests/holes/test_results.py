@@ -10,8 +10,8 @@ from functools import cache
 import pytest
 
 import dpeffects as dpe
-from dpeffects.methods import _plan, _propensity, private_aipw, proved
-from dpeffects.methods.spec import Facts
+from dpeffects.estimators import _plan, _propensity, private_aipw, proved
+from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import KINDS, Guarantee
 from tests.releases import BOUNDS, EFFECTS, frame, release

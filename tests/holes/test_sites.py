@@ -19,9 +19,9 @@ from dpeffects.errors import (
     QuestionError,
     ReleaseError,
 )
+from dpeffects.estimators import proved
 from dpeffects.federation import Question, SitePolicy, answer, collect, rehearsal, site
 from dpeffects.federation.records import Layout
-from dpeffects.methods import proved
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.sites import SiteRelease, combine, dp_multisite, site_release
 from dpeffects.sites.plausible import why_not

@@ -10,10 +10,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.methods._learners import Learner
-from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
-from dpeffects.methods.dpci import CrossFitted
-from dpeffects.methods.model_folds import Nuisances
+from dpeffects.estimators._learners import Learner
+from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
+from dpeffects.estimators.dpci import CrossFitted
+from dpeffects.estimators.model_folds import Nuisances
 from dpeffects.privacy.noise import SeededNoise
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}

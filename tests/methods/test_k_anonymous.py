@@ -8,7 +8,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.methods.k_anonymous import anonymised, microaggregate
+from dpeffects.estimators.k_anonymous import anonymised, microaggregate
 from tests.privacy.test_sensitivity import curator
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeffects.methods._learners import BlockLearner, Learner
-from dpeffects.methods._ridge import RidgeLogistic, RidgeRegression
+from dpeffects.estimators._learners import BlockLearner, Learner
+from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 from tests.privacy.test_sensitivity import curator
 
 linear_model = pytest.importorskip("sklearn.linear_model")

@@ -8,9 +8,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
-from dpeffects.estimate import Unavailable
-from dpeffects.methods import get
-from dpeffects.methods.private_ipw import PrivateIPWOptions
+from dpeffects.estimators import get
+from dpeffects.estimators.private_ipw import PrivateIPWOptions
+from dpeffects.inference.estimate import Unavailable
 
 FORMULA = "y ~ t | x1 + x2"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}

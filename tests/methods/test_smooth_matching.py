@@ -14,7 +14,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects import call
 from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
-from dpeffects.methods import _strata
+from dpeffects.estimators import _strata
 from dpeffects.privacy.budget import as_written
 
 BOUNDS = {"y": (0, 1), "x": (0, 90), "g": ["a", "b", "c"]}

@@ -11,9 +11,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import EstimationError, MissingExtraError, OptionError
-from dpeffects.privacy.generators import environment
-from dpeffects.privacy.generators.tables import Fitted, Tree
-from dpeffects.privacy.ledgers.composition import epsilon_of_rho
+from dpeffects.ledgers.composition import epsilon_of_rho
+from dpeffects.unproved.generators import environment
+from dpeffects.unproved.generators.tables import Fitted, Tree
 
 SIZES = {"t": 2, "y": 4, "a": 3, "b": 3, "c": 2}
 NAMES = list(SIZES)

@@ -14,7 +14,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DataError, MissingExtraError, OptionError
-from dpeffects.estimate import Unavailable
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.plots import look
 
 matplotlib = pytest.importorskip("matplotlib")

@@ -13,18 +13,18 @@ from scipy.stats import binom
 
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, MissingExtraError, OptionError
-from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.guarantee import Spend
-from dpeffects.privacy.ledger import Ledger, Terms
-from dpeffects.privacy.ledgers import create_ledger
-from dpeffects.privacy.ledgers.composition import (
+from dpeffects.ledgers import create_ledger
+from dpeffects.ledgers.composition import (
     Concentrated,
     PlainSum,
     epsilon_of_rho,
     gaussian_rho,
     largest_rho,
 )
-from dpeffects.privacy.ledgers.entries import NONE
+from dpeffects.ledgers.entries import NONE
+from dpeffects.privacy.budget import Budget, Share
+from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.ledger import Ledger, Terms
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
 from dpeffects.privacy.release import Releaser
 
@@ -238,7 +238,7 @@ def test_parts_of_one_call_count_as_one_price(accounting, tmp_path):
 @given(st.lists(st.floats(0.001, 0.1), min_size=120, max_size=150, unique=True))
 def test_many_different_prices(charges):
     pytest.importorskip("dp_accounting")
-    from dpeffects.privacy.ledgers.tight import _by_distributions
+    from dpeffects.ledgers.tight import _by_distributions
 
     prices = [(Fraction(e), Fraction(0)) for e in charges]
     found = _by_distributions([], prices, 1e-6)

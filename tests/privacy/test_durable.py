@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, DPEffectsError, LedgerError, OptionError
-from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger, Terms
-from dpeffects.privacy.ledgers import (
+from dpeffects.ledgers import (
     create_ledger,
     ledger_datasets,
     open_ledger,
     sqlite,
     verify_ledger,
 )
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.ledger import Ledger, Terms
 from dpeffects.privacy.release import Releaser
 from tests.killing import TERMS, ZEROS, spend
 
@@ -207,7 +207,7 @@ class TestBothBackends:
 
     def test_the_clock_does_not_matter(self, address, monkeypatch):
         ledger = create_ledger(address, "nsw", epsilon=1.0)
-        from dpeffects.privacy.ledgers import book
+        from dpeffects.ledgers import book
 
         for year in (2031, 1971, 2026):
 
@@ -595,7 +595,7 @@ def test_a_forged_entry_is_noticed(file):
     """Digests can be made up, totals that follow the rules cannot exceed what is allowed."""
     from dataclasses import replace
 
-    from dpeffects.privacy.ledgers.book import Book
+    from dpeffects.ledgers.book import Book
 
     ledger = create_ledger(file, "nsw", epsilon=1.0)
     ledger.charge(spend("a", 0.9))
@@ -749,7 +749,7 @@ def test_addresses_of_servers(server):
 
 
 def test_a_server_in_use_for_too_long(server, monkeypatch):
-    from dpeffects.privacy.ledgers import server as module
+    from dpeffects.ledgers import server as module
 
     address = server.url(server.schema())
     ledger = create_ledger(address, "nsw", epsilon=1.0)

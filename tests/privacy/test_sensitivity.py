@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import BudgetError, PrivacyError
-from dpeffects.matching import match, pairs
+from dpeffects.estimators.matching import match, pairs
 from dpeffects.privacy import erm
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.bounds import magnitude_counts

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dpeffects.estimate import Estimate, SamplingVariance
+from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.sites import SiteRelease
 

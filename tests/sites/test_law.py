@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpeffects.estimate import Estimate, SamplingVariance
-from dpeffects.inference import _law, plausible_variances, sampling_variance
+from dpeffects.inference.estimate import Estimate, SamplingVariance
+from dpeffects.inference.intervals import _law, plausible_variances, sampling_variance
 from dpeffects.sites import optimism
 from dpeffects.sites.law import Errors, StudentLaw, SumLaw
 from dpeffects.sites.rules import ivw, mvagg

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError, ReleaseError
-from dpeffects.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.sites import SiteRelease, site_release
 from dpeffects.sites.document import canonical, checksum, parse

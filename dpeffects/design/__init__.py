@@ -1,0 +1,1 @@
+"""Frame -> validated columns -> blocks of clipped, encoded rows, wherever they are."""

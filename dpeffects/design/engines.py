@@ -1,0 +1,547 @@
+"""Rows that stay where they are: polars lazy frames, DuckDB, Parquet files, Dask and Spark.
+
+An engine is asked for two things. Counts and sums by arm are one query of integer sums, which it
+runs itself: clip, scale, floor(x + 1/2) and cast are the same IEEE operations as in `Grid.encode`.
+Everything else is a `fold`: a function of blocks of rows, which DuckDB and polars feed with batches
+in bounded memory, and which Dask and Spark run where the partitions are. Only integers come back,
+and they add up the same in every order: two engines with the same seed give the same numbers.
+Float sums of an engine are never used.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from dpeffects.design.columns import Columns, IntArray, Recipe, outside_levels
+from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
+from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
+from dpeffects.formula.encoding import Arrays
+from dpeffects.formula.expression import Column
+from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
+from dpeffects.privacy.rows import (
+    ROWS,
+    ArmTotals,
+    ByRecord,
+    Records,
+    Rows,
+    Summand,
+    Totals,
+    added,
+    joined,
+)
+from dpeffects.privacy.sums import Grid
+
+_BATCH = 4 * ROWS
+_THREADS = os.cpu_count() or 1
+_CHANGING = (
+    "the frame gives other rows each time it is read, as a random sample or a limit without an "
+    "order does: write them to a file or a table first, and use that"
+)
+MOST_STRATA = 2**21
+"""Strata that are counted for rows on an engine: every block has a count for each."""
+
+Ready = dict[tuple[str, Grid | None], IntArray]
+"""Sums by arm that are known, by what they are of and on which grid."""
+OnBatch = Callable[[Any], Totals | None]
+"""From a native frame in memory to integers; None where it has no rows."""
+Combine = Callable[[Iterable[Totals]], Totals]
+"""`added`, or `joined` where values of each record are asked for."""
+
+
+def opened(data: Any) -> Any:
+    """A path to Parquet or CSV files as a lazy frame; anything else as it is."""
+    if not isinstance(data, str | os.PathLike):
+        return data
+    path = os.fspath(data)
+    kind = Path(path).suffix.lower()
+    if kind not in (".parquet", ".pq", ".csv"):
+        raise DataError(f"data must be a frame, or the path of a .parquet or .csv file: {path!r}")
+    if not any(letter in path for letter in "*?[") and not Path(path).exists():
+        raise DataError(f"there is no file {path!r}")
+    try:
+        import duckdb
+
+        if kind != ".csv":
+            return duckdb.read_parquet(path)
+        # As text, and with a dialect that is said: an engine would guess both from the rows.
+        plain: dict[str, Any] = {"sep": ",", "quotechar": '"', "escapechar": '"'}
+        return duckdb.read_csv(path, header=True, all_varchar=True, **plain)
+    except ImportError:
+        pass
+    except Exception as error:
+        raise DataError(f"{path!r} cannot be read ({type(error).__name__})") from None
+    try:
+        import polars as pl
+    except ImportError:
+        raise OptionError(
+            'files are read by DuckDB or polars: pip install "dpeffects[duckdb]"'
+        ) from None
+    return pl.scan_csv(path, infer_schema=False) if kind == ".csv" else pl.scan_parquet(path)
+
+
+def memory() -> int:
+    """Bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows does not say
+        return 2**34
+
+
+@dataclass(frozen=True)
+class LazyTable:
+    """Columns on an engine, checked there and not yet clipped.
+
+    ``ready`` are sums by arm that came with the checks, ``kinds`` what the text of a CSV file was
+    read as.
+    """
+
+    frame: nw.LazyFrame[Any]
+    columns: Columns
+    n: int
+    count: int
+    bounds: Bounds
+    missing: tuple[str, ...]
+    ready: Ready
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """Names of the numeric columns."""
+        return self.columns.numeric
+
+    def treated_count(self) -> int:
+        """Number of treated records."""
+        return self.count
+
+    def magnitudes(self, name: str) -> IntArray:
+        """Counts of a column's values by magnitude, for the private search for its range."""
+        return run(self.frame, [name], partial(_magnitudes, columns=self.columns, name=name))[0]
+
+
+def _magnitudes(native: Any, columns: Columns, name: str) -> Totals | None:
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+    return (magnitude_counts(columns.numbers(frame, [name])[name].astype(np.float64)),)
+
+
+def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
+    """Read the text of a CSV file as its columns are declared; refuse what does not fit."""
+    if questions := unreadable(frame, kinds):
+        refuse_text(_query(frame.lazy(), questions))
+    return by_declaration(frame, kinds)
+
+
+def rows_in(frame: nw.LazyFrame[Any]) -> int:
+    """Number of rows: Parquet files know it."""
+    return int(_query(frame, {"n": nw.len()})["n"])
+
+
+def checked(
+    frame: nw.LazyFrame[Any],
+    columns: Columns,
+    n: int,
+    outcome: tuple[str, Interval] | None,
+) -> tuple[int, Ready]:
+    """Refuse what cannot be used, and count the treated, in one query.
+
+    Where the outcome is one column with a known range, its sums by arm come with it.
+    """
+    grids = _grids(outcome[1], n) if outcome else {}
+    try:
+        found = _by_arm(frame, columns, outcome, grids, check=True)
+    except DataError:  # an engine that stumbles over a value does not say in which column
+        found = {}
+    fine = set(found) == {0, 1} and all(
+        sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
+    )
+    if not fine:
+        _refuse(_what_is_wrong(frame, columns), columns)
+    if doubtful := _doubtful(frame, columns):
+        run(frame, doubtful, partial(_readable, columns=columns))
+    ready: Ready = {("count", None): _pair(found, "count")}
+    ready |= {(what, grid): _pair(found, what) for what, grid in grids.items()}
+    return int(ready["count", None][0]), ready
+
+
+def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
+    """Columns whose levels an engine may find where `recipe.codes` would not, in later looks.
+
+    Engines compare decimals, single precision, dates and texts with a collation in their own ways.
+    """
+    schema, levels = frame.collect_schema(), dict(columns.levels)
+    if columns.arms is not None:
+        levels[columns.treatment] = columns.arms
+    exact = frame.implementation.is_polars() or frame.implementation.is_dask()
+
+    def plain(name: str) -> bool:
+        kinds, dtype = {type(level) for level in levels[name]}, schema[name]
+        if kinds == {str}:
+            return exact and dtype == nw.String
+        return (kinds == {int} and dtype.is_integer()) or (kinds == {bool} and dtype == nw.Boolean)
+
+    return [name for name in levels if not plain(name)]
+
+
+def _readable(native: Any, columns: Columns) -> Totals | None:
+    """Raise where a value is not a declared level as rows are read later; nothing to add up."""
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+    columns.codes(frame, frame.columns)
+    if columns.treatment in frame.columns:
+        columns.treated(frame)
+    return (np.zeros(0, dtype=np.int64),)
+
+
+def _by_arm(
+    frame: nw.LazyFrame[Any],
+    columns: Columns,
+    outcome: tuple[str, Interval] | None,
+    grids: Mapping[str, Grid],
+    check: bool = False,
+) -> dict[int, dict[str, int]]:
+    """Counts, sums of encoded outcomes and counts of usable values, for arms 0 and 1.
+
+    More entries than that mean that some treatments are neither.
+    """
+    schema = frame.collect_schema()
+    names, kept = list(_named(columns)), {"t": nw.col(columns.treatment)}
+    if check:
+        kept |= {f"c{k}": nw.col(name) for k, name in enumerate(names)}
+    if outcome:
+        y = nw.col(outcome[0]).cast(nw.Float64)
+        kept["y"] = _within(y, *outcome[1])
+    made = {what: _steps(what, grid, outcome[1]) for what, grid in grids.items() if outcome}
+    if check:
+        for k, name in enumerate(names):
+            made[f"good {name}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
+    named = {f"m{k}": expression for k, expression in enumerate(made.values())}
+    sums = [nw.col(name).sum() for name in named]
+    with _Quiet(frame):
+        part = frame.select(**kept)
+        groups = (part.with_columns(**named) if named else part).group_by("t")
+        rows = groups.agg(nw.len().alias("count"), *sums).head(4).collect().rows(named=True)
+    found: dict[int, dict[str, int]] = {}
+    for position, row in enumerate(rows):
+        arms = _arms(columns, schema)
+        arm = arms.index(row["t"]) if row["t"] in arms else 2 + position
+        found[arm] = {what: int(row[name] or 0) for what, name in zip(made, named, strict=True)}
+        found[arm]["count"] = int(row["count"])
+    return found if set(found) == {0, 1} else {**found, 2: {}, 3: {}}
+
+
+def _named(columns: Columns) -> dict[str, None]:
+    """Columns that are read, each once."""
+    return dict.fromkeys([*columns.numeric, *columns.levels])
+
+
+def _good(column: nw.Expr, dtype: Any, levels: tuple[Any, ...] | None) -> nw.Expr:
+    """1 where a value can be used."""
+    if levels is not None:
+        return _one_of(column, levels).cast(nw.Int64)
+    good = column.is_finite() if dtype.is_float() else ~column.is_null()
+    return good.cast(nw.Int64)
+
+
+def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
+    """True for declared levels; comparisons are faster than a list as long as there are few."""
+    if len(levels) > 8:
+        return column.is_in(list(levels))
+    return reduce(operator.or_, [column == level for level in levels])
+
+
+def _what_is_wrong(frame: nw.LazyFrame[Any], columns: Columns) -> dict[str, int]:
+    """Count what cannot be used, by column and kind."""
+    schema = frame.collect_schema()
+    floats = [n for n in [*columns.numeric, columns.treatment] if schema[n].is_float()]
+    ask = {f"null {name}": _count(nw.col(name).is_null()) for name in _named(columns)}
+    ask |= {f"nan {name}": _count(nw.col(name).is_nan()) for name in floats}
+    ask |= {f"inf {name}": _count(~nw.col(name).is_finite()) for name in floats}
+    for name, levels in columns.levels.items():
+        ask[f"level {name}"] = _count(~_one_of(nw.col(name), levels))
+    arm = nw.col(columns.treatment)
+    ask[f"null {columns.treatment}"] = _count(arm.is_null())
+    ask["arm"] = _count(~_one_of(arm, _arms(columns, schema)))
+    return _query(frame, ask)
+
+
+def _count(condition: nw.Expr) -> nw.Expr:
+    return condition.cast(nw.Int64).sum()
+
+
+def _refuse(found: Mapping[str, int], columns: Columns) -> None:
+    names = [*_named(columns), columns.treatment]
+    bad = [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]
+    if bad:
+        raise DataError(
+            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
+            "public. Drop or impute them by a rule that looks at one row at a time"
+        )
+    for name in columns.numeric:
+        if found.get(f"inf {name}"):
+            raise DataError(f"column {name!r} holds infinite values")
+    for name in columns.levels:
+        if found[f"level {name}"]:
+            raise DataError(outside_levels(name))
+    if found["arm"] and columns.arms is not None:
+        raise DataError(outside_levels(columns.treatment))
+    if found["arm"]:
+        raise DataError(
+            f"treatment {columns.treatment!r} must be 0/1, bool, or two declared levels, control "
+            f"first: bounds={{'{columns.treatment}': [CONTROL, TREATED]}}"
+        )
+    raise DataError(f"treatment {columns.treatment!r}: one of the two arms is empty")
+
+
+def _arms(columns: Columns, schema: Any) -> list[Any]:
+    if columns.arms is not None:
+        return list(columns.arms)
+    return [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
+
+
+def _grids(interval: Interval, n: int) -> dict[str, Grid]:
+    """Grids that sums and squares by arm have unless epsilon is tiny."""
+    return {"sum": Grid.for_sum(interval, n, 1.0), "square": Grid.for_sum((0.0, 1.0), n, 1.0)}
+
+
+def _steps(what: str, grid: Grid, interval: Interval) -> nw.Expr:
+    """`ArmTotals` as an engine computes it, from clipped outcomes y.
+
+    Every operation is monotone (a square on either side of zero), also as it is rounded, so the
+    ends of the range tell whether a clip could change anything. Where not, it is left out.
+    """
+    y, (lower, upper) = nw.col("y"), interval
+    ends, top = np.array([lower, upper]), float(2**grid.bits)
+    if what == "square":
+        ends = (ends * 2.0 - lower - upper) / (upper - lower)
+        ends = np.array([0.0, (ends * ends).max()])
+        y = (y * 2.0 - lower - upper) / (upper - lower)
+        y = y * y
+    if ends[0] < grid.lower or ends[1] > grid.upper:
+        y, ends = _within(y, grid.lower, grid.upper), np.array([grid.lower, grid.upper])
+    steps = ((y - grid.middle) * grid.steps + 0.5).floor()
+    ends = np.floor((ends - grid.middle) * grid.steps + 0.5)
+    if ends[0] < -top or ends[1] > top:
+        steps = _within(steps, -top, top)
+    return steps.cast(nw.Int64)
+
+
+def _within(values: nw.Expr, lower: float, upper: float) -> nw.Expr:
+    """`privacy.bounds.clip` as an engine computes it.
+
+    (Engines do not agree how NaN compares, so it is asked for first. Their own `clip` would look
+    for missing values once more; they are refused anyway.)
+    """
+    below = nw.when(values < lower).then(nw.lit(lower)).otherwise(values)
+    inside = nw.when(values > upper).then(nw.lit(upper)).otherwise(below)
+    return nw.when(values.is_nan()).then(nw.lit(middle((lower, upper)))).otherwise(inside)
+
+
+def _pair(found: Mapping[int, Mapping[str, int]], what: str) -> IntArray:
+    return np.array([found[1][what], found[0][what]], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LazyRows:
+    """Private rows on an engine. Only the curator looks inside.
+
+    ``groups`` make the strata, where they are not those of the covariates.
+    """
+
+    table: LazyTable
+    recipe: Recipe
+    ready: Ready = field(default_factory=dict)
+    groups: tuple[Columns, Recipe] | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return self.table.n
+
+    @property
+    def width(self) -> int:
+        """Number of encoded covariates."""
+        return len(self.recipe.encoding.names)
+
+    @property
+    def outcome_range(self) -> Interval:
+        """Range that outcomes are clipped to."""
+        return self.recipe.outcome_range
+
+    @property
+    def declared(self) -> int | None:
+        """Number of strata."""
+        discrete = (self.groups[1] if self.groups else self.recipe).discrete
+        return None if discrete is None else discrete.count
+
+    def fold(self, function: Summand, *parts: str) -> Totals:
+        """Add up a function of blocks, wherever they are."""
+        return self._run(function, parts, added)
+
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """A few values for each record, in the order in which the engine hands them out now."""
+        return self._run(function, parts, joined)
+
+    def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
+        own = (self.table.columns, self.recipe)
+        groups = (self.groups or own) if "strata" in parts else None
+        parts = tuple(part for part in parts if part != "strata")
+        names = [self.table.columns.treatment, *self.recipe.reads(parts)]
+        names += groups[1].reads(["strata"]) if groups else ()
+        add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
+        *found, seen = run(self.table.frame, list(dict.fromkeys(names)), add, combine)
+        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.count]:
+            raise DataError(_CHANGING)
+        return tuple(found)
+
+    def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
+        """Sums over (treated, control): by the engine where the outcome is a column."""
+        key, term = (what, grid), self.recipe.outcome_term
+        if key not in self.ready and grid is not None and isinstance(term, Column):
+            outcome = (term.name, self.outcome_range)
+            found = _by_arm(self.table.frame, self.table.columns, outcome, {what: grid})
+            self.ready[key] = _pair(found, what)
+        if key not in self.ready:
+            add = ArmTotals(what, grid, self.outcome_range)
+            self.ready[key] = self.fold(add, "outcome")[0]
+        return self.ready[key]
+
+    def held(self, why: str) -> Rows:
+        """Refuse: these rows are not in memory."""
+        raise OptionError(f"{why}: collect the lazy frame first")
+
+
+def _add(
+    native: Any,
+    function: Summand,
+    own: tuple[Columns, Recipe],
+    parts: tuple[str, ...],
+    groups: tuple[Columns, Recipe] | None,
+    combine: Combine,
+) -> Totals | None:
+    """Apply a function to the blocks of a frame in memory; last come counts, of all and treated."""
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+
+    columns, recipe = own
+    treated = columns.treated(frame)  # of the whole batch: a look at a column costs more than rows
+    whole = columns.read(frame, recipe.reads(parts))
+    grouped = groups[0].read(frame, groups[1].reads(["strata"])) if groups else None
+
+    def totals(start: int) -> Totals:
+        some = slice(start, start + ROWS)
+        block = recipe.block(treated[some], *_cut(whole, some), parts)
+        if groups and grouped:
+            block = replace(block, strata=groups[1].strata(*_cut(grouped, some)))
+        counts = np.array([block.treated.size, np.count_nonzero(block.treated)], dtype=np.int64)
+        with np.errstate(all="ignore"):  # of this thread
+            return (*function(block), counts)
+
+    return combine(totals(start) for start in range(0, len(frame), ROWS))
+
+
+def _cut(arrays: tuple[Arrays, Arrays], some: slice) -> tuple[Arrays, Arrays]:
+    one, other = ({name: x[some] for name, x in part.items()} for part in arrays)
+    return one, other
+
+
+def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:
+    """One row of sums, made by the engine."""
+    named = {f"q{k}": expression for k, expression in enumerate(ask.values())}
+    with _Quiet(frame):
+        found = frame.select(**named).collect()
+        return dict(zip(ask, (found[name].to_list()[0] for name in named), strict=True))
+
+
+def run(
+    frame: nw.LazyFrame[Any], names: list[str], function: OnBatch, combine: Combine = added
+) -> Totals:
+    """Combine a function of the frame's rows, batch by batch or partition by partition."""
+    implementation = frame.implementation
+    with _Quiet(frame):
+        native: Any = frame.select(names).to_native()
+        if implementation.is_duckdb():
+            results = _streamed(native.to_arrow_reader(_BATCH), function)
+        elif implementation.is_polars():
+            results = _streamed(native.collect_batches(chunk_size=_BATCH), function)
+        elif implementation.is_dask():
+            results = _on_dask(native, function)
+        else:
+            results = _on_spark(native, function, combine)
+        return combine(result for result in results if result is not None)
+
+
+def _streamed(batches: Iterable[Any], function: OnBatch) -> Iterator[Totals | None]:
+    """Work on a few batches at a time, so that memory does not grow with the rows."""
+    waiting: deque[Future[Totals | None]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for batch in batches:
+            waiting.append(pool.submit(_on_batch, batch, function))
+            if len(waiting) > 2 * _THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _on_batch(batch: Any, function: OnBatch) -> Totals | None:
+    if type(batch).__name__ == "RecordBatch":
+        import pyarrow as pa
+
+        batch = pa.Table.from_batches([batch])
+    return function(batch)
+
+
+def _on_dask(native: Any, function: OnBatch) -> Iterator[Totals | None]:
+    import dask
+
+    work = dask.delayed(function)
+    yield from dask.compute(*[work(part) for part in native.to_delayed()])
+
+
+def _on_spark(native: Any, function: OnBatch, combine: Combine) -> Iterator[Totals | None]:
+    import pickle
+
+    work = partial(_spark_partition, function=function, combine=combine)
+    rows = native.mapInArrow(work, "totals binary")
+    yield from (pickle.loads(row.totals) for row in rows.collect())
+
+
+def _spark_partition(batches: Iterator[Any], function: OnBatch, combine: Combine) -> Iterator[Any]:
+    import pickle
+
+    import pyarrow as pa
+
+    results = (_on_batch(batch, function) for batch in batches)
+    found = [result for result in results if result is not None]
+    if found:
+        yield pa.record_batch([pa.array([pickle.dumps(combine(found))])], names=["totals"])
+
+
+class _Quiet:
+    """Errors of an engine may quote values of the data: only their kind is passed on."""
+
+    def __init__(self, frame: nw.LazyFrame[Any]) -> None:
+        self._name = frame.implementation.name.lower()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, DPEffectsError):
+            raise DataError(
+                f"{self._name} could not compute with the data ({type(error).__name__}); check "
+                "the types of the columns, and that the frame can still be read"
+            ) from None

@@ -1,0 +1,604 @@
+"""Frame + Formula + Bounds -> validated columns, then clipped and encoded rows.
+
+``read`` looks at every row once, refuses what cannot be used, and completes the bounds from dtypes
+and public columns; it says which ranges are still missing. ``encode`` clips and encodes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.design import engines
+from dpeffects.design.columns import Columns, Recipe, codes, numbers, outside_levels
+from dpeffects.design.engines import LazyRows, LazyTable
+from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
+from dpeffects.files import by_declaration, is_text, kind_of
+from dpeffects.formula import Formula
+from dpeffects.formula.encoding import Arrays, Encoding, width_of
+from dpeffects.formula.expression import (
+    Categorical,
+    Column,
+    Cut,
+    Number,
+    Spline,
+    columns,
+    evaluate,
+    needs_domain,
+    shown,
+)
+from dpeffects.formula.ranges import range_of
+from dpeffects.formula.strata import Strata
+from dpeffects.privacy.bounds import Bounds, Declared, clip, magnitude_counts, skeleton
+from dpeffects.privacy.rows import ROWS, Rows
+
+_NARROWEST = 1e-50
+"""Least range of an outcome, one over the largest: fourth powers of it are still numbers."""
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Validated private columns, not yet clipped, in the types they came in.
+
+    ``missing`` names numeric columns whose range nobody declared.
+    """
+
+    n: int
+    numeric: Mapping[str, npt.NDArray[Any]]
+    codes: Mapping[str, IntArray]
+    treated: BoolArray
+    bounds: Bounds
+    missing: tuple[str, ...]
+
+    def treated_count(self) -> int:
+        """Number of treated records."""
+        return int(np.count_nonzero(self.treated))
+
+    def magnitudes(self, name: str) -> IntArray:
+        """Counts of a column's values by magnitude, for the private search for its range."""
+        return magnitude_counts(self.numeric[name].astype(np.float64))
+
+
+def read(
+    data: Any,
+    formula: Formula,
+    bounds: Mapping[str, Any] | str | None,
+    public: Iterable[str],
+    *,
+    attended: bool = True,
+) -> Table | LazyTable:
+    """Validate the columns that a formula needs and complete their bounds.
+
+    ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
+    ranges and levels may be taken from the data at no cost. An empty arm is an error for the
+    person who holds the data; a call that is not ``attended`` works with it.
+    """
+    frame, known, from_data = _unpack(data, bounds)
+    names = list(frame.collect_schema())
+    _require_columns(formula.columns, names, "the formula")
+    if isinstance(bounds, Mapping):
+        _require_columns(bounds, names, "bounds")
+    kinds: dict[str, str] = {}
+    if is_text(data.frame if isinstance(data, Declared) else data):
+        kinds = _kinds(formula, formula.columns, known)
+        frame = engines.typed(frame, kinds)
+    lazy = isinstance(frame, nw.LazyFrame)
+    n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
+    if n < 4:
+        raise DataError(f"the data has {n} rows; at least 4 are needed")
+    if isinstance(frame, nw.DataFrame):
+        _refuse_missing(frame, formula.columns)
+    if lazy and from_data:
+        raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
+    reader = _Reader(frame, known, formula)
+    free = "data" if from_data else None
+    outcome_source = free or ("public" if "outcome" in public else None)
+    for name in formula.outcome_columns:
+        reader.numeric_column(name, outcome_source)
+    covariate_source = free or ("public" if "covariates" in public else None)
+    for name in formula.covariate_columns:
+        reader.covariate(name, covariate_source)
+    return reader.lazy_table(n, kinds) if lazy else reader.table(attended)
+
+
+def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
+    """What the columns of a CSV file are read as: levels as they are declared, else numbers."""
+    levels = {name: list(known[name]) for name in known if known.is_levels(name)}
+    levels |= {name: list(found) for name, found in formula.levels.items()}
+    undeclared = _names_in_c(formula) - set(levels)
+    return {n: "text" if n in undeclared else kind_of(levels.get(n)) for n in names}
+
+
+def is_lazy(data: Any) -> bool:
+    """True where the rows are not in memory."""
+    return isinstance(_unpack(data, None)[0], nw.LazyFrame)
+
+
+def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[Any], Bounds, bool]:
+    known = Bounds()
+    if isinstance(data, Declared):
+        data, known = data.frame, data.bounds
+    data = engines.opened(data)
+    try:
+        frame = nw.from_native(data)
+        frame.collect_schema()
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
+    except TypeError:
+        raise DataError(
+            "data must be a pandas, polars or pyarrow frame, a DuckDB relation, a Dask or Spark "
+            "frame, or the path of a .parquet or .csv file, not "
+            f"{type(data).__module__}.{type(data).__name__}; make a frame of a dict with "
+            "pandas.DataFrame"
+        ) from None
+    if isinstance(bounds, str):
+        if bounds != "from_data":
+            raise BoundsError(f'bounds must be a mapping or "from_data", got {bounds!r}')
+        return frame, known, True
+    if bounds is not None and not isinstance(bounds, Mapping):
+        raise BoundsError(
+            f"bounds must map column names to ranges or levels, got {shorten(repr(bounds))}"
+        )
+    return frame, known.updated(Bounds.declared(bounds)), False
+
+
+def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
+    there = set(names)
+    for name in wanted:
+        if name not in there:
+            close = difflib.get_close_matches(str(name), [str(n) for n in names], 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
+
+
+def _not_numeric(name: str, dtype: Any) -> str:
+    """A dtype by its name alone: categories, which it would show, may be those of the data."""
+    return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+
+
+def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
+    """Refuse nulls and NaN by column: dropping rows would change n, which is public."""
+    bad = [name for name in names if _has_missing(frame[name])]
+    if bad:
+        raise DataError(
+            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
+            "public. Drop or impute them by a rule that looks at one row at a time"
+        )
+
+
+def _has_missing(column: nw.Series[Any]) -> bool:
+    if bool(column.is_null().any()):
+        return True
+    return column.dtype.is_float() and bool(column.is_nan().any())
+
+
+def _arms(
+    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], formula: Formula, known: Bounds
+) -> tuple[Any, ...] | None:
+    """Levels of the treatment, control first, or None where it is bool or 0/1."""
+    name = formula.treatment_column
+    dtype = frame.collect_schema()[name]
+    levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
+    if levels is None and name in known and known.is_levels(name):
+        levels = tuple(known[name])
+    if levels is None:
+        levels = _schema_levels(name, dtype, frame)
+    if levels is not None and len(levels) != 2:
+        raise DataError(f"treatment {name!r} has {len(levels)} levels; exactly two are needed")
+    if levels is None and not (dtype == nw.Boolean or dtype.is_numeric()):
+        raise DataError(
+            f"treatment {name!r} is not 0/1 or bool: declare its two levels, control first, "
+            f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
+        )
+    _check_kind(name, dtype, levels)
+    return levels
+
+
+def _require_both_arms(treated: int, n: int, name: str) -> None:
+    if treated in (0, n):
+        raise DataError(f"treatment {name!r}: one of the two arms is empty")
+
+
+def _check_kind(name: str, dtype: Any, levels: tuple[Any, ...] | None) -> None:
+    """Refuse levels of another kind than the column: an engine would not compare them."""
+    texts = [isinstance(level, str) for level in levels or ()]
+    if texts and ((dtype == nw.String and not any(texts)) or (dtype.is_numeric() and all(texts))):
+        raise DataError(outside_levels(name))
+
+
+def _schema_levels(
+    name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
+) -> tuple[Any, ...] | None:
+    """Levels of an Enum of polars or DuckDB, which its maker wrote into the schema.
+
+    Categories of pandas do not count, ordered or not: `astype("category")`, `cut` and `qcut` learn
+    them from the data, and nobody can tell those from categories that were written down. An Enum
+    is never made without a list.
+    """
+    if not isinstance(dtype, nw.Enum):
+        return None
+    levels = tuple(dtype.categories)
+    if not all(isinstance(level, str | int | float | bool) for level in levels):
+        raise BoundsError(
+            f"the intervals of column {name!r} were cut outside the formula, perhaps at "
+            "quantiles of the data; write cut(x, [0, 30, 60, 90]) in the formula instead"
+        )
+    learnt = frame.implementation.is_pandas_like() or frame.implementation.is_dask()
+    return None if learnt else levels
+
+
+def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
+    """Levels of a public column, in order."""
+    try:
+        return tuple(sorted(set(column.to_list())))
+    except TypeError:
+        raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
+
+
+class _Reader:
+    """Collects columns and completes bounds while the formula is walked."""
+
+    def __init__(
+        self, frame: nw.DataFrame[Any] | nw.LazyFrame[Any], known: Bounds, formula: Formula
+    ) -> None:
+        self._frame, self._known, self._formula = frame, known, formula
+        self._schema = frame.collect_schema()
+        self._arms = _arms(frame, formula, known)
+        self._bounds = Bounds()
+        self._numeric: list[str] = []
+        self._levels: dict[str, tuple[Any, ...]] = {}
+        self._missing: list[str] = []
+        self._undeclared_levels: list[str] = []
+
+    def covariate(self, name: str, source: str | None) -> None:
+        """Read a covariate as numbers or as levels, as the formula and its dtype say."""
+        dtype = self._schema[name]
+        levels = (
+            name in _names_in_c(self._formula)
+            or (name in self._known and self._known.is_levels(name))
+            or not (dtype.is_numeric() or dtype == nw.Boolean)
+        )
+        if levels and name in _names_computed(self._formula):
+            raise DataError(f"column {name!r} is categorical, but a term uses it as a number")
+        if levels:
+            self._level_column(name, source)
+        else:
+            self.numeric_column(name, source)
+
+    def numeric_column(self, name: str, source: str | None) -> None:
+        """Read numbers, and their range from a declaration, the dtype, or public data."""
+        dtype = self._schema[name]
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            raise DataError(_not_numeric(name, dtype))
+        if name in self._known and self._known.is_levels(name):
+            raise BoundsError(
+                f"column {name!r} is used as a number: declare a range as a tuple, "
+                f'bounds={{"{name}": (LOWER, UPPER)}}, not a list of levels'
+            )
+        self._numeric.append(name)
+        if name in self._known:
+            self._bounds = self._bounds.with_interval(
+                name, *self._known.interval(name), source=self._known.source(name)
+            )
+        elif dtype == nw.Boolean:
+            self._bounds = self._bounds.with_interval(name, 0.0, 1.0, source="dtype")
+        elif ends := ends_in_formula(name, self._formula):
+            self._bounds = self._bounds.with_interval(name, *ends, source="declared")
+        elif source is not None:
+            values = numbers(self._held(name))
+            self._bounds = self._bounds.with_interval(
+                name, float(values.min()), float(values.max()), source=source
+            )
+        else:
+            self._missing.append(name)
+
+    def _level_column(self, name: str, source: str | None) -> None:
+        """Read levels from the formula, a declaration, the dtype, or public data."""
+        dtype, known = self._schema[name], self._known
+        levels: tuple[Any, ...]
+        if name in self._formula.levels:
+            levels, source = tuple(self._formula.levels[name]), "declared"
+        elif name in known and known.is_levels(name):
+            levels, source = tuple(known[name]), known.source(name)
+        elif written := _schema_levels(name, dtype, self._frame):
+            levels, source = written, "dtype"
+        elif dtype == nw.Boolean:
+            levels, source = (False, True), "dtype"
+        elif source is not None:
+            levels = _levels_found(self._held(name))
+        else:
+            self._undeclared_levels.append(name)
+            return
+        _check_kind(name, dtype, levels)
+        self._levels[name] = levels
+        self._bounds = self._bounds.with_levels(name, levels, source=source)
+
+    def _held(self, name: str) -> nw.Series[Any]:
+        """A public column, to read bounds from."""
+        if isinstance(self._frame, nw.LazyFrame):
+            raise BoundsError(
+                f"declare the bounds of {name}: they are not read from a lazy frame. Add\n"
+                + skeleton([name], [])
+            )
+        return self._frame[name]
+
+    def table(self, attended: bool) -> Table:
+        """Read the columns into memory and check them."""
+        self._check_bounds()
+        frame, columns = self._frame, self._columns()
+        assert isinstance(frame, nw.DataFrame)
+        treated = columns.treated(frame)
+        if attended:
+            _require_both_arms(int(np.count_nonzero(treated)), treated.size, columns.treatment)
+        return Table(
+            treated.size,
+            columns.numbers(frame, columns.numeric),
+            columns.codes(frame, columns.levels),
+            treated,
+            self._bounds,
+            tuple(self._missing),
+        )
+
+    def lazy_table(self, n: int, kinds: Mapping[str, str]) -> LazyTable:
+        """Check the columns where they are."""
+        self._check_bounds()
+        frame, columns, bounds = self._frame, self._columns(), self._bounds
+        assert isinstance(frame, nw.LazyFrame)
+        outcome = self._formula.outcome
+        known = isinstance(outcome, Column) and outcome.name in bounds
+        pair = (outcome.name, bounds.interval(outcome.name)) if known else None  # type: ignore[union-attr]
+        count, ready = engines.checked(frame, columns, n, pair)
+        _require_both_arms(count, n, columns.treatment)
+        return LazyTable(frame, columns, n, count, bounds, tuple(self._missing), ready, kinds)
+
+    def _columns(self) -> Columns:
+        numeric = tuple(dict.fromkeys(self._numeric))
+        return Columns(self._formula.treatment_column, self._arms, numeric, self._levels)
+
+    def _check_bounds(self) -> None:
+        """Check what is left to find; levels cannot be found privately."""
+        formula = self._formula
+        if self._undeclared_levels:
+            raise BoundsError(
+                f"the levels of {listed(self._undeclared_levels)} must be declared: reading "
+                "them from the data would give away who is in it. Add\n"
+                + skeleton(self._missing, self._undeclared_levels)
+            )
+        factors = [formula.outcome, *(f for term in formula.terms for f in term)]
+        fixed = {name for factor in factors for name in needs_domain(factor)}
+        blocked = [name for name in self._missing if name in fixed]
+        if blocked:
+            raise BoundsError(
+                f"{listed(blocked)} stands inside a function that is not defined everywhere, "
+                f"so its range must be declared. Add\n{skeleton(blocked, [])}"
+            )
+        if not self._missing:
+            _ranges(formula, self._bounds)
+
+
+def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
+    """Range that cut points or spline bounds give a column, if nothing else uses it."""
+    uses = [f for term in formula.terms for f in term if name in columns(f)]
+    ends: list[float] = []
+    for factor in uses:
+        if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
+            return None
+        if isinstance(factor, Cut):
+            ends += factor.points
+        else:
+            ends += [factor.lower, factor.upper]
+    return (min(ends), max(ends)) if ends else None
+
+
+def _names_computed(formula: Formula) -> set[str]:
+    """Columns that some term computes with, so that they must be numbers."""
+    plain = (Column, Categorical)
+    factors = [f for term in formula.terms for f in term if not isinstance(f, plain)]
+    both = {f.name for term in formula.terms for f in term if isinstance(f, Column)}
+    return {n for f in factors for n in columns(f)} | (both & _names_in_c(formula))
+
+
+def _names_in_c(formula: Formula) -> set[str]:
+    """Columns that stand in C(...)."""
+    return {f.column for term in formula.terms for f in term if isinstance(f, Categorical)}
+
+
+def _ranges(formula: Formula, bounds: Bounds) -> tuple[float, float]:
+    """Range of the outcome; raises when it or a covariate's range cannot be used."""
+    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+    lower, upper = (0.0, 1.0)
+    if formula.outcome_columns:  # else the call reads no outcome
+        lower, upper = range_of(formula.outcome, intervals)
+    if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
+        raise BoundsError(
+            f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
+        )
+    _encoding(formula, bounds).ranges(intervals)
+    return lower, upper
+
+
+def _encoding(formula: Formula, bounds: Bounds) -> Encoding:
+    return Encoding.build(formula, _levels(formula, bounds))
+
+
+def _levels(formula: Formula, bounds: Bounds) -> dict[str, tuple[Any, ...]]:
+    levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
+    return {**levels, **formula.levels}
+
+
+def strata(table: Table | LazyTable, formula: Formula) -> Strata:
+    """Read the covariates as strata; raises where one is not discrete."""
+    bounds = table.bounds
+    binary = [n for n in table.numeric if n in bounds and bounds.source(n) == "dtype"]
+    return Strata.build(formula, _levels(formula, bounds), binary)
+
+
+def encode(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Rows | LazyRows:
+    """Clip and encode, block by block; the covariates are encoded when first asked for."""
+    recipe = _recipe(table, formula, bounds)
+    if isinstance(table, LazyTable):
+        return LazyRows(table, recipe, dict(table.ready))
+
+    def covariates() -> FloatArray:
+        out = np.empty((table.n, len(recipe.encoding.names)), order="F")
+        for start in range(0, table.n, ROWS):
+            recipe.covariates(*_cut(table, start), out[start : start + ROWS])
+        return out
+
+    def index() -> tuple[IntArray, int]:
+        found = recipe.discrete or strata(table, formula)  # the latter says why not
+        return _index(table, recipe), found.count
+
+    starts = range(0, table.n, ROWS)
+    outcome = [recipe.outcome(_cut(table, k)[0], min(ROWS, table.n - k)) for k in starts]
+    return Rows(
+        outcome=np.concatenate(outcome),
+        outcome_range=recipe.outcome_range,
+        treated=table.treated,
+        covariates=cache(covariates),
+        width=len(recipe.encoding.names),
+        strata=cache(index),
+        values=_values(table, formula, bounds, recipe.encoding),
+    )
+
+
+def _values(table: Table, formula: Formula, bounds: Bounds, encoding: Encoding) -> tuple[int, ...]:
+    """How many values each encoded column and the outcome could take; 0 for a continuum."""
+    whole = {}
+    for name, values in table.numeric.items():
+        if values.dtype.kind in "iub" and name in bounds:
+            lower, upper = bounds.interval(name)
+            if float(lower).is_integer() and float(upper).is_integer():
+                whole[name] = int(upper - lower) + 1
+    outcome = formula.outcome
+    last = whole.get(outcome.name, 0) if isinstance(outcome, Column) else 0
+    return (*encoding.values(whole), last)
+
+
+def grouped(rows: Rows | LazyRows, table: Table | LazyTable, groups: Strata) -> Rows | LazyRows:
+    """Put groups in the place of strata: ``table`` has the columns that make them."""
+    bounds = table.bounds
+    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+    recipe = Recipe(Number(0.0), intervals, (0.0, 1.0), Encoding(()), groups)
+    if isinstance(rows, LazyRows):
+        assert isinstance(table, LazyTable)
+        both = replace(rows.table, frame=by_declaration(rows.table.frame, table.kinds))
+        return replace(rows, table=both, groups=(table.columns, recipe))
+    assert isinstance(table, Table)
+    index = _index(table, recipe)
+    return replace(rows, strata=lambda: (index, groups.count))
+
+
+def require_same_kinds(one: Table | LazyTable, other: Table | LazyTable) -> None:
+    """Refuse a column of a CSV file on an engine that two formulas read in two ways."""
+    if isinstance(one, LazyTable) and isinstance(other, LazyTable):
+        for name in one.kinds.keys() & other.kinds.keys():
+            if one.kinds[name] != other.kinds[name]:
+                raise DataError(
+                    f"column {name!r} of the CSV file is read as {one.kinds[name]} by the formula "
+                    f"and as {other.kinds[name]} by the groups: read the file into a frame first"
+                )
+
+
+def _cut(table: Table, start: int) -> tuple[Arrays, Arrays]:
+    part = slice(start, start + ROWS)
+    numeric = {name: values[part] for name, values in table.numeric.items()}
+    return numeric, {name: codes[part] for name, codes in table.codes.items()}
+
+
+def _index(table: Table, recipe: Recipe) -> IntArray:
+    starts = range(0, table.n, ROWS)
+    return np.concatenate([recipe.strata(*_cut(table, start)) for start in starts])
+
+
+def _recipe(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Recipe:
+    """Settle what formula and bounds say; raises when a range cannot be used."""
+    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+    outcome_range = _ranges(formula, bounds)
+    try:
+        discrete = strata(table, formula)
+    except FormulaError:  # a covariate that is not discrete
+        discrete = None
+    return Recipe(formula.outcome, intervals, outcome_range, _encoding(formula, bounds), discrete)
+
+
+def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, dict[str, int]]:
+    """Encode the covariates of rows that are not private, such as points to predict at.
+
+    Returns the encoded matrix, and how many values of each column lay outside its bounds and were
+    clipped to them.
+    """
+    frame, _, _ = _unpack(_as_frame(data), None)
+    frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+    _require_columns(formula.covariate_columns, frame.columns, "the formula")
+    if is_text(data):
+        frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
+    _refuse_missing(frame, formula.covariate_columns)
+    numeric: dict[str, FloatArray] = {}
+    coded: dict[str, IntArray] = {}
+    clipped: dict[str, int] = {}
+    for name in formula.covariate_columns:
+        column = frame[name]
+        if bounds.is_levels(name):
+            coded[name] = codes(column, tuple(bounds[name]))
+            continue
+        if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
+            raise DataError(_not_numeric(name, column.dtype))
+        values, interval = numbers(column).astype(np.float64), bounds.interval(name)
+        numeric[name] = clip(values, interval)
+        if outside := int(np.count_nonzero(numeric[name] != values)):
+            clipped[name] = outside
+    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+    matrix = _encoding(formula, bounds).matrix(numeric, coded, intervals)
+    return matrix, clipped
+
+
+def _as_frame(data: Any) -> Any:
+    """A mapping of columns as a frame; anything else as it is."""
+    if not isinstance(data, Mapping):
+        return data
+    import pandas as pd
+
+    try:
+        columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
+        return pd.DataFrame({name: list(values) for name, values in columns.items()})
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the columns do not make a frame: {error}") from None
+
+
+def raw_rows(table: Table, formula: Formula) -> tuple[FloatArray, FloatArray]:
+    """Outcome and covariates as they are, for the non-private reference only."""
+    encoding = _encoding(formula, table.bounds)
+    return evaluate(formula.outcome, table.numeric), encoding.raw_matrix(table.numeric, table.codes)
+
+
+def require_covariates(table: Table | LazyTable, formula: Formula) -> None:
+    """Refuse covariates that make no column beside the intercept."""
+    if width(table, formula) > formula.intercept:
+        return
+    terms = " + ".join(":".join(map(shown, term)) for term in formula.terms)
+    raise FormulaError(
+        f"covariates `{shorten(terms)}` make no column beside the intercept: a factor needs at "
+        "least two levels, so give cut() three points or more"
+    )
+
+
+def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:
+    """Return the names of the encoded columns."""
+    return _encoding(formula, bounds).names
+
+
+def width(table: Table | LazyTable, formula: Formula) -> int:
+    """Return the number of encoded columns; it depends on the formula and the levels only."""
+    return width_of(formula, _levels(formula, table.bounds))

@@ -1,0 +1,272 @@
+"""Effects from any pair of scikit-learn models, in one block of records.
+
+`Learner` holds an unfitted model and fits copies of it; `BlockLearner` puts an outcome and a
+propensity model together to an average effect ("aipw", "ipw", "regression"), or to effects at given
+rows of covariates ("dr_learner", "r_learner"). It is what a method hands to the curator, which
+calls it with the rows of a block; it keeps nothing from one call to the next.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
+from dpeffects.privacy.weighting import limits, ratios
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Predict = Callable[[FloatArray], FloatArray]
+
+AVERAGES = ("aipw", "ipw", "regression")
+AT_POINTS = ("dr_learner", "r_learner")
+_LEAST_IN_ARM = 2
+"""Records of an arm that a half must have to learn from."""
+_REGRESSOR = "regressor such as RandomForestRegressor()"
+_CLASSIFIER = "classifier such as LogisticRegression()"
+
+
+class Learner:
+    """An unfitted model, shown by its short text; every fit is of a fresh copy."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = _unfitted(model)
+
+    @classmethod
+    def regressor(cls, option: str, given: Any) -> Learner:
+        """Wrap an outcome model that a user gave: a regressor, or a classifier with chances."""
+        return cls._checked(option, given, ("predict", "predict_proba"), _REGRESSOR)
+
+    @classmethod
+    def classifier(cls, option: str, given: Any) -> Learner:
+        """Wrap a propensity model that a user gave."""
+        return cls._checked(option, given, ("predict_proba",), _CLASSIFIER)
+
+    @classmethod
+    def _checked(cls, option: str, given: Any, any_of: tuple[str, ...], wanted: str) -> Learner:
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, type):
+            name = given.__name__
+            raise OptionError(f"{option}: {name} is a class; pass an object: {name}()")
+        fits = callable(getattr(given, "fit", None))
+        if not (fits and any(callable(getattr(given, name, None)) for name in any_of)):
+            extra = "" if find_spec("sklearn") else ' (pip install "dpeffects[cate]")'
+            raise OptionError(
+                f"{option}: {_short(given)} has no fit/{any_of[0]}; pass a scikit-learn "
+                f"{wanted}{extra}"
+            )
+        return cls(given)
+
+    @property
+    def built_in(self) -> bool:
+        """True for the small models of this package, which need no folds."""
+        return isinstance(self._model, RidgeRegression | RidgeLogistic)
+
+    @property
+    def classifies(self) -> bool:
+        """True for a classifier: its prediction is the mean over its classes."""
+        return hasattr(self._model, "predict_proba")
+
+    @property
+    def takes_weight(self) -> bool:
+        """True when the model's fit has a sample_weight."""
+        return "sample_weight" in inspect.signature(self._model.fit).parameters
+
+    def fitted(
+        self, rows: FloatArray, target: npt.NDArray[Any], weight: FloatArray | None = None
+    ) -> Predict:
+        """Fit a copy and return what it predicts; a constant target needs no model."""
+        if not len(target):
+            raise EstimationError("there is nothing to fit to")
+        if (target == target[0]).all():
+            return lambda new: np.full(len(new), float(target[0]))
+        model = _unfitted(self._model)
+        model.fit(rows, target, **({} if weight is None else {"sample_weight": weight}))
+        if hasattr(model, "predict_proba"):
+            return lambda new: np.asarray(model.predict_proba(new) @ model.classes_, dtype=float)
+        return lambda new: np.asarray(model.predict(new), dtype=float).reshape(len(new))
+
+    def __repr__(self) -> str:
+        return _short(self._model)
+
+
+def wrap_models(options: Any) -> None:
+    """Check the models that options name, and put learners in their place."""
+    for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
+        if (given := getattr(options, name)) is not None:
+            object.__setattr__(options, name, wrap(name, given))
+
+
+def models_of(options: Any) -> tuple[Learner, Learner]:
+    """Return the outcome and propensity models of options, the light ridge ones by default."""
+    return (
+        options.outcome or Learner(RidgeRegression()),
+        options.propensity or Learner(RidgeLogistic()),
+    )
+
+
+def _unfitted(model: Any) -> Any:
+    """Copy a model without what it has learnt, where scikit-learn knows how."""
+    if hasattr(model, "get_params") and find_spec("sklearn") is not None:
+        from sklearn.base import clone
+
+        return clone(model, safe=False)
+    return copy.deepcopy(model)
+
+
+def _short(model: Any) -> str:
+    return textwrap.shorten(repr(model), 60, placeholder=" ...)")
+
+
+@dataclass(frozen=True)
+class Nuisances:
+    """For each record: propensity, and mean outcomes if treated and if not."""
+
+    propensity: FloatArray
+    treated: FloatArray
+    control: FloatArray
+
+    def terms(self, estimand: str, treated: BoolArray, outcome: FloatArray) -> FloatArray:
+        """What each record adds to the average effect, doubly robust with normalised weights.
+
+        The effect is the mean; terms less the effect (of the part of the records that it is the
+        average over) are its influence values.
+        """
+        part = weights_of(estimand, treated)
+        a, b = ratios(estimand, self.propensity)
+        a, b = a * treated, b * ~treated
+        return np.asarray(
+            part * (self.treated - self.control)
+            + a / a.mean() * (outcome - self.treated)
+            - b / b.mean() * (outcome - self.control)
+        )
+
+
+def weights_of(estimand: str, treated: BoolArray) -> FloatArray:
+    """Weights, of mean 1, of the records that an effect is the average over."""
+    kept = {"ATE": np.ones(len(treated)), "ATT": 1.0 * treated, "ATC": 1.0 - treated}[estimand]
+    return np.asarray(kept / kept.mean())
+
+
+@dataclass(frozen=True)
+class BlockLearner:
+    """Effects in a block: the average, or with ``queries`` (encoded rows) the effects at those.
+
+    - "aipw": outcome models by arm, and residuals weighted by inverse propensities. "ipw": weighted
+      means of the arms. "regression": outcome models by arm only.
+    - "dr_learner": ``final``, by default a copy of ``outcome``, is fitted to the terms of "aipw".
+      "r_learner": to residuals of the outcome over those of the treatment, weighted by the squares
+      of the latter; where ``final`` takes no weights, "dr_learner" is used.
+
+    With ``crossfit`` the models see one half of the block and predict in the other; halves go by
+    position. Where a half lacks records of an arm, all records are used for both. Propensities are
+    kept within [clip, 1 - clip]; predicted outcomes are left as they are, because clipping them
+    biases every block the same way, while what they vary by is averaged over blocks.
+    """
+
+    outcome: Learner
+    propensity: Learner
+    estimator: str = "aipw"
+    estimand: str = "ATE"
+    clip: float = 0.05
+    crossfit: bool = True
+    queries: FloatArray | None = None
+    final: Learner | None = None
+
+    @property
+    def flexible(self) -> bool:
+        """True unless both models are those of this package."""
+        return not (self.outcome.built_in and self.propensity.built_in)
+
+    @property
+    def size(self) -> int:
+        """How many numbers a block answers with."""
+        return 1 if self.queries is None else len(self.queries)
+
+    def __call__(self, rows: FloatArray, treated: BoolArray, outcome: FloatArray) -> FloatArray:
+        """Return the effects; raises where the block has one arm only."""
+        if treated.all() or not treated.any():
+            raise EstimationError("a block needs both arms")
+        if self.queries is not None:
+            return self._at_points(self.queries, rows, treated, outcome)
+        if self.estimator == "regression":
+            m1, m0 = (self._arm(rows, outcome, arm)(rows) for arm in (treated, ~treated))
+            return np.array([np.mean(weights_of(self.estimand, treated) * (m1 - m0))])
+        found = self.nuisances(rows, treated, outcome)
+        return np.array([found.terms(self.estimand, treated, outcome).mean()])
+
+    def nuisances(self, rows: FloatArray, treated: BoolArray, outcome: FloatArray) -> Nuisances:
+        """Propensities and mean outcomes; those of "ipw" are the weighted means of the arms."""
+        e = self._propensities(rows, treated)
+        if self.estimator == "ipw":
+            pairs = zip(ratios(self.estimand, e), (treated, ~treated), strict=True)
+            means = [np.average(outcome, weights=weight * arm) for weight, arm in pairs]
+            return Nuisances(e, *(np.full(len(e), mean) for mean in means))
+        return Nuisances(
+            e, *(self._outcomes(rows, treated, outcome, arm) for arm in (treated, ~treated))
+        )
+
+    def _propensities(self, rows: FloatArray, treated: BoolArray) -> FloatArray:
+        target = treated.astype(np.int64)
+        found = self._across(rows, treated, lambda i: self.propensity.fitted(rows[i], target[i]))
+        return np.clip(found, *limits(self.estimand, self.clip))
+
+    def _outcomes(
+        self, rows: FloatArray, treated: BoolArray, outcome: FloatArray, used: BoolArray
+    ) -> FloatArray:
+        """Mean outcomes by models of the records in ``used``."""
+        return self._across(rows, treated, lambda i: self._arm(rows, outcome, i & used))
+
+    def _arm(self, rows: FloatArray, outcome: FloatArray, used: BoolArray) -> Predict:
+        return self.outcome.fitted(rows[used], outcome[used])
+
+    def _across(
+        self, rows: FloatArray, treated: BoolArray, fit: Callable[[BoolArray], Predict]
+    ) -> FloatArray:
+        """Predictions for all records, with ``crossfit`` by models that did not see them."""
+        found = np.empty(len(rows))
+        for learn, predict in _folds(treated, self.crossfit):
+            found[predict] = fit(learn)(rows[predict])
+        return found
+
+    def _at_points(
+        self, queries: FloatArray, rows: FloatArray, treated: BoolArray, outcome: FloatArray
+    ) -> FloatArray:
+        """Fit the last stage to pseudo-outcomes and predict at the queries."""
+        final = self.final or (
+            Learner(RidgeRegression()) if self.outcome.classifies else self.outcome
+        )
+        if self.estimator == "r_learner" and final.takes_weight:
+            everybody = np.ones(len(treated), dtype=np.bool_)
+            gap = treated - self._propensities(rows, treated)
+            rest = outcome - self._outcomes(rows, treated, outcome, everybody)
+            return final.fitted(rows, rest / gap, gap**2)(queries)
+        terms = self.nuisances(rows, treated, outcome).terms(self.estimand, treated, outcome)
+        return final.fitted(rows, terms)(queries)
+
+
+def _folds(treated: BoolArray, crossfit: bool) -> list[tuple[BoolArray, BoolArray]]:
+    """Records to learn from and records to predict for.
+
+    Two halves by position: the number of ones in its binary digits, even or odd. Halves are equal,
+    and no pattern in the order of the records (pairs, say) makes them differ.
+    """
+    everybody = np.ones(len(treated), dtype=np.bool_)
+    digits = np.arange(len(treated))
+    for shift in (32, 16, 8, 4, 2, 1):
+        digits ^= digits >> shift
+    half = digits % 2 == 0
+    counts = [np.count_nonzero(treated[f] == arm) for f in (half, ~half) for arm in (True, False)]
+    if not crossfit or min(counts) < _LEAST_IN_ARM:
+        return [(everybody, everybody)]
+    return [(half, ~half), (~half, half)]

@@ -1,0 +1,122 @@
+"""Difference in means, by noisy counts and sums (papers 002/003, section III-A1).
+
+The estimate is mean(y | treated) - mean(y | control). With outcomes centred at the middle of their
+range, replacing one record changes the pair of arm sums by at most the range B in L1, whether or
+not the record changes arm (claim 7), so private arms pay only for the count of treated records:
+
+- ``arms="private"`` (default): the number of treated records is released with noise.
+- ``arms="public"``: assignment is public, as in a randomised trial with published arm sizes.
+
+The paper releases sums of y^2 with sensitivity B^2 for the variance; centring makes it B^2 / 4.
+The difference is unadjusted: it is an average treatment effect when treatment was randomised.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators.spec import MethodSpec, Options
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.curator import Curator
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DiffInMeansOptions(Options):
+    """``arms``: "private" (the arm sizes get noise) or "public" (the treatment is public)."""
+
+    arms: str = "private"
+
+    def __post_init__(self) -> None:
+        check_choice("arms", self.arms, ("private", "public"))
+
+    def public(self, level: str) -> frozenset[str]:
+        """Public arms make the treatment column public."""
+        public = super().public(level)
+        return public | {"treatment"} if self.arms == "public" else public
+
+
+def shares(level: str, options: DiffInMeansOptions) -> dict[str, float]:
+    """Split of the budget: counts only where the arms are private."""
+    if "treatment" in options.public(level):
+        return {"estimate": 0.8, "variance": 0.2}
+    # an outcome far from the middle of its range needs a good count, one near it good sums
+    return {"counts": 0.25, "estimate": 0.55, "variance": 0.2}
+
+
+def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimate:
+    """Release counts and sums by arm; everything after that is post-processing."""
+    lower, upper = curator.outcome_range
+    count = curator.treated_count("counts")
+    treated = min(max(float(count), 1.0), curator.n - 1.0)
+    sizes = np.array([treated, curator.n - treated])
+    sums = curator.arm_sums("estimate")
+    means = np.clip(sums.value / sizes, -(upper - lower) / 2, (upper - lower) / 2)
+    # d(mean_1 - mean_0) / d(count) = -mean_1 / n_1 - mean_0 / n_0, because n_0 = n - n_1
+    slope = abs(float(np.sum(means / sizes)))
+    laplace = (sums.scale / sizes[0], sums.scale / sizes[1], count.scale * slope)
+    return Estimate(
+        value=float(means[0] - means[1]),
+        sampling=_variance(curator, means, sizes, sums.scale),
+        laplace=tuple(float(b) for b in laplace if b > 0),
+        details=_arm_sizes(sizes, count.scale),
+        notes=("Unadjusted: it is a treatment effect where treatment was randomised.",),
+    )
+
+
+def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, int]:
+    known = f" (noise of scale {scale:.3g})" if scale else ""
+    return {f"treated records{known}": int(sizes[0]), f"control records{known}": int(sizes[1])}
+
+
+def _variance(
+    curator: Curator, means: FloatArray, sizes: FloatArray, sum_scale: float
+) -> SamplingVariance | Unavailable:
+    """s_1^2 / n_1 + s_0^2 / n_0 from noisy squares, on the scale z = (y - middle) / half."""
+    if not curator.has("variance"):
+        return Unavailable("variance=False was asked for")
+    lower, upper = curator.outcome_range
+    half = (upper - lower) / 2.0
+    squares = curator.arm_squares("variance")
+    z, z_scale = means / half, sum_scale / half / sizes
+    noise_in_square = 2.0 * z_scale**2  # E[noisy z^2] is too large by the variance of the noise
+    spread = squares.value / sizes + 0.5 - z**2 + noise_in_square
+    value = float(np.sum(half**2 * spread / np.maximum(sizes - 1.0, 1.0)))
+    # noise of the squares and of the squared mean, as one Laplace term of the same variance
+    parts = (squares.scale / sizes) ** 2 + (2.0 * z * z_scale) ** 2
+    scale = math.sqrt(float(np.sum((half**2 / sizes) ** 2 * parts)))
+    return SamplingVariance(value, scale, float(np.sum(half**2 / sizes)))
+
+
+def reference(
+    outcome: FloatArray, treated: npt.NDArray[np.bool_], rows: FloatArray, **options: Any
+) -> tuple[float, float]:
+    """Non-private difference in means with its unequal-variance standard error (statsmodels)."""
+    import statsmodels.api as sm
+
+    model = sm.OLS(outcome, sm.add_constant(treated.astype(float))).fit(cov_type="HC2")
+    return float(model.params[1]), float(model.bse[1])
+
+
+SPEC = MethodSpec(
+    name="diff_in_means",
+    title="difference in means",
+    about="noisy counts and sums by arm; unadjusted, for randomised treatment",
+    estimands=("ATE",),
+    levels=("sample", "label"),
+    options=DiffInMeansOptions,
+    shares=shares,
+    fit=fit,
+    reference=reference,
+    uses_covariates=False,
+    citation=(
+        "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation."
+    ),
+)

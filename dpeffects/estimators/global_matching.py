@@ -1,0 +1,63 @@
+"""Exact matching on strata with global sensitivity: GlobalDPMatching (papers 002 and 003).
+
+The baseline of the papers: the same estimate as `smooth_matching`, with noise for the worst
+dataset there could be. One record can move the estimate by (1 + 1/n) B, where B is the range of the
+outcome (claim 13), so the noise is as large as the range whatever n is. It is pure epsilon, and of
+use for comparison only.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpeffects.estimators._strata import (
+    CITATION,
+    GIVEN,
+    ONE_ARM,
+    StrataOptions,
+    capped_variance,
+    reference,
+)
+from dpeffects.estimators.spec import MethodSpec
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.curator import Curator
+
+
+class GlobalMatchingOptions(StrataOptions):
+    """``weights``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
+
+
+def shares(level: str, options: GlobalMatchingOptions) -> dict[str, float]:
+    """Split of the budget: the noise of the estimate dwarfs the sampling error."""
+    return {"estimate": 0.9, "variance": 0.1}
+
+
+def fit(curator: Curator, options: GlobalMatchingOptions, estimand: str) -> Estimate:
+    """Release the estimate, then its variance with weights up to the square root of n."""
+    n = curator.n
+    difference = curator.matched_difference_global("estimate", options.weights)
+    sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
+    if curator.has("variance"):
+        sampling = capped_variance(curator, options.weights, max(math.sqrt(n), 2.0))
+    return Estimate(
+        value=float(difference) / n,
+        sampling=sampling,
+        laplace=(difference.scale / n,),
+        notes=(ONE_ARM, GIVEN, "The noise does not shrink with n; see smooth_matching."),
+        details={"strata declared": curator.strata},
+    )
+
+
+SPEC = MethodSpec(
+    name="global_matching",
+    title="exact matching on strata, global sensitivity",
+    about="the same with noise for the worst dataset: a baseline, pure epsilon",
+    estimands=("ATE",),
+    levels=("sample",),
+    options=GlobalMatchingOptions,
+    shares=shares,
+    fit=fit,
+    reference=reference,
+    citation=CITATION,
+    needs_strata=True,
+)

@@ -1,0 +1,131 @@
+"""The capability record of a method: validation, listing, documentation and tests read it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpeffects.errors import OptionError
+from dpeffects.inference.estimate import Estimate
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.guarantee import KINDS
+
+LEVELS = {
+    "sample": "everything in one record is protected",
+    "label": "only the outcome is protected; covariates and treatment are public",
+}
+"""What can be protected. A method without differential privacy has the level "none" instead."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is public before anything is released: sizes and prices, never data."""
+
+    n: int
+    width: int
+    budget: Budget
+    level: str
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a method, checked where they are made. Subclasses add fields."""
+
+    def public(self, level: str) -> frozenset[str]:
+        """Return which columns the call takes as public knowledge, beside n."""
+        return frozenset({"covariates", "treatment"}) if level == "label" else frozenset()
+
+    def resolve(self, facts: Facts) -> Options:
+        """Return options with every open choice made from public numbers."""
+        return self
+
+    def needs_memory(self) -> str:
+        """Say why the rows must be in memory, if so: a method that sums blocks does not care."""
+        return ""
+
+    def collects(self) -> tuple[int, str]:
+        """Bytes a record that come into memory where rows are on an engine, and what they hold."""
+        return 0, ""
+
+    def check(self, n: int, smallest_arm: int | None) -> None:
+        """Refuse options that do not fit the data's size, before anything is charged.
+
+        ``smallest_arm`` is None where the treatment is private.
+        """
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """Everything the package knows about a method.
+
+    ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta; ``smooth`` says that
+    the scale of the noise is private, so that what is shown of it is a release too. ``guarantee``
+    is one of `KINDS`; all but "exact" have to be accepted by the caller. ``shares``
+    gives the default split of the budget for a level and options; the share named "variance" is
+    dropped (and its part goes to the others) when no variance is wanted.
+    """
+
+    name: str
+    title: str
+    about: str
+    estimands: tuple[str, ...]
+    levels: tuple[str, ...]
+    options: type[Options]
+    shares: Callable[[str, Any], Mapping[str, float]]
+    fit: Callable[[Curator, Any, str], Estimate]
+    reference: Callable[..., tuple[float, float]]
+    citation: str
+    uses_covariates: bool = True
+    guarantee: str = "exact"
+    needs_strata: bool = False
+    needs_delta: bool = False
+    smooth: bool = False
+
+    def check_level(self, level: str | None) -> str:
+        """Return the level, by default the first (and safest) the method has."""
+        if level is None:
+            return self.levels[0]
+        if not isinstance(level, str) or level not in self.levels:
+            raise OptionError(f"{self.name}: level must be one of {self.levels}, got {level!r}")
+        return level
+
+    def check_estimand(self, estimand: str) -> str:
+        """Return the estimand if the method has it."""
+        if estimand not in self.estimands:
+            raise OptionError(f"{self.name} estimates {', '.join(self.estimands)}, not {estimand}")
+        return estimand
+
+    def accepted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options without the argument that accepts a guarantee other than "exact".
+
+        Such a method never runs by accident: without that argument this raises.
+        """
+        kind = KINDS[self.guarantee]
+        options = dict(given)
+        if kind.accept and options.pop(kind.accept, False) is not True:
+            raise OptionError(
+                f"{self.name}: {kind.words}. Write {kind.accept}=True to run it all the same"
+            )
+        return options
+
+    def make_options(self, given: Mapping[str, Any]) -> Options:
+        """Build the options; an unknown name is an error that suggests the nearest one."""
+        known = [f.name for f in fields(self.options)]
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {close[0]!r}?" if close else ""
+                has = ", ".join(known) if known else "no options"
+                raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
+            _refuse_huge(name, given[name])
+        return self.options(**given)
+
+
+def _refuse_huge(name: str, value: Any) -> None:
+    """Whole numbers beyond all floats break comparisons long after they came in."""
+    entries = value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(entry, int) and abs(entry) > 2**62 for entry in entries):
+        raise OptionError(f"{name} is too large")

@@ -1,0 +1,1 @@
+"""From released numbers to intervals and tests."""

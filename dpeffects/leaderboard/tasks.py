@@ -1,0 +1,141 @@
+"""The data of the leaderboard: each draws samples whose true effect is known.
+
+Real data is taken as a population: a sample is drawn from its rows with replacement, and the truth
+is the effect in the file, so that the coverage of an interval means something. In a trial that
+effect is the difference in means, in observational data it is what AIPW gives without privacy; both
+are of outcomes clipped to their declared range. Simulated data brings its truth along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from dpeffects.datasets import data_info, load_data, simulate
+from dpeffects.datasets.resampled import resampled
+from dpeffects.errors import DPEffectsError
+from dpeffects.nonprivate import reference
+from dpeffects.privacy.bounds import Declared, declare
+
+
+@dataclass(frozen=True)
+class Task:
+    """One data set of the leaderboard.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    n
+        Size of a sample.
+    formula
+        With all covariates.
+    make
+        ``make(n, seed)`` returns a sample with declared bounds, and the true effect.
+    strata
+        A formula whose covariates are few and discrete, for methods that match on strata; empty
+        where there is none.
+    randomised
+        Whether treatment was randomised.
+    """
+
+    name: str
+    n: int
+    formula: str
+    make: Callable[[int, int], tuple[Any, float]]
+    strata: str = ""
+    randomised: bool = False
+
+    @property
+    def covariates(self) -> bool:
+        """Whether there are any."""
+        return "|" in self.formula
+
+
+@cache
+def _population(name: str, randomised: bool) -> tuple[Declared, float]:
+    """Return a data set and the effect in it."""
+    data, info = load_data(name), data_info(name)
+    if {"mu0", "mu1"} <= set(data.frame.columns):
+        return data, _known(data)
+    outcome = data.frame[info.outcome].clip(*data.bounds.interval(info.outcome))
+    clipped = declare(data.frame.assign(**{info.outcome: outcome}), data.bounds)
+    method = "diff_in_means" if randomised else "private_aipw"
+    return data, reference(info.formula, clipped, method).estimate
+
+
+def _known(data: Declared) -> float:
+    return float(np.mean(data.frame["mu1"] - data.frame["mu0"]))
+
+
+def _drawn(name: str, randomised: bool, n: int, seed: int) -> tuple[Declared, float]:
+    data, truth = _population(name, randomised)
+    return resampled(data, n, seed), truth
+
+
+def _simulated(name: str, n: int, seed: int) -> tuple[Declared, float]:
+    data = simulate(name, n=n, seed=seed)
+    return data, _known(data)
+
+
+def _in_one_stratum(n: int, seed: int) -> tuple[Declared, float]:
+    """Draw from the stroke trial, with a covariate that is the same for everybody."""
+    data, truth = _drawn("ist", True, n, seed)
+    return declare(data.frame.assign(everybody=0), {**data.bounds, "everybody": [0, 1]}), truth
+
+
+def _real(name: str, *, randomised: bool = False, **given: Any) -> Task:
+    info = data_info(name)
+    ask = {"make": partial(_drawn, name, randomised)} | given
+    return Task(name, info.rows, info.formula, randomised=randomised, **ask)
+
+
+def _simulation(name: str) -> Task:
+    info = data_info(name)
+    return Task(name, info.rows, info.formula, partial(_simulated, name))
+
+
+def _indicators(*names: str) -> str:
+    return " + ".join(f"C({name}, levels=[0, 1])" for name in names)
+
+
+_LALONDE = f"earnings_1978 ~ treatment | {_indicators('black', 'married', 'no_degree')}"
+_BIRTHS = (
+    f"outcome ~ treatment | {_indicators('prenatal_first_trimester', 'married', 'first_baby')}"
+    " + cut(mage, [12, 20, 30, 50])"
+)
+_IST = {"make": _in_one_stratum, "strata": "stroke_14_days ~ treatment | everybody"}
+
+
+@cache
+def tasks() -> dict[str, Task]:
+    """Return the data of the leaderboard by name; ACIC 2016 only where the extra "data" is there.
+
+    Examples
+    --------
+    >>> tasks()["lalonde"].n
+    445
+    """
+    made = [
+        _real("lalonde", randomised=True, strata=_LALONDE),
+        _simulation("ihdp_a"),
+        _simulation("ihdp_b"),
+        _simulation("private_psm"),
+        _real("birthweight", strata=_BIRTHS),
+        _real("acic2016"),
+        _real("ist", randomised=True, **_IST),
+        _simulation("confounded"),
+    ]
+    return {task.name: task for task in made if task.name != "acic2016" or _installed("acic2016")}
+
+
+def _installed(name: str) -> bool:
+    try:
+        load_data(name)
+    except DPEffectsError:
+        return False
+    return True

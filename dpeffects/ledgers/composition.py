@@ -1,0 +1,178 @@
+"""How charges add up against what a dataset allows: plain sums, or concentrated privacy.
+
+A composition turns a charge, and the whole budget of a call before anything is known of its
+charges, into a cost; the costs of a call's charges never sum to more than that of its budget.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Protocol
+
+from dpeffects.errors import BudgetError, OptionError
+from dpeffects.ledgers.entries import Pair
+from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
+from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.ledger import shown
+
+_WIDER = 1 + Fraction(1, 2**40)
+"""Covers the rounding of a sensitivity and a scale that are stored as floats."""
+
+
+class Composition(Protocol):
+    """A way to add up charges."""
+
+    name: str
+    unit: str
+
+    def limits(self, budget: Budget) -> Pair:
+        """Return the largest total cost that keeps within the budget."""
+
+    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
+        """Return a cost that covers every call with this budget."""
+
+    def of_charge(self, spend: Spend, joint: Fraction) -> Pair:
+        """Return the cost of a charge.
+
+        ``joint`` is the epsilon of the charges before it, in the same call, that do not stand
+        alone.
+        """
+
+    def largest_call(self, left: Pair) -> tuple[float, float]:
+        """Return the epsilon and delta of the largest call that this much covers."""
+
+
+class PlainSum:
+    """Epsilons and deltas add up (claim 1)."""
+
+    name = "sum"
+    unit = "epsilon"
+
+    def limits(self, budget: Budget) -> Pair:
+        """Return epsilon and delta as they were written."""
+        return Pair(as_written(budget.epsilon), as_written(budget.delta))
+
+    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
+        """Return the budget itself."""
+        return Pair(epsilon, delta)
+
+    def of_charge(self, spend: Spend, joint: Fraction) -> Pair:
+        """Return the price itself."""
+        return Pair(Fraction(spend.epsilon), Fraction(spend.delta))
+
+    def largest_call(self, left: Pair) -> tuple[float, float]:
+        """Return what is left, rounded down."""
+        return shown(left.first), shown(left.delta)
+
+
+class Concentrated:
+    """Rhos of zero-concentrated privacy add up, also where later calls depend on earlier ones.
+
+    A charge (epsilon, delta) costs rho = epsilon^2 / 2 and delta; a Gaussian draw that stands
+    alone costs half the square of sensitivity over scale, and no delta, where that is less. Half of
+    the delta allowed covers the deltas, the other half turns the total rho to epsilon (claim 41).
+    """
+
+    name = "zcdp"
+    unit = "rho"
+
+    def limits(self, budget: Budget) -> Pair:
+        """Return the largest rho, and half the delta."""
+        if not budget.delta > 0:
+            raise BudgetError('composition="zcdp" needs a delta, for example delta=1e-5')
+        half = as_written(budget.delta) / 2
+        return Pair(Fraction(largest_rho(budget.epsilon, round_down(half))), half)
+
+    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
+        """Return rho = epsilon^2 / 2, and delta."""
+        return Pair(epsilon**2 / 2, delta)
+
+    def of_charge(self, spend: Spend, joint: Fraction) -> Pair:
+        """Return the rho of a charge; parts of one price are squared together."""
+        epsilon, delta = Fraction(spend.epsilon), Fraction(spend.delta)
+        if not spend.alone:
+            return Pair(((joint + epsilon) ** 2 - joint**2) / 2, delta)
+        rho = gaussian_rho(spend)
+        if rho is not None and rho < epsilon**2 / 2:
+            return Pair(rho, Fraction(0))
+        return Pair(epsilon**2 / 2, delta)
+
+    def largest_call(self, left: Pair) -> tuple[float, float]:
+        """Return the epsilon whose half square is left, and delta, rounded down."""
+        epsilon = math.sqrt(2.0 * max(round_down(left.first), 0.0))
+        while Fraction(epsilon) ** 2 / 2 > left.first and epsilon > 0:
+            epsilon = math.nextafter(epsilon, 0.0)
+        return shown(Fraction(epsilon)), shown(left.delta)
+
+
+def gaussian_rho(spend: Spend) -> Fraction | None:
+    """Return the rho of a Gaussian draw that stands alone, rounded up; None for other charges."""
+    if not (spend.alone and spend.mechanism == "Gaussian"):
+        return None
+    if len(spend.sensitivity) != 1 or len(spend.scale) != 1:
+        return None
+    sensitivity, scale = spend.sensitivity[0], spend.scale[0]
+    if not (0 < sensitivity < 1e6 * scale and scale < math.inf):
+        return None
+    return Fraction(round_up((Fraction(sensitivity) / Fraction(scale)) ** 2 / 2 * _WIDER))
+
+
+def largest_rho(epsilon: float, delta: float) -> float:
+    """Return a rho, close to the largest, whose concentrated privacy implies (epsilon, delta).
+
+    Examples
+    --------
+    >>> round(largest_rho(3.0, 5e-6), 2)
+    0.21
+    """
+    low, high = 0.0, epsilon + 1.0
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        low, high = (
+            (middle, high) if log_delta(middle, epsilon) <= math.log(delta) else (low, middle)
+        )
+    if not low > 0:
+        raise BudgetError(f"epsilon = {epsilon:g}, delta = {delta:g} leave no room for any rho")
+    return low
+
+
+def log_delta(rho: float, epsilon: float) -> float:
+    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim 41).
+
+    Every order above 1 gives a bound; a search by thirds finds a good one.
+    """
+
+    def bound(log_order: float) -> float:
+        over = math.exp(log_order)  # order - 1
+        order = 1.0 + over
+        change = over * (order * rho - epsilon)
+        rounding = 1e-9 + 1e-12 * over * (order * rho + epsilon)
+        return change - over * math.log1p(1.0 / over) - math.log1p(over) + rounding
+
+    low, high = -20.0, 30.0
+    for _ in range(120):
+        one, two = low + (high - low) / 3.0, high - (high - low) / 3.0
+        low, high = (low, two) if bound(one) < bound(two) else (one, high)
+    return bound((low + high) / 2.0)
+
+
+def epsilon_of_rho(rho: float, delta: float) -> float:
+    """Return an epsilon, close to the least, such that rho implies (epsilon, delta)."""
+    if rho == 0:
+        return 0.0
+    low, high = 0.0, rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)) + 1e-6
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if log_delta(rho, middle) <= math.log(delta) else (middle, high)
+    return high
+
+
+COMPOSITIONS: dict[str, Composition] = {c.name: c for c in (PlainSum(), Concentrated())}
+
+
+def composition(name: str) -> Composition:
+    """Return a composition by its name."""
+    if name not in COMPOSITIONS:
+        raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {name!r}")
+    return COMPOSITIONS[name]

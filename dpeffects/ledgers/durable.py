@@ -1,0 +1,421 @@
+"""A ledger that outlives the process: `create_ledger`, `open_ledger`, `DurableLedger`.
+
+Every charge is one transaction: read the totals, compare in exact arithmetic, add an entry, commit
+to the disk; only then is noise drawn. A process that dies in between has paid for nothing, and
+that is all that can happen (claim 40).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import unicodedata
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpeffects.errors import BudgetError, LedgerError, OptionError
+from dpeffects.ledgers import rules
+from dpeffects.ledgers.book import Book, Store
+from dpeffects.ledgers.entries import Entry, State
+from dpeffects.ledgers.rules import Agreement
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.ledger import Account, Terms
+from dpeffects.render import Shown, Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Address = str | os.PathLike[str]
+"""A path, ``sqlite:///path``, or ``postgresql://user@host/database``."""
+
+
+@dataclass(frozen=True)
+class OpenCall:
+    """A call that has reserved budget and has not ended: at work, or dead."""
+
+    number: int
+    epsilon: float
+    delta: float
+    since: str
+    about: Mapping[str, str]
+
+
+class DurableLedger(Shown, Account):
+    """The privacy budget of one dataset, in a file or on a server. See `open_ledger`.
+
+    It behaves as a `Ledger` does, and several processes may use it at once. A call reserves its
+    whole budget in one transaction when it begins, so that it is refused before data is read or
+    not at all. At its end, well or not, all of it is spent if anything was charged, and all of it
+    is given back if nothing was: totals do not show how far a call came. A call that dies keeps its
+    reservation until `settle` ends it in the same way.
+    """
+
+    def __init__(self, store: Store, opening: Entry) -> None:
+        self._store, self.dataset = store, opening.dataset
+        self._agreement = Agreement.read(opening.body)
+        self._seen = (opening.number, opening.digest)
+        self.id = opening.digest[:16]
+        """Says which ledger this is: no other has the same, whatever its file is called."""
+
+    @property
+    def address(self) -> str:
+        """Where the ledger is."""
+        return self._store.name
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the ledger; None on a server."""
+        return getattr(self._store, "path", None)
+
+    @property
+    def agreement(self) -> Agreement:
+        """What the dataset allows, and how charges add up."""
+        return self._agreement
+
+    @property
+    def state(self) -> State:
+        """Exact totals now."""
+        with self.transaction(write=False) as book:
+            return book.state(self.dataset)
+
+    @property
+    def spends(self) -> tuple[Spend, ...]:
+        """All charges so far, in order."""
+        return tuple(spend for entry in self.entries() for spend in rules.payments(entry))
+
+    @property
+    def spent(self) -> tuple[Fraction, Fraction]:
+        """Exact totals of epsilon and delta charged."""
+        spent = self.state.spent
+        return spent.first, spent.delta
+
+    @property
+    def remaining(self) -> tuple[float, float]:
+        """What is left for a next call, rounded down; less than 1e-12 is shown as none."""
+        return self._agreement.remaining(self.state)
+
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Raise BudgetError unless this much is left on these terms; charges nothing."""
+        self._agreement.check(self.state, epsilon, delta, terms)
+
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+        """Record a charge, or refuse it. Call before the noise is drawn, never after."""
+        self.charge_call(0, spend, terms)
+
+    def charge_call(self, call: int, spend: Spend, terms: Terms | None) -> None:
+        """Charge the reservation of a call, or what is left where ``call`` is 0."""
+        with self.transaction(write=True, more=call > 0) as book:
+            before = book.state(self.dataset)
+            hold = book.hold(self.dataset, call) if call else None
+            if call and hold is None:
+                raise BudgetError("the reservation of this call was settled; nothing was drawn")
+            state, hold = self._agreement.charge(before, hold, spend, terms)
+            book.add("charge", self.dataset, rules.charge_body(spend, terms), state, hold, call)
+
+    def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
+        """Reserve the whole budget of a call, or refuse it."""
+        body = {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "terms": terms,
+            "about": {**about, "process": f"{platform.node()}:{os.getpid()}"},
+        }
+        with self.transaction(write=True, more=True) as book:
+            state, hold = self._agreement.reserve(book.state(self.dataset), budget, terms)
+            entry = book.add("reserve", self.dataset, body, state, hold)
+        return Reservation(self, entry.number)
+
+    def settle(self, *calls: int, reason: str = "by the curator") -> None:
+        """End open calls; all of them if none is named.
+
+        What a call has reserved is spent if it had charged anything, and given back if not. This
+        is safe at any time: a call that was alive after all is refused its next charge.
+        """
+        for call in calls or tuple(call.number for call in self.open_calls()):
+            with self.transaction(write=True) as book:
+                entry = book.entry(call)
+                if entry is None or entry.kind != "reserve" or entry.dataset != self.dataset:
+                    raise LedgerError(f"{self.dataset} has no call {call} in {self.address}")
+                hold = book.hold(self.dataset, call)
+                if hold is not None:
+                    state, hold = self._agreement.settle(book.state(self.dataset), hold)
+                    book.add("settle", self.dataset, {"reason": reason}, state, hold, call)
+
+    def open_calls(self) -> tuple[OpenCall, ...]:
+        """Return the calls that still hold a reservation."""
+        with self.transaction(write=False) as book:
+            found = book.open_calls(self.dataset)
+        size = self._agreement.composition.largest_call
+        return tuple(
+            OpenCall(entry.number, *size(hold.left), entry.written, entry.body["about"])
+            for entry, hold in found
+        )
+
+    def entries(self) -> list[Entry]:
+        """Return all entries of this dataset, each checked against its digest."""
+        with self.transaction(write=False) as book:
+            return list(book.all(self.dataset))
+
+    def verify(self, head: str | None = None) -> str:
+        """Check the whole ledger, and say so in a line; raise LedgerError where it is not sound.
+
+        See `verify_ledger`.
+        """
+        from dpeffects.ledgers.audit import verify
+
+        return verify(self._store, head)
+
+    def tight(self, delta: float | None = None) -> float:
+        """Return a tighter epsilon at ``delta`` for all charges so far (extra ``accounting``).
+
+        See `dpeffects.ledgers.tight.tight_epsilon`. It is for reports: it does not decide
+        what is refused.
+        """
+        from dpeffects.ledgers.tight import tight_epsilon
+
+        at = self._agreement.budget.delta if delta is None else delta
+        return tight_epsilon(self.entries(), at)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a charge, oldest first."""
+        from dpeffects.ledgers.show import to_frame
+
+        return to_frame(self.entries())
+
+    def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the charges to a .csv file, or the totals and all entries to a .json file."""
+        from dpeffects.ledgers.show import export
+
+        export(self, Path(path), overwrite=overwrite)
+
+    def summary(self) -> Summary:
+        """Totals, what is left, open calls and charges."""
+        from dpeffects.ledgers.show import summary
+
+        return summary(self)
+
+    def __repr__(self) -> str:
+        state, budget = self.state, self._agreement.budget
+        left = self._agreement.remaining(state)
+        void = state.terms.void if state.terms else ()
+        return (
+            f"DurableLedger({self.address!r}, dataset={self.dataset!r}, "
+            f"epsilon={budget.epsilon:.6g}, delta={budget.delta:.3g}, {state.charges} charges, "
+            f"left ({left[0]:.6g}, {left[1]:.3g})"
+            + (f", VOID: {', '.join(void)})" if void else ")")
+        )
+
+    __str__ = __repr__
+
+    @contextmanager
+    def transaction(self, write: bool, more: bool = False) -> Iterator[Book]:
+        """Begin a transaction; refuse a ledger that has lost what this object saw in it."""
+        with self._store.session(write, more) as session:
+            book = Book(session)
+            book.check_version()
+            if not book.holds(*self._seen):
+                raise LedgerError(
+                    f"{self.address} has lost or changed entry {self._seen[0]}, which this process "
+                    "has seen: it was replaced or set back; nothing was drawn"
+                )
+            yield book
+            head = book.head()
+        if head is not None:
+            self._seen = (head.number, head.digest)
+
+    @property
+    def seen(self) -> tuple[int, str]:
+        """Number and digest of the newest entry that this object has seen."""
+        return self._seen
+
+
+class Reservation(Account):
+    """The part of a durable ledger that one call may charge."""
+
+    def __init__(self, ledger: DurableLedger, call: int) -> None:
+        self._ledger, self.call = ledger, call
+
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Nothing to check before a charge: the whole budget is reserved."""
+
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+        """Record a charge against the reservation, or refuse it."""
+        self._ledger.charge_call(self.call, spend, terms)
+
+    def settle(self) -> None:
+        """End the reservation."""
+        self._ledger.settle(self.call, reason="the call ended")
+
+
+def create_ledger(
+    address: Address,
+    dataset: str,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    composition: str = "sum",
+) -> DurableLedger:
+    """Create a ledger for a dataset, or add a dataset to a study's ledger.
+
+    Parameters
+    ----------
+    address
+        A path (one SQLite file a study), or ``postgresql://user@host/database``.
+    dataset
+        A name for the data whose budget this is.
+    epsilon, delta
+        The total allowed, for good.
+    composition
+        "sum": epsilons and deltas add up. "zcdp": charges add up as concentrated privacy, which
+        allows many more Gaussian releases at a given total (and about as many Laplace releases);
+        it needs a delta.
+
+    Returns
+    -------
+    DurableLedger
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> create_ledger(f"{folder.name}/study.db", "nsw", epsilon=3, delta=1e-5).remaining
+    (3.0, 1e-05)
+    """
+    _check_name(dataset)
+    agreement = Agreement.make(epsilon, delta, composition)
+    store = _store(address)
+    store.create()
+    with store.session(write=True) as session:
+        book = Book(session)
+        book.check_version()
+        for other in book.datasets():
+            if _alike(other) == _alike(dataset):
+                held = Agreement.read(book.opening(other).body).budget
+                raise LedgerError(
+                    f"{store.name} has a budget for {other} already: "
+                    f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
+                )
+        body = agreement.body() | {"salt": uuid.uuid4().hex}
+        opening = book.add("dataset", dataset, body, State())
+    return DurableLedger(store, opening)
+
+
+def _check_name(dataset: object) -> None:
+    """Refuse what is no name, and names that look like another: one dataset, one budget."""
+    if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable():
+        raise OptionError(f"dataset must be a name, got {dataset!r}")
+    plain = " ".join(unicodedata.normalize("NFC", dataset).split())
+    if dataset != plain:
+        raise OptionError(
+            f"dataset {dataset!r} has spaces around it, several in a row, or letters that can be "
+            f"written in another way: write {plain!r}"
+        )
+
+
+def _alike(name: str) -> str:
+    """Two names with the same of this would be taken for one."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
+    """Open a ledger that `create_ledger` made.
+
+    Parameters
+    ----------
+    address
+        A path, or ``postgresql://user@host/database``.
+    dataset
+        Which dataset's budget; needed where the ledger has several.
+
+    Returns
+    -------
+    DurableLedger
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> made = create_ledger(f"{folder.name}/study.db", "nsw", epsilon=3)
+    >>> open_ledger(f"{folder.name}/study.db").dataset
+    'nsw'
+    """
+    store = _existing(address, dataset)
+    with store.session(write=False) as session:
+        book = Book(session)
+        book.check_version()
+        there = book.datasets()
+        if dataset is None and len(there) == 1:
+            dataset = there[0]
+        if dataset not in there:
+            asked = "say which dataset" if dataset is None else f"there is no dataset {dataset!r}"
+            raise LedgerError(f"{store.name}: {asked}; it has {', '.join(there) or 'none yet'}")
+        return DurableLedger(store, book.opening(dataset))
+
+
+def ledger_datasets(address: Address) -> tuple[str, ...]:
+    """Return the names of the datasets in a ledger."""
+    with _existing(address).session(write=False) as session:
+        book = Book(session)
+        book.check_version()
+        return tuple(book.datasets())
+
+
+def verify_ledger(address: Address, head: str | None = None) -> str:
+    """Check a whole ledger, and say so in a line; raise LedgerError where it is not sound.
+
+    Every entry must fit its digest and its predecessor, every total what the entries before it
+    give, and no total may exceed what is allowed. A ledger that was set back to an earlier copy
+    is sound in itself: pass the ``head`` that an earlier check printed to notice that.
+    """
+    from dpeffects.ledgers.audit import verify
+
+    return verify(_existing(address), head)
+
+
+def upgrade_ledger(address: Address) -> str:
+    """Bring a ledger of layout version 1 up to date, and say so in a line.
+
+    All of it is checked first, and nothing is changed where it is not sound. Calls that were open
+    end as in `DurableLedger.settle`. Keep a copy of the file until this is done.
+    """
+    from dpeffects.ledgers.upgrade import upgrade
+
+    return upgrade(_existing(address))
+
+
+def _existing(address: Address, dataset: str | None = None) -> Store:
+    """Return the store of a ledger; where there is no file, say how to make one."""
+    store = _store(address)
+    path = getattr(store, "path", None)
+    if path is not None and not os.path.exists(path):  # False for names that no file can have
+        name = dataset or "NAME"
+        raise LedgerError(
+            f"there is no ledger {store.name}; create it once: dpeffects ledger create "
+            f"{store.name} --dataset {name} --epsilon 1 --delta 0"
+        )
+    return store
+
+
+def _store(address: Address) -> Store:
+    text = os.fspath(address)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise OptionError(f"a ledger is a path or a URL, got {address!r}")
+    scheme, found, rest = text.partition("://")
+    if not found or scheme == "sqlite":
+        from dpeffects.ledgers.sqlite import SQLiteStore
+
+        path = rest.removeprefix("/") if found else text
+        if not path or path == ":memory:":
+            raise OptionError("a ledger in a file needs a path; in memory, use dpeffects.Ledger")
+        return SQLiteStore(path)
+    if scheme.partition("+")[0] in ("postgresql", "postgres"):
+        from dpeffects.ledgers.server import ServerStore
+
+        return ServerStore(text)
+    raise OptionError(f"a ledger is a path, sqlite:///path or postgresql://..., got {scheme}://")

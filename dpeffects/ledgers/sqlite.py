@@ -1,0 +1,208 @@
+"""A ledger in one SQLite file.
+
+A rollback journal rather than a write-ahead log: between calls the ledger is one file that can be
+copied, mailed and read from a read-only folder, and a commit is on the disk, folder included,
+before noise is drawn (``synchronous=EXTRA``). During a call the file of the journal is kept, which
+saves most of the time of a charge. A connection lives for one transaction, so forks and threads
+share none. Keep the file on a local disk: network folders do not lock reliably.
+
+Entries are found by their numbers. One index holds numbers and digests a second time, and the
+newest of both must agree: a damaged page cannot hide the last entries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dpeffects.errors import LedgerError
+from dpeffects.ledgers.book import VERSION, Session
+from dpeffects.ledgers.entries import START
+from dpeffects.writing import BESIDE
+
+WAIT = 60.0
+"""Seconds to wait for other writers."""
+
+_TURN = threading.RLock()
+"""One transaction at a time in a process, and none while it forks."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_TURN.acquire, after_in_parent=_TURN.release, after_in_child=_TURN.release
+    )
+
+_REFUSE = "BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END"
+_GUARDS = {
+    "dpeffects_no_update": f"BEFORE UPDATE ON dpeffects_entries {_REFUSE}",
+    "dpeffects_no_delete": f"BEFORE DELETE ON dpeffects_entries {_REFUSE}",
+    "dpeffects_in_order": "BEFORE INSERT ON dpeffects_entries WHEN NEW.number <> "
+    f"(SELECT COALESCE(MAX(number), 0) + 1 FROM dpeffects_entries) {_REFUSE}",
+}
+_NUMBERS = "CREATE INDEX dpeffects_numbers ON dpeffects_entries (number, digest)"
+_TABLES = (
+    "CREATE TABLE dpeffects_version (version INTEGER NOT NULL)",
+    "CREATE TABLE dpeffects_entries ("
+    "number INTEGER PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
+    "call_number INTEGER NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, hold TEXT NOT NULL, "
+    "heads TEXT NOT NULL, written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
+    _NUMBERS,
+    *(f"CREATE TRIGGER {name} {what}" for name, what in _GUARDS.items()),
+)
+
+
+class SQLiteSession:
+    """A transaction on a SQLite file."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        return self._connection.execute(sql, values).fetchall()
+
+    def newest(self) -> tuple[int, str]:
+        """Return number and digest of the newest entry, from the index that holds them too."""
+        sql = (
+            "SELECT number, digest FROM dpeffects_entries INDEXED BY dpeffects_numbers "
+            "ORDER BY number DESC LIMIT 1"
+        )
+        number, digest = (self.rows(sql) or [(0, START)])[0]
+        return number, digest
+
+
+class SQLiteStore:
+    """Entries in a SQLite file."""
+
+    upgrade: tuple[str, ...] = (
+        "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
+        "DROP INDEX dpeffects_by_dataset",
+        "DROP INDEX dpeffects_by_call",
+        "DROP INDEX dpeffects_datasets",
+        _NUMBERS,
+    )
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self.name = str(path)
+
+    def create(self) -> None:
+        """Make the file and its tables where there are none."""
+        if self.path.name.endswith(BESIDE):
+            raise LedgerError(
+                f"{self.name} is a name for what is kept beside a ledger, and would be lost there: "
+                "give the ledger another name"
+            )
+        with self._session("DELETE", "rwc") as session:
+            names = {row[0] for row in session.rows("SELECT name FROM sqlite_master")}
+            if "dpeffects_version" in names:
+                return
+            if names:
+                raise LedgerError(f"{self.name} holds something else: give the ledger a new file")
+            for statement in _TABLES:
+                session.rows(statement)
+            session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
+
+    def session(
+        self, write: bool, more: bool = False
+    ) -> contextlib.AbstractContextManager[Session]:
+        """Begin a transaction on the file, which must exist."""
+        journal = ("PERSIST" if more else "DELETE") if write else None
+        return self._session(journal, "rw")  # falls back to reading where writing is forbidden
+
+    def faults(self, session: Session) -> list[str]:
+        """Say what is wrong with the file; nothing when all is well."""
+        found = [str(row[0]) for row in session.rows("PRAGMA integrity_check")]
+        names = {row[0] for row in session.rows("SELECT name FROM sqlite_master")}
+        missing = [name for name in _GUARDS if name not in names]
+        return [text for text in found if text != "ok"] + [
+            f"the trigger {name} is gone" for name in missing
+        ]
+
+    @contextlib.contextmanager
+    def _session(self, journal: str | None, mode: str) -> Iterator[Session]:
+        with _TURN:
+            self._check_file()
+            try:
+                with contextlib.closing(self._connect(mode)) as connection:
+                    _begin(connection, journal)
+                    try:
+                        yield SQLiteSession(connection)
+                        connection.execute("COMMIT")
+                    except BaseException:
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+                        raise
+            except sqlite3.Error as error:
+                raise LedgerError(self._explained(error)) from error
+            except (UnicodeError, OverflowError, MemoryError) as error:
+                raise LedgerError(f"{self.name} is damaged; nothing was drawn") from error
+
+    def _check_file(self) -> None:
+        """Refuse what is no file, and a file with two names: a journal belongs to a name."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return  # said when it is opened
+        if not stat.S_ISREG(found.st_mode):
+            raise LedgerError(f"{self.name} is not a file; nothing was drawn")
+        if found.st_nlink > 1:
+            raise LedgerError(
+                f"{self.name} has a second name (a hard link), and a ledger must have one: "
+                "remove the other link, or copy the file; nothing was drawn"
+            )
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        # without transactions of its own: they are begun and ended above
+        uri = f"{self.path.as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, timeout=0.0, isolation_level=None)
+
+    def _explained(self, error: sqlite3.Error) -> str:
+        code = getattr(error, "sqlite_errorcode", None) or 0
+        reasons = {
+            sqlite3.SQLITE_BUSY: f"was in use by others for more than {WAIT:.0f} seconds",
+            sqlite3.SQLITE_LOCKED: "is locked",
+            sqlite3.SQLITE_READONLY: "is read-only, or its folder is",
+            sqlite3.SQLITE_PERM: "may not be opened",
+            sqlite3.SQLITE_CANTOPEN: "cannot be opened: look at its folder and permissions",
+            sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
+            sqlite3.SQLITE_IOERR: "cannot be read or written: look at the disk and its free space",
+            sqlite3.SQLITE_CORRUPT: "is damaged",
+            sqlite3.SQLITE_NOTADB: "is not a ledger of dpeffects, or is damaged",
+        }
+        if "no such table" in str(error):
+            reason = "is not a ledger of dpeffects"
+        else:
+            reason = reasons.get(code & 0xFF, "cannot be used")
+        return f"{self.name} {reason} ({error}); nothing was drawn"
+
+
+def _begin(connection: sqlite3.Connection, journal: str | None) -> None:
+    """Begin a transaction when the file is free; one that writes has a journal.
+
+    Asking every other millisecond is fairer among many writers than SQLite's growing pauses.
+    """
+    last = time.monotonic() + WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA synchronous=EXTRA")
+            connection.execute("PRAGMA fullfsync=ON")
+            connection.execute("PRAGMA cell_size_check=ON")
+            if journal:
+                connection.execute(f"PRAGMA journal_mode={journal}")
+            connection.execute("BEGIN IMMEDIATE" if journal else "BEGIN")
+            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
+            break
+        except sqlite3.OperationalError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > last:
+                raise
+            time.sleep(0.002)
+    connection.execute(f"PRAGMA busy_timeout={int(1000 * WAIT)}")  # for readers at the commit

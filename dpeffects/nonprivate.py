@@ -1,0 +1,85 @@
+"""The non-private estimate, for the curator's eyes only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpeffects.design import read as design
+from dpeffects.errors import OptionError
+from dpeffects.estimators import get
+from dpeffects.formula import parse
+from dpeffects.privacy.guarantee import KINDS
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A non-private estimate. Publishing it, or choosing by it, breaks every guarantee."""
+
+    estimand: str
+    estimate: float
+    std_error: float
+    method: str
+    formula: str
+    n: int
+
+    def __str__(self) -> str:
+        return (
+            "*** NOT PRIVATE: for the curator's eyes only, do not publish ***\n"
+            f"{self.estimand} by non-private {self.method}: {self.estimate:.6g} "
+            f"(std. error {self.std_error:.6g})\n{self.formula}, n = {self.n}"
+        )
+
+    __repr__ = __str__
+
+
+def reference(
+    formula: str,
+    data: Any,
+    method: str = "private_aipw",
+    *,
+    estimand: str = "ATE",
+    bounds: Mapping[str, Any] | str | None = None,
+    **options: Any,
+) -> Reference:
+    """Compute what a method would give without privacy: no clipping, no limits, no noise.
+
+    Parameters
+    ----------
+    formula, data, method
+        As in :func:`dp_ate`.
+    estimand
+        "ATE", "ATT" or "ATC", if the method has it.
+    bounds
+        Only the levels in it are used.
+    **options
+        Options of the method; arguments of :func:`dp_ate` without meaning here are ignored, so
+        that one call can be swapped for the other.
+
+    Returns
+    -------
+    Reference
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> round(dpe.reference("earnings_1978 ~ treatment", nsw, "diff_in_means").estimate, 2)
+    1794.34
+    """
+    spec = get(method)
+    private = {"epsilon", "delta", "level", "shares", "variance", "ledger", "dataset", "seed"}
+    private.add(KINDS[spec.guarantee].accept)
+    made = spec.make_options({k: v for k, v in options.items() if k not in private})
+    spec.check_estimand(estimand)
+    parsed = parse(formula)
+    if design.is_lazy(data):
+        raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
+    table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
+    assert isinstance(table, design.Table)
+    outcome, rows = design.raw_rows(table, parsed)
+    estimate, std_error = spec.reference(
+        outcome, table.treated, rows, estimand=estimand, **vars(made)
+    )
+    return Reference(estimand, estimate, std_error, spec.name, parsed.source, table.n)

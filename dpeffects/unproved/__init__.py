@@ -1,0 +1,1 @@
+"""Releases whose guarantee is claimed, a library's, or none; results are marked."""
