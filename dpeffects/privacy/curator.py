@@ -1,75 +1,361 @@
 """The curator holds the rows and answers with released values. Methods hold no rows.
 
-Each primitive clips, charges, then draws, in that order, and names the claim in PROOFS.md that
-proves its sensitivity. What is public (declared so by the level) is handed out as it is. The
-primitives are grouped by what they release: `arms`, `matched`, `blocks`, `strata`, `weighting`,
-`kernel`, `balance`, `aggregate`, `folds`, `claimed`, `synthetic`, `boosting`.
+A method hands over a row function and the set that one record's contribution lies in; the curator
+keeps it there, adds up, derives the sensitivity, charges, draws, in that order. Parts of a row that
+the level declares public are handed out as they are, and cost nothing.
 """
 
 from __future__ import annotations
 
+import copy
+import math
+import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any, Self, TypeVar
 
-from dpeffects.errors import BoundsError
-from dpeffects.privacy import bounds as ranges
-from dpeffects.privacy.aggregate import AggregateReleases
-from dpeffects.privacy.arms import ArmReleases
-from dpeffects.privacy.balance import BalanceReleases
-from dpeffects.privacy.blocks import BlockReleases
-from dpeffects.privacy.boosting import BoostedReleases
-from dpeffects.privacy.bounds import Bounds
-from dpeffects.privacy.claimed import ClaimedReleases
-from dpeffects.privacy.folds import FoldReleases
-from dpeffects.privacy.kernel import KernelReleases
-from dpeffects.privacy.matched import MatchedReleases
-from dpeffects.privacy.release import FloatArray, IntArray, Releaser, Rows
-from dpeffects.privacy.strata import StrataReleases
-from dpeffects.privacy.synthetic import SyntheticReleases
-from dpeffects.privacy.weighting import WeightingReleases
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["Curator", "Releaser", "Rows", "find_bounds"]
+from dpeffects.errors import EstimationError, OptionError, PrivacyError
+from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.exact import FloatArray, IntArray
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.noise import fixed_generator
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import (
+    ROWS,
+    Block,
+    BoolArray,
+    Cells,
+    Interval,
+    Records,
+    RowFunction,
+    Rows,
+    Source,
+    Totals,
+    evaluate,
+    fill,
+)
+from dpeffects.privacy.sets import COUNT, Box, BoxGrid, OnGrid, Sensitivity, Within
+from dpeffects.progress import bar
+
+T = TypeVar("T")
+Learner = Callable[[FloatArray, BoolArray, FloatArray], npt.ArrayLike]
+"""(covariates in [0, 1]^d, treated, outcome) of a block of records -> numbers.
+
+What it keeps in itself is copied for each block. It must keep nothing elsewhere from one call to
+the next: in a closure or a default argument, a class or a module, a file (claim 10).
+"""
+_PARTS = {"treated": "treatment", "strata": "covariates"}
+_WEIGHT_BITS = 16
 
 
-class Curator(
-    ArmReleases,
-    MatchedReleases,
-    BlockReleases,
-    StrataReleases,
-    WeightingReleases,
-    KernelReleases,
-    BalanceReleases,
-    ClaimedReleases,
-    AggregateReleases,
-    FoldReleases,
-    SyntheticReleases,
-    BoostedReleases,
-):
-    """Holds rows, ledger and noise; offers the primitives that methods are made of."""
+class Curator:
+    """Holds rows, ledger and noise. ``public`` names what is the same on neighbours.
 
-
-def find_bounds(
-    columns: Mapping[str, FloatArray | Callable[[], IntArray]], releaser: Releaser
-) -> Bounds:
-    """Find ranges of numeric columns by noisy histograms of magnitudes (claim 5).
-
-    A column is given by its values, or by a function that counts them (`bounds.magnitude_counts`).
+    The order in which rows come may depend on what is in them. So whatever goes by position works
+    on the rows in a secret order, drawn once, when it is first needed. ``max_rows`` is the number
+    of rows that a unit may have, where rows have units.
     """
-    found, failed = Bounds(), []
-    for name, values in columns.items():
-        counts = values() if callable(values) else ranges.magnitude_counts(values)
-        noisy = releaser.release(
-            f"bounds of {name}", counts, 2, 1.0, share="bounds", claim=5, parts=len(columns)
-        )
-        interval = ranges.interval_from_counts(noisy.value, noisy.scale)
-        if interval is None:
-            failed.append(name)
+
+    def __init__(
+        self, rows: Source, releaser: Releaser, public: frozenset[str], max_rows: int = 0
+    ) -> None:
+        self._source, self._releaser, self._public = rows, releaser, public
+        self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
+        self._max_rows = max_rows
+
+    def has(self, share: str) -> bool:
+        """True when the budget has a share of this name."""
+        return share in self._releaser.split.shares
+
+    def epsilon(self, share: str) -> float:
+        """Return the epsilon of a named share."""
+        return self._releaser.share(share).epsilon
+
+    def delta(self, share: str) -> float:
+        """Return the delta of a named share."""
+        return self._releaser.share(share).delta
+
+    def is_public(self, what: str) -> bool:
+        """True when "treatment", "covariates" or "outcome" is public in this call."""
+        return what in self._public
+
+    @property
+    def n_strata(self) -> int:
+        """Number of strata that the formula declares, with records or without."""
+        strata = self._source.n_strata
+        if strata is None:
+            raise PrivacyError("this call has no strata")
+        return strata
+
+    def varying(self) -> list[int]:
+        """Return which encoded columns are not the same for every record, by what they mean."""
+        values = self._source.in_memory("this step needs all rows at once").values
+        return [j for j in range(self.width) if not values or values[j] != 1]
+
+    # --- sums -----------------------------------------------------------------------------------
+
+    def sums(
+        self,
+        label: str,
+        phi: RowFunction | None,
+        within: Within = COUNT,
+        cells: Cells | None = None,
+        *,
+        share: str,
+        part: float = 1.0,
+    ) -> Noisy:
+        """Release sums of a row function by cell: (cells, columns), or (columns,) without cells.
+
+        By cell they are sums of distances from the set's centre; without cells, of the values.
+        ``phi`` None counts records. ``part`` is the part of the share that this release costs.
+        """
+        if self._is_public(phi, cells):
+            grid, totals, _ = self.exact_sums(phi, within, cells, rate=1.0)
+            noisy = Noisy(totals * grid.unit, 0.0)
         else:
-            found = found.with_interval(name, *interval, source="private")
-    if failed:
-        raise BoundsError(
-            "the private search found no range for "
-            + ", ".join(failed)
-            + " (its share of the budget is spent). Declare what the variables mean:\n"
-            + ranges.skeleton(failed, [])
+            rate = self._releaser.rate(share, part)
+            grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
+            noisy = self._releaser.release(
+                label, totals, moves, grid.unit, share=share, part=part, claim=within.claim
+            )
+        if cells is None and not self._max_rows:
+            noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
+        return noisy
+
+    def norm_of_sum(
+        self, label: str, phi: RowFunction, within: Box, *, share: str, part: float = 1.0
+    ) -> Noisy:
+        """Release the L2 norm of a sum: however many columns, it moves by at most their L2."""
+        grid, totals, moves = self.exact_sums(
+            phi, within, None, rate=self._releaser.rate(share, part), most=20
         )
-    return found
+        norm = np.array([math.isqrt(sum(int(x) ** 2 for x in totals))], np.int64)
+        moves = Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0)
+        return self._releaser.release(
+            label, norm, moves, grid.unit, share=share, part=part, claim=9
+        )
+
+    def exact_sums(
+        self,
+        phi: RowFunction | None,
+        within: Within,
+        cells: Cells | None,
+        *,
+        rate: float,
+        most: int = 30,
+    ) -> tuple[OnGrid, IntArray, Sensitivity]:
+        """Totals without noise, and how far one record moves them: for this folder and tests."""
+        rehearse(phi, within.columns, cells, self.width)
+        count = self.n * max(self._max_rows, 1)
+        grid = within.on(count, rate, 24) if self._max_rows else within.on(count, rate, most)
+        size = cells.size if cells else 1
+        totals = None if self._max_rows else self._source.in_engine(phi, grid, cells)
+        if totals is None:
+            add = partial(_block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid)
+            if self._max_rows:
+                if not isinstance(grid, BoxGrid):
+                    raise OptionError("sums by unit need a box")
+                add = partial(_unit_totals, phi=phi, cells=cells, grid=grid, most=self._max_rows)
+            parts = [x for x in _reads(phi, cells) if x != "treated"]
+            totals = self._source.fold(add, *parts)[0]
+        public_cells = cells is not None and self._is_public(cells)
+        moves = grid.reach.sensitivity(cells and size, public_cells, self._max_rows)
+        return grid, totals if cells else totals[0], moves
+
+    def _is_public(self, *functions: RowFunction | Cells | None) -> bool:
+        return {_PARTS.get(x, x) for x in _reads(*functions)} <= self._public
+
+    # --- values of single records -----------------------------------------------------------------
+
+    def by_record(self, function: RowFunction) -> Records:
+        """Values of each record from one look at the rows, in the secret order; for this folder.
+
+        (An engine may hand out its rows in another order the next time.)
+        """
+        if self._max_rows:
+            raise OptionError("rows of one unit would be taken apart")
+        parts = [x for x in function.reads if x != "treated"]
+        return tuple(values[self._order] for values in self._source.gather(function, *parts))
+
+    def noisy_values(self, label: str, values: FloatArray, within: Box, share: str) -> Noisy:
+        """Release a number of each record: the vector moves in one entry, within the set."""
+        grid = within.on(1, self._releaser.rate(share))
+        steps = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
+        moves = grid.reach.sensitivity(None, False)
+        noisy = self._releaser.release(label, steps, moves, grid.unit, share=share, claim=9)
+        return replace(noisy, value=noisy.value + grid.offset(1))
+
+    def weighted_sum(
+        self, label: str, weights: FloatArray, values: FloatArray, within: Box, share: str
+    ) -> Noisy:
+        """Release sum_j w_j (v_j - centre), w a function of released or public values."""
+        steps = weights_to_grid(weights)
+        largest = max(int(np.abs(steps).max()), 1)
+        count, rate = max(1, int(np.abs(steps).sum())), self._releaser.rate(share) / largest
+        grid = within.on(count, rate)
+        whole = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
+        move = largest * grid.reach.same.l1
+        return self._releaser.release(
+            label,
+            np.array([steps @ whole], np.int64),
+            Sensitivity(move, float(move)),
+            grid.unit / 2.0**_WEIGHT_BITS,
+            share=share,
+            claim=9,
+        )
+
+    @cached_property
+    def _order(self) -> IntArray:
+        return self._releaser.permutation(self.n)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        """The rows in memory, for what needs them all at once, in the secret order."""
+        return self._source.in_memory("this step needs all rows at once").reordered(self._order)
+
+    def require_public(self, *names: str) -> None:
+        """Refuse to hand out what is private in this call."""
+        for what in names:
+            if what not in self._public:
+                raise PrivacyError(f"{what} is private in this call: ask for a release of it")
+
+    # --- parts of the records -----------------------------------------------------------------------
+
+    def by_block(self, learner: Learner, blocks: int, size: int) -> Curator:
+        """Return a curator whose rows are a learner's answers in blocks of records (claim 10).
+
+        In the secret order place i is in block i mod ``blocks``, so that one record moves one row.
+        A block in which the learner fails answers with NaN.
+        """
+        if self._max_rows or not 2 <= blocks <= self.n or size < 1:
+            raise OptionError("blocks must be from 2 to n, of records that are units")
+        answers = np.full((blocks, size), np.nan)
+        matrix, rows = self._rows.covariates(), self._rows
+        for block in bar(range(blocks), "blocks"):
+            own = slice(block, None, blocks)
+            try:
+                part = matrix[own].copy(), rows.treated[own].copy(), rows.outcome[own].copy()
+                answers[block] = answer(learner, part, size, block)
+            except (Exception, SystemExit):
+                continue  # nothing may fail because of what is in a block
+        return type(self)(Rows.of_answers(answers), self._releaser, frozenset())
+
+    def halves(
+        self, first: Mapping[str, float], second: Mapping[str, float], run: Callable[[Self], T]
+    ) -> tuple[T, Self]:
+        """Run releases on even places of the secret order, and return the odd ones (claim 11).
+
+        ``first`` and ``second`` divide the budget of the call's shares named in ``second`` within
+        each half. The even rows pay; what the odd rows release is covered by that, with the same
+        budget.
+        """
+        whole = [self._releaser.share(name) for name in second]
+        epsilon = round_down(sum((Fraction(x.epsilon) for x in whole), Fraction()))
+        delta = round_down(sum((Fraction(x.delta) for x in whole), Fraction()))
+        before, uses_delta = self._releaser.paid(), dict.fromkeys(first)
+        split = Split.of(Budget(epsilon, delta), first, uses_delta)
+        result = run(self._half(0, self._releaser.for_subset(split)))
+        paid = [b - a for a, b in zip(before, self._releaser.paid(), strict=True)]
+        covered = Budget(*(round_down(x) * (1.0 - 2.0**-40) for x in paid))
+        split = Split.of(covered, second)
+        ledger = Ledger(covered.epsilon, covered.delta)
+        return result, self._half(1, self._releaser.for_subset(split, ledger))
+
+    def _half(self, start: int, releaser: Releaser) -> Self:
+        half = replace(self._rows.reordered(np.arange(start, self.n, 2)), strata=None)
+        return type(self)(half, releaser, self._public)
+
+
+def answer(
+    learner: Learner,
+    rows: tuple[FloatArray, BoolArray, FloatArray],
+    size: int,
+    block: int = 0,
+) -> FloatArray:
+    """Return what a learner says of one block: a function of these rows and of the block's number.
+
+    The learner is copied, and global generators (`fixed_generator`) are set by the block's number,
+    so that nothing is carried over from other blocks. Warnings are silenced. Raises whatever the
+    learner raises, and `EstimationError` where it does not return ``size`` finite numbers.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(block):
+        warnings.simplefilter("ignore")
+        numbers = np.asarray(copy.deepcopy(learner)(*rows), dtype=np.float64)
+    if numbers.shape != (size,) or not np.isfinite(numbers).all():
+        raise EstimationError(f"a learner must return {size} finite numbers")
+    return numbers
+
+
+def weights_to_grid(weights: FloatArray, bits: int = _WEIGHT_BITS) -> IntArray:
+    """Round public weights to multiples of 2^-bits, so that products are integers."""
+    if not (np.abs(weights) < 2.0**30).all():
+        raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
+    return np.rint(weights * 2.0**bits).astype(np.int64)
+
+
+def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
+    """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
+    rows = 3
+    zeros = Block(
+        np.zeros(rows, np.bool_),
+        np.zeros(rows),
+        np.zeros((rows, width)),
+        np.zeros(rows, np.int64),
+        np.zeros((rows, columns)),
+    )
+    with np.errstate(all="ignore"):
+        for function, size in ((phi, columns), (cells and cells.function, 1)):
+            if function is not None:
+                fill(np.empty((rows, size)), function(zeros.only(function.reads)))
+
+
+def _reads(*functions: RowFunction | Cells | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(x for f in functions if f is not None for x in f.reads))
+
+
+def _block_totals(
+    block: Block, phi: RowFunction | None, columns: int, cells: Cells | None, grid: OnGrid
+) -> Totals:
+    """What a block adds to the totals: a few rows at a time stay close to the processor."""
+    size, rows = cells.size if cells else 1, max(ROWS // columns, 2**13)
+    total: IntArray | int = 0
+    for start in range(0, block.size, rows):
+        some = block.some(slice(start, start + rows)) if block.size > rows else block
+        cell = cells.of(some) if cells else None
+        if phi is None:
+            values = np.ones((some.size, columns))
+        else:
+            values = evaluate(phi, some, columns)
+        total = total + grid.totals(values, cell, size)
+    return (np.asarray(total),)
+
+
+def _unit_totals(
+    block: Block, phi: RowFunction | None, cells: Cells | None, grid: BoxGrid, most: int
+) -> Totals:
+    """Sums by unit first, each brought into ``most`` times the set, then over units."""
+    size, columns = cells.size if cells else 1, grid.box.columns
+    cell = cells.of(block) if cells else np.zeros(block.size, np.int64)
+    values = np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
+    whole, unit = grid.project(values), block.unit - block.unit[0]
+    units = int(unit[-1]) + 1
+    place = unit * (size + 1) + cell
+    sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)
+    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1)
+    single = grid.reach.single
+    l1, squared = most * single.l1, most**2 * single.squared_l2
+    shrink = np.minimum(
+        l1 / np.maximum(np.abs(own).sum(axis=1), 1.0),
+        math.sqrt(squared) / np.maximum(np.sqrt((own**2).sum(axis=1)), 1.0),
+    )
+    own = np.trunc(own * np.minimum(shrink, 1.0)[:, None])
+    low, high = (np.tile(most * end, size) for end in grid.ends)
+    steps = np.clip(own, np.minimum(low, 0.0), np.maximum(high, 0.0)).astype(np.int64)
+    steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
+    return (steps.sum(axis=0).reshape(size, columns),)

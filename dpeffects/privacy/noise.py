@@ -39,6 +39,8 @@ LEAST_DELTA = 1e-90
 """With less, which only a huge epsilon leaves, Laplace noise is used."""
 LEAST_SIGMA = 2.0**20
 """Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 12)."""
+MOST_ENTRIES = 50_000
+"""Numbers with Gaussian noise that one call may release: each needs a little slack (claim 3)."""
 _MOST_EPSILON = 700.0
 """exp() of more than this overflows; more epsilon changes nothing for a single bit."""
 

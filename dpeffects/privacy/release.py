@@ -4,275 +4,258 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from dpeffects.errors import PrivacyError
-from dpeffects.privacy.budget import Share
+from dpeffects.privacy.budget import Budget, Share, round_down
+from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import (
     LEAST_DELTA,
     LEAST_SIGMA,
+    MOST_ENTRIES,
+    BoolArray,
+    IntArray,
     NoiseSource,
     flip_chance,
     gaussian_scale,
     laplace_scale,
 )
-from dpeffects.privacy.rows import (
-    BoolArray,
-    ByRecord,
-    FloatArray,
-    IntArray,
-    Records,
-    Rows,
-    Source,
-)
-from dpeffects.privacy.smooth import LATTICE, Lattice, Smoothing
-
-__all__ = ["BoolArray", "FloatArray", "Holder", "IntArray", "Objective", "Releaser", "Rows"]
+from dpeffects.privacy.sets import Sensitivity
 
 
-class Objective(Protocol):
-    """Something to minimise with noise inside."""
+class SmoothValue(Protocol):
+    """A private value whose noise has a private scale (`smooth`)."""
+
+    rate: float
+    steps: int
+
+    def affordable(self, price: Share) -> bool:
+        """True when its noise is private at this price."""
+
+    def with_noise(self, draw: int) -> float:
+        """The value with a Laplace variable of scale 1, drawn in ``steps``, on a public grid."""
+
+
+class Perturbed(Protocol):
+    """An objective to minimise with noise inside (`minimise`)."""
 
     def solve(self, noise: FloatArray | None = None) -> FloatArray:
         """Minimise the objective plus noise'w."""
 
 
+@dataclass(frozen=True)
+class Split:
+    """A budget by named shares; ``mu`` has those that get Gaussian noise (claim 4).
+
+    The Gaussian shares of a call pool their epsilon and delta to one Gaussian mechanism, and
+    divide its mu^2 among themselves; the others are pure, or have a delta of their own.
+    """
+
+    shares: Mapping[str, Share]
+    mu: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        budget: Budget,
+        proportions: Mapping[str, float],
+        uses_delta: Mapping[str, float | None] | None = None,
+    ) -> Split:
+        """Divide a budget; which shares are Gaussian follows from public numbers.
+
+        ``uses_delta`` has the shares that can use a delta: the number of entries in which a record
+        moves their release, or None for a mechanism with a delta of its own. A share is Gaussian
+        where the pool gives it less noise than Laplace.
+        """
+        pure = budget.shares(proportions)
+        able = {k: v for k, v in (uses_delta or {}).items() if k in pure}
+        own = {name for name, entries in able.items() if entries is None}
+        pool = {name: entries for name, entries in able.items() if entries is not None}
+        while True:
+            users = sum(pure[name].epsilon for name in (*own, *pool))
+            part = {name: pure[name].epsilon / users for name in (*own, *pool)}
+            delta = {name: round_down(Fraction(budget.delta) * Fraction(p)) for name, p in part.items()}
+            mu = _pooled({name: pure[name].epsilon for name in pool}, sum(delta[x] for x in pool))
+            better = {
+                name: entries
+                for name, entries in pool.items()
+                if mu and 1.0 / mu[name] < math.sqrt(2.0 * entries) / pure[name].epsilon
+            }
+            if len(better) == len(pool):
+                shares = {k: Share(s.epsilon, delta.get(k, 0.0)) for k, s in pure.items()}
+                return cls(shares, mu)
+            pool = better
+
+
+def _pooled(epsilon: Mapping[str, float], delta: float) -> dict[str, float]:
+    """mu of each share: squares add up to that of one mechanism with the whole price."""
+    total = sum(epsilon.values())
+    if not (epsilon and delta > LEAST_DELTA and total > 1e-4):
+        return {}
+    mu = 1.0 / gaussian_scale(1.0, total * (1.0 - 1e-12), delta * (1.0 - 1e-12), MOST_ENTRIES)
+    return {k: mu * math.sqrt(e / total) * (1.0 - 1e-12) for k, e in epsilon.items()}
+
+
 class Releaser:
-    """Charges the ledger, then draws: the one place where noise meets a value.
+    """Charges the ledger, then draws.
 
     ``alone`` is False where the charges also cover draws of other rows, which ``covering`` then
-    names without a price (claim 26).
+    names without a price (claim 11).
     """
 
     def __init__(
         self,
-        shares: Mapping[str, Share],
+        split: Split,
         ledger: Ledger,
         noise: NoiseSource,
         alone: bool = True,
         covering: Ledger | None = None,
     ) -> None:
-        self._shares, self._ledger, self._noise = dict(shares), ledger, noise
+        self.split, self._ledger, self._noise = split, ledger, noise
         self._alone, self._covering = alone, covering
-
-    def has(self, share: str) -> bool:
-        """True when the budget has a share of this name."""
-        return share in self._shares
+        self._entries = MOST_ENTRIES
 
     def share(self, name: str) -> Share:
         """Return the epsilon and delta of a named share."""
-        return self._shares[name]
+        return self.split.shares[name]
+
+    def rate(self, share: str, part: float = 1.0) -> float:
+        """What a part of a share divides the sensitivity by: epsilon, or mu."""
+        if share in self.split.mu:
+            return self.split.mu[share] * math.sqrt(part)
+        return self.share(share).epsilon * part
 
     def release(
         self,
         label: str,
         values: IntArray,
-        l1: int,
+        moves: Sensitivity,
         unit: float,
         *,
         share: str,
         claim: int,
-        l2: float | None = None,
-        parts: int = 1,
-        price: Share | None = None,
-        noise: str = "auto",
-        alone: bool = True,
+        part: float = 1.0,
     ) -> Noisy:
-        """Release integers as multiples of ``unit``, with L1 sensitivity ``l1``.
+        """Release whole numbers as multiples of ``unit``, at ``part`` of the price of a share."""
+        whole = self.share(share)
+        price = Share(*(round_down(Fraction(x) * Fraction(part)) for x in whole))
+        if share not in self.split.mu:
+            return self.laplace(label, values, moves.l1, unit, price, share=share, claim=claim)
+        self._entries -= values.size
+        if self._entries < 0:
+            raise PrivacyError("too many numbers for one call with Gaussian noise; nothing drawn")
+        sigma = max(moves.l2, 1.0) / self.rate(share, part) * (1.0 + 1e-12)
+        return self.gaussian(label, values, moves.l2, sigma, unit, price, share=share, claim=claim)
 
-        With an L2 sensitivity ``l2`` and a delta, Gaussian noise is used where its variance is
-        smaller; that choice depends on public numbers only, and ``noise`` ("laplace",
-        "gaussian") makes it beforehand. ``parts`` divides the share evenly among that many calls;
-        ``price`` is the part of the share that this call pays, where parts are uneven. ``alone``
-        is False where the draw is one step of a mechanism whose price is the sum of its steps.
-        """
-        price = price or self._shares[share].split(parts)
-        scale = laplace_scale(l1, price.epsilon)
-        if l2 is not None and price.delta > LEAST_DELTA and noise != "laplace":
-            sigma = gaussian_scale(l2, price.epsilon, price.delta, values.size)
-            if sigma**2 < 2.0 * scale**2 or noise == "gaussian":
-                spend = Spend(
-                    label, share, *price, "Gaussian", (l2 * unit,), (sigma * unit,), claim, alone
-                )
-                return self._gaussian(spend, values, sigma, unit)
-        sensitivity, spread = (l1 * unit,), (scale * unit,)
-        spend = Spend(
-            label, share, price.epsilon, 0.0, "Laplace", sensitivity, spread, claim, alone
-        )
-        self._charge(spend)
-        drawn = self._noise.laplace(values.reshape(-1), scale, l1, price.epsilon)
-        return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
-
-    def claimed_gaussian(
+    def laplace(
         self,
         label: str,
         values: IntArray,
-        sigma: float,
+        l1: int,
         unit: float,
+        price: Share,
         *,
         share: str,
         claim: int,
+        alone: bool = True,
     ) -> Noisy:
-        """Release integers with Gaussian noise of a scale that no sensitivity of ours proves."""
-        price = self._shares[share]
-        spend = Spend(label, share, *price, "Gaussian, claimed", (), (sigma * unit,), claim)
-        self._charge(spend)
-        drawn = self._noise.gaussian(values.reshape(-1), sigma)
-        return Noisy((drawn * unit).astype(np.float64), sigma * unit, spend, gaussian=True)
+        """Release whole numbers with discrete Laplace noise; only the epsilon is paid."""
+        l1 = max(l1, 1)
+        scale = laplace_scale(l1, price.epsilon)
+        spend = Spend(
+            label, share, price.epsilon, 0.0, "Laplace", (l1 * unit,), (scale * unit,), claim, alone
+        )
+        self.charge(spend)
+        drawn = self._noise.laplace(values.reshape(-1), scale, l1, price.epsilon)
+        return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
 
-    def pay(self, label: str, price: Share, *, share: str, claim: int) -> None:
-        """Charge what a mechanism costs beyond its noise; nothing is drawn."""
-        self._charge(Spend(label, share, *price, "no draw", (), (), claim))
+    def gaussian(
+        self,
+        label: str,
+        values: IntArray,
+        l2: float | None,
+        sigma: float,
+        unit: float,
+        price: Share,
+        *,
+        share: str,
+        claim: int,
+        alone: bool = True,
+    ) -> Noisy:
+        """Release whole numbers with Gaussian noise of a scale that the price was turned into."""
+        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
+        if int(np.abs(values).max(initial=0)) * finer > 2**60:
+            raise PrivacyError("a value is too large for its grid; nothing drawn")
+        name, moves = ("Gaussian, claimed", ()) if l2 is None else ("Gaussian", (l2 * unit,))
+        spend = Spend(label, share, *price, name, moves, (sigma * unit,), claim, alone)
+        self.charge(spend)
+        drawn = self._noise.gaussian(values.reshape(-1) * finer, sigma * finer)
+        value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
+        return Noisy(value, sigma * unit, spend, gaussian=True)
 
-    def by_library(self, label: str, mechanism: str, *, share: str, claim: int) -> Share:
-        """Charge a share for what a library is going to draw, and return it."""
-        price = self._shares[share]
-        self._charge(Spend(label, share, *price, mechanism, (), (), claim))
-        return price
+    def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
+        """Release bits by randomised response; a record owns one bit."""
+        epsilon = self.share(share).epsilon
+        chance = (flip_chance(epsilon),)
+        name = "randomised response"
+        self.charge(Spend(label, share, epsilon, 0.0, name, (1.0,), chance, claim, alone=True))
+        return self._noise.flip(bits, epsilon)
 
-    def seed(self) -> int | None:
-        """Return a seed for a library where this call repeats itself; None where it is private."""
-        if not self._noise.void:
-            return None
-        drawn = self._noise.laplace(np.zeros(1, dtype=np.int64), 2.0**40, 1, 1.0)
-        return abs(int(drawn[0])) % 2**31
+    def smooth_laplace(
+        self, label: str, private: SmoothValue, shown: float, *, share: str, claim: int
+    ) -> Noisy:
+        """Release a value with noise of a private scale (claims 17, 18).
+
+        ``shown``, a released value, stands for the private sensitivity wherever it is shown.
+        """
+        price = self.share(share)
+        if not private.affordable(price):
+            raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
+        spread = shown / private.rate
+        self.charge(
+            spend := Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
+        )
+        released = private.with_noise(self._standard_laplace(private.steps, price.epsilon))
+        return Noisy(np.array([released]), spread, spend)
+
+    def minimise_perturbed(self, problem: Perturbed, hidden: Noisy) -> FloatArray:
+        """Minimise with hidden noise in the objective: what comes out is private still."""
+        return problem.solve(hidden.value)
+
+    def _standard_laplace(self, steps: int, epsilon: float) -> int:
+        """Draw a Laplace variable of scale 1 in steps of 1 / steps."""
+        return int(self._noise.laplace(np.zeros(1, np.int64), float(steps), 1, epsilon)[0])
 
     def permutation(self, n: int) -> IntArray:
         """Draw a secret order of n records; it is no release, and costs nothing."""
         return self._noise.permutation(n)
 
-    def elsewhere(self, shares: Mapping[str, Share], ledger: Ledger | None = None) -> Releaser:
-        """Return a releaser of a part of the rows, by default on the same ledger (claim 26).
+    def seed(self) -> int | None:
+        """Return a seed for a library where this call repeats itself; None where it is private."""
+        if not self._noise.void:
+            return None
+        return abs(self._standard_laplace(2**40, 1.0)) % 2**31
 
-        On a ledger of its own it is covered by the charges made here, and named beside them.
-        """
-        covering = None if ledger is None else self._ledger
-        return type(self)(shares, ledger or self._ledger, self._noise, False, covering)
-
-    def _charge(self, spend: Spend) -> None:
+    def charge(self, spend: Spend) -> None:
+        """Charge the ledger; also for what a library is going to draw."""
         self._ledger.charge(spend if self._alone else replace(spend, alone=False))
         if self._covering is not None:
             self._covering.cover(spend)
-
-    def solved(self, objective: Objective, hidden: Noisy) -> FloatArray:
-        """Minimise with hidden noise in the objective: what comes out is private still."""
-        return objective.solve(hidden.value)
 
     def paid(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta charged so far."""
         return self._ledger.spent
 
-    def _gaussian(self, spend: Spend, values: IntArray, sigma: float, unit: float) -> Noisy:
-        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
-        if int(np.abs(values).max(initial=0)) * finer > 2**60:
-            raise PrivacyError("a value is too large for its grid; nothing drawn")
-        self._charge(spend)
-        drawn = self._noise.gaussian(values.reshape(-1) * finer, sigma * finer)
-        value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
-        return Noisy(value, sigma * unit, spend, gaussian=True)
+    def for_subset(self, split: Split, ledger: Ledger | None = None) -> Releaser:
+        """Return a releaser for a part of the rows, by default on the same ledger (claim 11).
 
-    def smooth_laplace(
-        self,
-        label: str,
-        private: tuple[int, float, float],
-        lattice: Lattice,
-        smoothing: Smoothing,
-        shown: float,
-        *,
-        share: str,
-        claim: int,
-    ) -> Noisy:
-        """Release a value with noise by its smooth sensitivity (claims 15, 16).
-
-        ``private`` is the value, its smooth sensitivity (both in steps) and the public size of a
-        step; ``shown``, a released value, stands for the private sensitivity wherever it is shown.
+        On a ledger of its own it is covered by the charges made here, and named beside them.
         """
-        price = self._shares[share]
-        if not smoothing.certified(lattice.usable(price)):
-            raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
-        value, smooth, unit = private
-        spread = shown / smoothing.rate
-        spend = Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
-        self._charge(spend)
-        draw = self._noise.laplace(np.zeros(1, dtype=np.int64), float(LATTICE), 1, price.epsilon)
-        released = lattice.release(value, smooth, smoothing.rate, int(draw[0]))
-        return Noisy(np.array([float(released) * unit]), spread, spend)
-
-    def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
-        """Release bits by randomised response; a record owns one bit."""
-        epsilon = self._shares[share].epsilon
-        spend = Spend(
-            label,
-            share,
-            epsilon,
-            0.0,
-            "randomised response",
-            (1.0,),
-            (flip_chance(epsilon),),
-            claim,
-            alone=True,
-        )
-        self._charge(spend)
-        return self._noise.flip(bits, epsilon)
-
-
-class Holder:
-    """Holds the rows. The families of primitives derive from it; only they look inside.
-
-    The order in which rows come may depend on what is in them. So whatever goes by position works
-    on the rows in a secret order, drawn once, when it is first needed.
-    """
-
-    def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
-        self._source, self._releaser, self._public = rows, releaser, public
-        self.n = rows.n
-        self.width = rows.width
-        self.outcome_range = rows.outcome_range
-
-    def has(self, share: str) -> bool:
-        """True when the budget has a share of this name."""
-        return self._releaser.has(share)
-
-    def epsilon(self, share: str) -> float:
-        """Return the epsilon of a named share."""
-        return self._releaser.share(share).epsilon
-
-    def delta(self, share: str) -> float:
-        """Return the delta of a named share."""
-        return self._releaser.share(share).delta
-
-    def varying(self) -> list[int]:
-        """Return which encoded columns are not the same for every record, by what they mean."""
-        values = self._source.held("this step needs all rows at once").values
-        return [j for j in range(self.width) if not values or values[j] != 1]
-
-    def is_public(self, what: str) -> bool:
-        """True when "treatment" or "covariates" is public in this call."""
-        return what in self._public
-
-    def _require_public(self, what: str) -> None:
-        if what not in self._public:
-            raise PrivacyError(f"{what} is private in this call: ask for a release of it")
-
-    @cached_property
-    def _order(self) -> IntArray:
-        return self._releaser.permutation(self.n)
-
-    @cached_property
-    def _rows(self) -> Rows:
-        """The rows in memory, for what needs them all at once, in the secret order."""
-        return self._source.held("this step needs all rows at once").reordered(self._order)
-
-    def _gather(self, function: ByRecord, *parts: str) -> Records:
-        """A few values of each record, in the secret order."""
-        return tuple(values[self._order] for values in self._source.gather(function, *parts))
-
-    def _covariates(self) -> FloatArray:
-        return self._rows.covariates()
+        covering = None if ledger is None else self._ledger
+        return type(self)(split, ledger or self._ledger, self._noise, False, covering)

@@ -1,32 +1,27 @@
-"""Private rows, and the one way to add them up: a function of a block, summed exactly.
+"""Private rows, row functions that nobody trusts, and the one way to add them up.
 
-A primitive gives `fold` a function from a block of rows to a few integer arrays. Rows in memory are
-cut into blocks here, for several threads; rows on an engine come as batches, or the function goes
-to where they are (`dpeffects.engines`). What a row adds is a function of that row and of known
-numbers, and integers add up the same in every order, so the totals do not depend on who held what.
+Rows in memory are cut into blocks here, for several threads; rows on an engine come as batches, or
+the function goes to where they are (`dpeffects.design.engines`). What a row adds is a function of
+that row and of known numbers, and whole numbers add up the same in every order, so totals do not
+depend on who held what.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.bounds import Interval
-from dpeffects.privacy.sums import Grid
+from dpeffects.privacy.exact import FloatArray, IntArray, scratch_buffer
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
+Interval = tuple[float, float]
 T = TypeVar("T")
 
 ROWS = 2**15
@@ -36,21 +31,138 @@ _THREADS = os.cpu_count() or 1
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows, clipped and encoded; parts that nobody asked for are empty."""
+    """Some rows, clipped and encoded; parts that nobody asked for are empty.
 
-    treated: BoolArray
+    ``answers`` are those of a learner, where a row is a block of records (`Curator.by_block`).
+    """
+
+    treated: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     outcome: FloatArray = field(default_factory=lambda: np.zeros(0))
     covariates: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
-    strata: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    strata: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    answers: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    unit: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def some(self, which: slice | BoolArray) -> Block:
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return max(len(getattr(self, f.name)) for f in fields(self))
+
+    def _each(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Block:
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Block(**{name: change(part) if len(part) else part for name, part in parts.items()})
+
+    def some(self, which: slice | BoolArray | IntArray) -> Block:
         """Some of these rows."""
-        return Block(
-            self.treated[which],
-            self.outcome[which] if len(self.outcome) else self.outcome,
-            self.covariates[which] if len(self.covariates) else self.covariates,
-            self.strata[which] if len(self.strata) else self.strata,
-        )
+        return self._each(lambda part: part[which])
+
+    def only(self, names: Iterable[str]) -> Block:
+        """The parts of these names: what a row function does not declare it does not get."""
+        return Block(**{name: getattr(self, name) for name in names})
+
+    def with_zeros(self, bad: BoolArray) -> Block:
+        """The same rows with zeros in the place of bad ones."""
+
+        def change(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            part = part.copy(order="K")
+            part[bad] = np.zeros((), part.dtype)
+            return part
+
+        return self._each(change)
+
+
+class RowFunction(Protocol):
+    """Rows -> a tuple of columns, an array (rows,) or an array (rows, k); row by row, bit by bit.
+
+    ``reads`` names the parts of a row that it gets. It may travel to other processes. It is not
+    trusted: whatever it returns or raises, a record moves a sum by no more than its set allows.
+    """
+
+    reads: tuple[str, ...]
+
+    def __call__(self, rows: Block, /) -> Any:
+        """Numbers of each row."""
+
+
+def reads(*names: str) -> Callable[[Any], Any]:
+    """Declare the parts of a row that a row function reads."""
+
+    def mark(function: Any) -> Any:
+        function.reads = names
+        return function
+
+    return mark
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A row function to 0..size-1; any other value is dropped."""
+
+    function: RowFunction
+    size: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of a row that it gets."""
+        return self.function.reads
+
+    def of(self, block: Block) -> IntArray:
+        """Cells of some rows; ``size`` for everything that is no cell."""
+        value = evaluate(self.function, block, 1, "rows.cells")[:, 0]
+        inside = (value >= 0) & (value < self.size)  # NaN is not inside either
+        return np.where(inside, value, self.size).astype(np.int64)
+
+
+def evaluate(
+    function: RowFunction, block: Block, columns: int, name: str = "rows.values"
+) -> FloatArray:
+    """Numbers of a row function, whatever it does; NaN in the rows where it fails.
+
+    Rows on which it raises are found by halving, and rows of zeros take their place. So the other
+    rows are computed in the same shape, and to the same bits, as if no row had failed.
+    """
+    block, out = block.only(function.reads), scratch_buffer(name, block.size, columns)
+    with np.errstate(all="ignore"):
+        if _fills(out, function, block):
+            return out
+        bad, pieces = np.zeros(block.size, np.bool_), [slice(0, block.size)]
+        while pieces:
+            piece = pieces.pop()
+            size = piece.stop - piece.start
+            if not _fills(out[piece], function, block.some(piece)):
+                bad[piece] = size == 1
+                if size > 1:
+                    middle = piece.start + size // 2
+                    pieces += [slice(middle, piece.stop), slice(piece.start, middle)]
+        by_pieces = out.copy()
+        if not _fills(out, function, block.with_zeros(bad)):
+            out[:] = by_pieces
+    out[bad] = np.nan
+    return out
+
+
+def _fills(out: FloatArray, function: RowFunction, block: Block) -> bool:
+    try:
+        fill(out, function(block))
+    except (Exception, SystemExit):  # nothing may fail because of what is in a row
+        return False
+    return True
+
+
+def fill(out: FloatArray, values: Any) -> None:
+    """Write what a row function returned; raises where it has another shape or kind."""
+    if isinstance(values, tuple):
+        columns = list(values)
+    else:
+        array = np.asarray(values)
+        columns = [array] if array.ndim == 1 else list(array.T) if array.ndim == 2 else []
+    if len(columns) != out.shape[1]:
+        raise ValueError(f"{out.shape[1]} numbers for each row are needed")
+    for put, column in zip(out.T, columns, strict=True):
+        column = np.asarray(column)
+        if column.shape != put.shape or column.dtype.kind not in "fiubO":
+            raise ValueError("a number for each row is needed")
+        put[:] = column
 
 
 Totals = tuple[IntArray, ...]
@@ -77,11 +189,11 @@ class Source(Protocol):
         """Range that outcomes are clipped to."""
 
     @property
-    def declared(self) -> int | None:
+    def n_strata(self) -> int | None:
         """Number of strata, with records or without; None where there are no strata."""
 
     def fold(self, function: Summand, *parts: str) -> Totals:
-        """Add up a function of blocks with these parts: "outcome", "covariates", "strata"."""
+        """Add up a function of blocks with these parts; "treated" is always there."""
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Bring a few values of each record into memory, in one look at the rows.
@@ -90,10 +202,10 @@ class Source(Protocol):
         to the next.
         """
 
-    def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
-        """Sums over (treated, control): "count", or "sum" or "square" of outcomes on a grid."""
+    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
+        """Totals by cell as an engine computes them; None where it has no words for them."""
 
-    def held(self, why: str) -> Rows:
+    def in_memory(self, why: str) -> Rows:
         """Return the rows in memory; raises where they are not, and says why they must be."""
 
 
@@ -104,7 +216,8 @@ class Rows:
     ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed; ``strata`` the
     stratum of each record and the number of strata, where covariates are discrete. ``values`` has
     the number of values that each encoded column, and last the outcome, could take by its type and
-    bounds: 1 for a constant, 2 for an indicator, 0 for a continuum.
+    bounds: 1 for a constant, 2 for an indicator, 0 for a continuum. ``unit``, in rising order, says
+    whose row it is, from 0 to units - 1: then n is the number of units.
     """
 
     outcome: FloatArray
@@ -114,14 +227,22 @@ class Rows:
     width: int
     strata: Callable[[], tuple[IntArray, int]] | None = None
     values: tuple[int, ...] = ()
+    answers: FloatArray | None = None
+    unit: IntArray | None = None
+
+    @classmethod
+    def of_answers(cls, answers: FloatArray) -> Rows:
+        """Rows that are answers of a learner."""
+        none = np.zeros(len(answers))
+        return cls(none, (0.0, 0.0), none > 0, lambda: none[:, None], 1, answers=answers)
 
     @property
     def n(self) -> int:
-        """Number of records."""
-        return int(self.treated.size)
+        """Number of records, or of units."""
+        return int(self.treated.size if self.unit is None else self.unit[-1] + 1)
 
     @property
-    def declared(self) -> int | None:
+    def n_strata(self) -> int | None:
         """Number of strata."""
         return None if self.strata is None else self.strata()[1]
 
@@ -133,21 +254,28 @@ class Rows:
         """A few values for each record, in the order of the rows."""
         return joined(self._map(function, parts))
 
+    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
+        """There is no engine."""
+
+    def in_memory(self, why: str) -> Rows:
+        """These rows."""
+        return self
+
     def reordered(self, order: IntArray) -> Rows:
         """The same records in another order; covariates and strata when first asked for."""
         strata = self.strata
 
         def covariates() -> FloatArray:
             matrix = self.covariates()
-            out = np.empty_like(matrix)
+            out = np.empty((len(order), matrix.shape[1]), matrix.dtype, order="F")
             for column, put in zip(matrix.T, out.T, strict=True):
                 np.take(column, order, out=put)
             return out
 
         def index() -> tuple[IntArray, int]:
             assert strata is not None
-            found, count = strata()
-            return found[order], count
+            stratum, count = strata()
+            return stratum[order], count
 
         return replace(
             self,
@@ -159,7 +287,7 @@ class Rows:
 
     def _map(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> Iterator[T]:
         blocks = self._blocks(parts)
-        if self.n < 4 * ROWS:
+        if self.treated.size < 4 * ROWS:
             yield from map(function, blocks)
             return
 
@@ -173,84 +301,16 @@ class Rows:
     def _blocks(self, parts: tuple[str, ...]) -> Iterator[Block]:
         whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
         for part in parts:
-            if part == "outcome":
-                whole[part] = self.outcome
-            elif part == "covariates":
-                whole[part] = self.covariates()
-            else:
-                assert self.strata is not None
-                whole[part] = self.strata()[0]
-        for start in range(0, self.n, ROWS):
-            yield Block(**{name: x[start : start + ROWS] for name, x in whole.items()})
-
-    def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
-        """Sums over (treated, control)."""
-        function = ArmTotals(what, grid, self.outcome_range)
-        return self.fold(function, *(() if grid is None else ("outcome",)))[0]
-
-    def held(self, why: str) -> Rows:
-        """These rows."""
-        return self
-
-
-_ROOM = threading.local()
-
-
-def room(what: str, rows: int, columns: int, dtype: Any = np.float64) -> npt.NDArray[Any]:
-    """Memory for work on a block, column by column, used again by this thread's next block.
-
-    (Pages that are given back and asked for again cost as much as the arithmetic on them.) Its
-    values are anything; nothing that outlives the block may be in it.
-    """
-    kept: npt.NDArray[Any] | None = getattr(_ROOM, what, None)
-    if kept is None or kept.size < rows * columns:
-        kept = np.empty(rows * columns, dtype)
-        setattr(_ROOM, what, kept)
-    return kept[: rows * columns].reshape((rows, columns), order="F")
-
-
-_PRODUCT = 2**18
-"""Multiplications that BLAS does in one thread; blocks have threads already."""
-
-
-def exact_products(left: FloatArray, right: FloatArray, bits: int) -> IntArray:
-    """left'right for floats that are whole numbers: exact, as no product has more than these bits.
-
-    It is made of as many rows at a time as floats add up exactly.
-    """
-    rows = min(2 ** (53 - bits), max(64, _PRODUCT // (left.shape[1] * right.shape[1])))
-    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
-    for start in range(0, len(left), rows):
-        part = slice(start, start + rows)
-        total += (left[part].T @ right[part]).astype(np.int64)
-    return total
-
-
-def exact_dots(
-    rows: FloatArray, weights: FloatArray, bits: int, tail: FloatArray | float = 0.0
-) -> FloatArray:
-    """rows'weights for rows of this many bits, such that a row's value is its own.
-
-    (A product of matrices may add up a row in another order when its neighbours change.) Weights
-    are cut into two parts of `weight_bits`, which leave room for exact sums. ``tail`` is what
-    floats leave out of the weights.
-    """
-    size, own = weights.size, weight_bits(weights.size, bits)
-    top = max(float(np.abs(weights).max(initial=0.0)), 1e-200)
-    scale = 2.0 ** (own - math.frexp(top)[1])
-    high = np.rint(weights * scale)
-    low = np.rint((weights * scale - high + tail * scale) * 2.0**own) * 2.0**-own
-    both, out = np.stack([high, low], axis=1), np.empty(len(rows))
-    for start in range(0, len(rows), step := max(64, _PRODUCT // (2 * max(size, 1)))):
-        parts = rows[start : start + step] @ both
-        np.add(parts[:, 0], parts[:, 1], out=out[start : start + step])
-    out /= scale
-    return out
-
-
-def weight_bits(size: int, bits: int) -> int:
-    """Bits of a weight that leave room for exact sums over this many entries of a row."""
-    return 53 - bits - math.ceil(math.log2(max(size, 2)))
+            value = getattr(self, part)
+            whole[part] = value() if part == "covariates" else value
+            if part == "strata":
+                whole[part] = value()[0]
+        cuts, size = np.arange(0, self.treated.size, ROWS), self.treated.size
+        if self.unit is not None:  # a block never ends within a unit
+            whole["unit"] = self.unit
+            cuts = np.unique(np.searchsorted(self.unit, self.unit[cuts]))
+        for start, stop in zip(cuts, [*cuts[1:], size], strict=True):
+            yield Block(**{name: x[start:stop] for name, x in whole.items()})
 
 
 def joined(results: Iterable[Records]) -> Records:
@@ -260,42 +320,9 @@ def joined(results: Iterable[Records]) -> Records:
 
 def added(results: Iterable[Totals]) -> Totals:
     """Sums of integer arrays, entry by entry."""
-    found = iter(results)
-    total = tuple(np.array(part) for part in next(found))
-    for result in found:
+    each = iter(results)
+    total = tuple(np.array(part) for part in next(each))
+    for result in each:
         for part, more in zip(total, result, strict=True):
             part += more
     return total
-
-
-@dataclass(frozen=True)
-class ArmTotals:
-    """What a block adds to counts, sums or squares by arm (claims 6, 7).
-
-    Squares are those of z, the outcome scaled to [-1, 1].
-    """
-
-    what: str
-    grid: Grid | None
-    interval: Interval
-
-    def __call__(self, block: Block) -> Totals:
-        """Sums over (treated, control)."""
-        treated = block.treated
-        if self.grid is None:
-            count = int(np.count_nonzero(treated))
-            return (np.array([count, treated.size - count], dtype=np.int64),)
-        values, (lower, upper) = block.outcome, self.interval
-        if self.what == "square":
-            values = (2.0 * values - lower - upper) / (upper - lower)
-            values = values * values
-        steps = self.grid.encode(values)
-        one = int((steps * treated).sum())
-        return (np.array([one, int(steps.sum()) - one], dtype=np.int64),)
-
-
-def sums_by_cell(values: IntArray, cell: IntArray, size: int) -> IntArray:
-    """Exact sums by cell of integers below 2^31 in size: floats add up their halves exactly."""
-    high, low = values >> 15, values & (2**15 - 1)
-    parts = [np.bincount(cell, part, size) for part in (high, low)]
-    return np.asarray((parts[0].astype(np.int64) << 15) + parts[1].astype(np.int64))
