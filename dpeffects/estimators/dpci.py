@@ -37,11 +37,11 @@ from dpeffects.estimators._learners import models_of, wrap_models
 from dpeffects.estimators.model_folds import Nuisances
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.bounds import Interval
-from dpeffects.privacy.claimed import Answer
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.features import spread_points
 from dpeffects.privacy.folds import Terms, isolated
+from dpeffects.privacy.rows import Interval
+from dpeffects.unproved.claimed import Answer, claimed_moments
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -165,7 +165,7 @@ def shares(level: str, options: DpciOptions) -> dict[str, float]:
 def fit(curator: Curator, options: DpciOptions, estimand: str) -> Estimate:
     """Release the estimate and its variance."""
     learner = CrossFitted(options.models(), options.folds, options.clip, curator.outcome_range)
-    found = curator.claimed_moments(learner)
+    found = claimed_moments(curator, learner)
     mean = found["estimate"]
     sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
     if "variance" in found:

@@ -34,6 +34,7 @@ from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
+from dpeffects.unproved.synthetic import synthetic_records
 from dpeffects.unproved.generators import environment
 
 FloatArray = npt.NDArray[np.float64]
@@ -103,7 +104,7 @@ def fit(curator: Curator, options: SyntheticOptions, estimand: str) -> Estimate:
     """Release synthetic records and estimate from them."""
     cells = options.cells, options.outcome_cells
     workload = options.workload or "effect"
-    found = curator.synthetic_records(options.generator, workload, cells, "records")
+    found = synthetic_records(curator, options.generator, workload, cells, "records")
     (rows, treated, outcome), measured = found
     try:
         value = float(options.learner(estimand)(rows, treated, outcome)[0])

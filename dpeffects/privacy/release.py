@@ -32,8 +32,13 @@ from dpeffects.privacy.sets import Sensitivity
 class SmoothValue(Protocol):
     """A private value whose noise has a private scale (`smooth`)."""
 
-    rate: float
-    steps: int
+    @property
+    def rate(self) -> float:
+        """The scale of the noise is the sensitivity divided by this."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of 1 in which the Laplace variable is drawn."""
 
     def affordable(self, price: Share) -> bool:
         """True when its noise is private at this price."""

@@ -162,7 +162,11 @@ class Box:
         widest = float(self.half.max())
         if self.radius is not None:
             widest, most = min(widest, self.radius), min(most, 20)
-        bits = bits_for(n, rate, float(self.half.sum()) / widest, most)
+        return self.with_bits(bits_for(n, rate, float(self.half.sum()) / widest, most), widest)
+
+    def with_bits(self, bits: int, widest: float | None = None) -> BoxGrid:
+        """The box on a grid of 2^bits steps from the centre to the end of its widest column."""
+        widest = widest or float(self.half.max())
         return BoxGrid(self, 2.0**bits / widest, widest / 2.0**bits)
 
 

@@ -1,0 +1,65 @@
+"""Weights by the inverse of a released propensity, for average effects, balance and learners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpeffects.privacy.erm import logits, sigmoid, unit_norm
+from dpeffects.privacy.exact import FloatArray
+from dpeffects.privacy.rows import BoolArray, Interval
+
+
+@dataclass(frozen=True)
+class Propensity:
+    """A known propensity model: sigmoid(offset + row'weights), kept within [low, high]."""
+
+    weights: FloatArray
+    offset: float
+    low: float
+    high: float
+
+    @classmethod
+    def within(cls, weights: FloatArray, offset: float, limits: Interval) -> Propensity:
+        """Clip to the limits, or closer where no row in the declared ranges gets so far."""
+        norm = unit_norm(weights.size)
+        middle = offset + float(weights[0]) / norm
+        reach = float(np.abs(weights[1:]).sum()) / (2.0 * norm)
+        ends = sigmoid(np.array([middle - reach, middle + reach]))
+        low, high = np.clip(ends, *limits)
+        return cls(weights, offset, float(low), float(high))
+
+    def scores(self, rows: FloatArray) -> FloatArray:
+        """Propensities of `unit_rows`."""
+        return np.clip(sigmoid(logits(rows, self.weights, self.offset)), self.low, self.high)
+
+
+def limits(estimand: str, clip: float) -> Interval:
+    """Where propensities are clipped: only on the side on which they divide.
+
+    Examples
+    --------
+    >>> limits("ATE", 0.1), limits("ATT", 0.1), limits("ATC", 0.1)
+    ((0.1, 0.9), (0.0, 0.9), (0.1, 1.0))
+    """
+    return (0.0 if estimand == "ATT" else clip, 1.0 if estimand == "ATC" else 1.0 - clip)
+
+
+def ratios(estimand: str, e: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weights of treated and of control records with propensities e."""
+    if estimand == "ATT":
+        return np.ones_like(e), e / (1.0 - e)
+    if estimand == "ATC":
+        return (1.0 - e) / e, np.ones_like(e)
+    return 1.0 / e, 1.0 / (1.0 - e)
+
+
+def relative_weights(
+    model: Propensity, estimand: str, treated: BoolArray, rows: FloatArray
+) -> FloatArray:
+    """Weights over the largest that any record of the arm could have: within [0, 1]."""
+    tops = [float(w.max()) for w in ratios(estimand, np.array([model.low, model.high]))]
+    a, b = ratios(estimand, model.scores(rows))
+    scaled = np.where(treated, a / max(tops[0], 1e-300), b / max(tops[1], 1e-300))
+    return np.clip(scaled, 0.0, 1.0)
