@@ -39,8 +39,8 @@ from dpeffects.estimators._checks import check_choice, check_clip
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.privacy import boosting
 from dpeffects.privacy.curator import Curator
+from dpeffects.unproved import boosting
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -24,7 +24,7 @@ from dpeffects.unproved.claimed import charge_library, rows_of
 
 LIBRARY = "interpret-core: DP-EBM"
 
-RowFunction = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
+RecordFunction = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
 """(covariates, treated, outcome) -> numbers, row by row: released values and constants inside."""
 
 
@@ -36,8 +36,8 @@ class Stage:
     """
 
     label: str
-    features: RowFunction
-    target: RowFunction
+    features: RecordFunction
+    target: RecordFunction
     interval: Interval | None
 
 

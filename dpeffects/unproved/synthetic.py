@@ -13,7 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.ledgers.composition import largest_rho
-from dpeffects.privacy.release import BoolArray, FloatArray, Holder, IntArray
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import FloatArray, IntArray
+from dpeffects.privacy.rows import BoolArray
+from dpeffects.unproved.claimed import charge_library
 from dpeffects.unproved.generators import environment
 
 Records = tuple[FloatArray, BoolArray, FloatArray]
@@ -21,12 +24,12 @@ Records = tuple[FloatArray, BoolArray, FloatArray]
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Cells of [0, 1], one a value or of equal width.
+class Coding:
+    """Coding of [0, 1], one a value or of equal width.
 
     Examples
     --------
-    >>> two, wide = Cells.of(2, 4), Cells.of(0, 4)
+    >>> two, wide = Coding.of(2, 4), Coding.of(0, 4)
     >>> two.codes(np.array([0.0, 1.0])), wide.codes(np.array([0.0, 0.3, 1.0]))
     (array([0, 1]), array([0, 1, 3]))
     >>> two.values(np.array([0, 1])), wide.values(np.array([0, 3]))
@@ -37,8 +40,8 @@ class Cells:
     one_each: bool
 
     @classmethod
-    def of(cls, values: int, most: int) -> Cells:
-        """Cells for a column that could take so many values (0: a continuum)."""
+    def of(cls, values: int, most: int) -> Coding:
+        """Coding for a column that could take so many values (0: a continuum)."""
         return cls(values, True) if 0 < values <= most else cls(most, False)
 
     def codes(self, x: FloatArray) -> IntArray:
@@ -52,51 +55,44 @@ class Cells:
         return np.asarray((codes + 0.5) / self.size)
 
 
-class SyntheticReleases(Holder):
-    """Releases of synthetic records."""
+def synthetic_records(
+    curator: Curator, generator: str, workload: str, cells: tuple[int, int], share: str
+) -> tuple[Records, int]:
+    """Release as many synthetic records as there are records.
 
-    def synthetic_records(
-        self, generator: str, workload: str, cells: tuple[int, int], share: str
-    ) -> tuple[Records, int]:
-        """Release as many synthetic records as there are records (claim 47).
-
-        ``cells`` are the most for a covariate and for the outcome. Also returns the number of
-        tables that the library measured.
-        """
-        rows, (lower, upper) = self._rows, self.outcome_range
-        x = self._covariates()
-        known = rows.values or (0,) * (self.width + 1)
-        used = self.varying()
-        scales = {f"x{j}": Cells.of(known[j], cells[0]) for j in used}
-        scales |= {"t": Cells(2, True), "y": Cells.of(known[-1], cells[1])}
-        columns = {f"x{j}": x[:, j] for j in used}
-        columns |= {
-            "t": rows.treated.astype(np.float64),
-            "y": (rows.outcome - lower) / (upper - lower),
+    ``cells`` are the most for a covariate and for the outcome. Also returns the number of tables
+    that the library measured.
+    """
+    rows, (lower, upper) = curator._rows, curator.outcome_range
+    x = rows.covariates()
+    known = rows.values or (0,) * (curator.width + 1)
+    used = curator.varying()
+    scales = {f"x{j}": Coding.of(known[j], cells[0]) for j in used}
+    scales |= {"t": Coding(2, True), "y": Coding.of(known[-1], cells[1])}
+    columns = {f"x{j}": x[:, j] for j in used}
+    columns |= {
+        "t": rows.treated.astype(np.float64),
+        "y": (rows.outcome - lower) / (upper - lower),
+    }
+    codes = {name: scales[name].codes(v).tolist() for name, v in columns.items()}
+    library = f"{environment.LIBRARY}: {generator.upper()}"
+    price = charge_library(curator, "synthetic records", library, share)
+    answer = environment.ask(
+        {
+            "generator": generator,
+            "workload": tables(used, workload),
+            "codes": codes,
+            "sizes": {name: scales[name].size for name in columns},
+            "rho": largest_rho(price.epsilon, price.delta),
+            "seed": curator._releaser.seed(),
         }
-        codes = {name: scales[name].codes(v).tolist() for name, v in columns.items()}
-        price = self._releaser.by_library(
-            "synthetic records",
-            f"{environment.LIBRARY}: {generator.upper()}",
-            share=share,
-            claim=47,
-        )
-        answer = environment.ask(
-            {
-                "generator": generator,
-                "workload": tables(used, workload),
-                "codes": codes,
-                "sizes": {name: scales[name].size for name in columns},
-                "rho": largest_rho(price.epsilon, price.delta),
-                "seed": self._releaser.seed(),
-            }
-        )
-        made = {name: scales[name].values(np.array(v)) for name, v in answer["codes"].items()}
-        out = np.empty_like(x)
-        for j in range(self.width):
-            out[:, j] = made[f"x{j}"] if j in used else x[0, j]  # the same for every record
-        records = out, made["t"] > 0.5, lower + (upper - lower) * made["y"]
-        return records, len(answer["tables"])
+    )
+    made = {name: scales[name].values(np.array(v)) for name, v in answer["codes"].items()}
+    out = np.empty_like(x)
+    for j in range(curator.width):
+        out[:, j] = made[f"x{j}"] if j in used else x[0, j]  # the same for every record
+    records = out, made["t"] > 0.5, lower + (upper - lower) * made["y"]
+    return records, len(answer["tables"])
 
 
 def tables(used: Sequence[int], workload: str) -> list[list[str]]:
