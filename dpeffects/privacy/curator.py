@@ -113,8 +113,10 @@ class Curator:
         """Release sums of a row function by cell: (cells, columns), or (columns,) without cells.
 
         By cell they are sums of distances from the set's centre; without cells, of the values.
-        ``phi`` None counts records. ``part`` is the part of the share that this release costs.
+        ``phi`` None counts records (`COUNT`). ``part`` is the part of the share that this release costs.
         """
+        if phi is None and within is not COUNT:
+            raise OptionError("a set other than COUNT needs a row function")
         if self._is_public(phi, cells):
             grid, totals, _ = self.exact_sums(phi, within, cells, rate=1.0)
             noisy = Noisy(totals * grid.unit, 0.0)
@@ -328,12 +330,15 @@ def _block_totals(
     for start in range(0, block.size, rows):
         some = block.some(slice(start, start + rows)) if block.size > rows else block
         cell = cells.of(some) if cells else None
-        if phi is None:
-            values = np.ones((some.size, columns))
+        if phi is None and cell is not None:
+            total = total + np.bincount(cell, minlength=size + 1)[:size, None]
         else:
-            values = evaluate(phi, some, columns)
-        total = total + grid.totals(values, cell, size)
+            total = total + grid.totals(_values(phi, some, columns), cell, size)
     return (np.asarray(total),)
+
+
+def _values(phi: RowFunction | None, block: Block, columns: int) -> FloatArray:
+    return np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
 
 
 def _unit_totals(
@@ -342,8 +347,7 @@ def _unit_totals(
     """Sums by unit first, each brought into ``most`` times the set, then over units."""
     size, columns = cells.size if cells else 1, grid.box.columns
     cell = cells.of(block) if cells else np.zeros(block.size, np.int64)
-    values = np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
-    whole, unit = grid.project(values), block.unit - block.unit[0]
+    whole, unit = grid.project(_values(phi, block, columns)), block.unit - block.unit[0]
     units = int(unit[-1]) + 1
     place = unit * (size + 1) + cell
     sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)

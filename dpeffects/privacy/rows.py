@@ -8,6 +8,7 @@ depend on who held what.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -108,7 +109,14 @@ class Cells:
 
     def of(self, block: Block) -> IntArray:
         """Cells of some rows; ``size`` for everything that is no cell."""
-        value = evaluate(self.function, block, 1, "rows.cells")[:, 0]
+        value: Any = None
+        with contextlib.suppress(Exception, SystemExit), np.errstate(all="ignore"):
+            value = self.function(block.only(self.reads))
+        whole = isinstance(value, np.ndarray) and value.dtype.kind in "bi"
+        if not whole or value.shape != (block.size,):
+            value = evaluate(self.function, block, 1, "rows.cells")[:, 0]
+        if value.dtype == np.bool_:
+            return value.view(np.int8)  # 0 is a cell; so is 1, unless there is one cell only
         inside = (value >= 0) & (value < self.size)  # NaN is not inside either
         return np.where(inside, value, self.size).astype(np.int64)
 
