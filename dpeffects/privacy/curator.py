@@ -108,7 +108,7 @@ class Curator:
         cells: Cells | None = None,
         *,
         share: str,
-        part: float = 1.0,
+        part: float | Fraction = 1.0,
     ) -> Noisy:
         """Release sums of a row function by cell: (cells, columns), or (columns,) without cells.
 

@@ -130,11 +130,11 @@ class Releaser:
         """Return the epsilon and delta of a named share."""
         return self.split.shares[name]
 
-    def rate(self, share: str, part: float = 1.0) -> float:
+    def rate(self, share: str, part: float | Fraction = 1.0) -> float:
         """What a part of a share divides the sensitivity by: epsilon, or mu."""
         if share in self.split.mu:
             return self.split.mu[share] * math.sqrt(part)
-        return self.share(share).epsilon * part
+        return self.share(share).epsilon * float(part)
 
     def release(
         self,
@@ -145,7 +145,7 @@ class Releaser:
         *,
         share: str,
         claim: int,
-        part: float = 1.0,
+        part: float | Fraction = 1.0,
     ) -> Noisy:
         """Release whole numbers as multiples of ``unit``, at ``part`` of the price of a share."""
         whole = self.share(share)
