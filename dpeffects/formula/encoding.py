@@ -23,7 +23,7 @@ from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
 from dpeffects.formula.parse import Formula, Term
 from dpeffects.formula.ranges import range_of
-from dpeffects.privacy.bounds import clip
+from dpeffects.formula.ranges import clip
 
 MAX_COLUMNS = 10_000
 """Columns that covariates may have; they are counted before any is made."""
