@@ -11,10 +11,10 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,6 @@ from dpeffects.privacy.rows import (
     Block,
     BoolArray,
     Cells,
-    Interval,
     Records,
     RowFunction,
     Rows,
@@ -40,7 +39,16 @@ from dpeffects.privacy.rows import (
     evaluate,
     fill,
 )
-from dpeffects.privacy.sets import COUNT, Box, BoxGrid, OnGrid, Sensitivity, Within
+from dpeffects.privacy.sets import (
+    COUNT,
+    WEIGHT_BITS,
+    Box,
+    BoxGrid,
+    OnGrid,
+    Sensitivity,
+    Within,
+    whole_weights,
+)
 from dpeffects.progress import bar
 
 T = TypeVar("T")
@@ -51,7 +59,6 @@ What it keeps in itself is copied for each block. It must keep nothing elsewhere
 the next: in a closure or a default argument, a class or a module, a file (claim 10).
 """
 _PARTS = {"treated": "treatment", "strata": "covariates"}
-_WEIGHT_BITS = 16
 
 
 class Curator:
@@ -197,7 +204,7 @@ class Curator:
         self, label: str, weights: FloatArray, values: FloatArray, within: Box, share: str
     ) -> Noisy:
         """Release sum_j w_j (v_j - centre), w a function of released or public values."""
-        steps = weights_to_grid(weights)
+        steps = whole_weights(weights)
         largest = max(int(np.abs(steps).max()), 1)
         count, rate = max(1, int(np.abs(steps).sum())), self._releaser.rate(share) / largest
         grid = within.on(count, rate)
@@ -207,7 +214,7 @@ class Curator:
             label,
             np.array([steps @ whole], np.int64),
             Sensitivity(move, float(move)),
-            grid.unit / 2.0**_WEIGHT_BITS,
+            grid.unit / 2.0**WEIGHT_BITS,
             share=share,
             claim=9,
         )
@@ -294,13 +301,6 @@ def answer(
     return numbers
 
 
-def weights_to_grid(weights: FloatArray, bits: int = _WEIGHT_BITS) -> IntArray:
-    """Round public weights to multiples of 2^-bits, so that products are integers."""
-    if not (np.abs(weights) < 2.0**30).all():
-        raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
-    return np.rint(weights * 2.0**bits).astype(np.int64)
-
-
 def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
     """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
     rows = 3
@@ -352,14 +352,5 @@ def _unit_totals(
     place = unit * (size + 1) + cell
     sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)
     own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1)
-    single = grid.reach.single
-    l1, squared = most * single.l1, most**2 * single.squared_l2
-    shrink = np.minimum(
-        l1 / np.maximum(np.abs(own).sum(axis=1), 1.0),
-        math.sqrt(squared) / np.maximum(np.sqrt((own**2).sum(axis=1)), 1.0),
-    )
-    own = np.trunc(own * np.minimum(shrink, 1.0)[:, None])
-    low, high = (np.tile(most * end, size) for end in grid.ends)
-    steps = np.clip(own, np.minimum(low, 0.0), np.maximum(high, 0.0)).astype(np.int64)
-    steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
+    steps = grid.project_units(own, size, most)
     return (steps.sum(axis=0).reshape(size, columns),)

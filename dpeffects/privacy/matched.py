@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.curator import Curator, weights_to_grid
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.rows import Block, BoolArray, Records, RowFunction, evaluate
-from dpeffects.privacy.sets import Box, Sensitivity, bits_for
+from dpeffects.privacy.sets import Box, Sensitivity, bits_for, whole_weights
 
 IndexArray = npt.NDArray[np.int32]
 
@@ -69,7 +69,7 @@ class MatchedRecords:
             load += np.bincount(neighbours[ok, k], weights=move[ok], minlength=self.n)
         first = np.flatnonzero(partner > np.arange(self.n))
         steps = np.zeros(self.n, dtype=np.int64)
-        steps[first] = steps[partner[first]] = np.abs(weights_to_grid(pair_weight[first], bits=8))
+        steps[first] = steps[partner[first]] = np.abs(whole_weights(pair_weight[first], bits=8))
         # twice the bits must fit where a sum has them once
         bits = bits_for(256 * self.n + int(steps.sum()), self._curator.epsilon(share))
         grid = Box(*self._curator.outcome_range).with_bits(max(2, (bits - 4) // 2))

@@ -85,7 +85,9 @@ class Split:
         while True:
             users = sum(pure[name].epsilon for name in (*own, *pool))
             part = {name: pure[name].epsilon / users for name in (*own, *pool)}
-            delta = {name: round_down(Fraction(budget.delta) * Fraction(p)) for name, p in part.items()}
+            delta = {
+                name: round_down(Fraction(budget.delta) * Fraction(p)) for name, p in part.items()
+            }
             mu = _pooled({name: pure[name].epsilon for name in pool}, sum(delta[x] for x in pool))
             better = {
                 name: entries

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dpeffects.errors import DataError, OptionError
+from dpeffects.errors import DataError, OptionError, PrivacyError
 from dpeffects.privacy.exact import (
     FloatArray,
     IntArray,
@@ -24,6 +24,8 @@ from dpeffects.privacy.exact import (
 
 _TOP = 56
 """Totals stay below 2^56 steps: nothing overflows, and the noise has room."""
+WEIGHT_BITS = 16
+"""Bits after the point of weights of single records."""
 _FEW = 8
 """Up to this many cells, sums by cell are a product of matrices."""
 
@@ -232,6 +234,20 @@ class BoxGrid:
             self._round(column, j)
         values[row_norms_squared(values) > self.squared_radius] = 0.0
 
+    def project_units(self, sums: FloatArray, cells: int, most: int) -> IntArray:
+        """Sums of units over cells, scaled into ``most`` times the set; what is outside goes to 0."""
+        l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2
+        shrink = np.minimum(
+            l1 / np.maximum(np.abs(sums).sum(axis=1), 1.0),
+            math.sqrt(squared) / np.maximum(np.sqrt((sums**2).sum(axis=1)), 1.0),
+        )
+        low, high = (np.tile(most * end, cells) for end in self.ends)
+        inside = np.trunc(sums * np.minimum(shrink, 1.0)[:, None])
+        inside = np.clip(inside, np.minimum(low, 0.0), np.maximum(high, 0.0))
+        steps = inside.astype(np.int64)
+        steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
+        return steps
+
     @cached_property
     def reach(self) -> Reach:
         """A contribution lies between the ends, by the last clip, and in the ball."""
@@ -283,6 +299,13 @@ def add_up(values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
         return exact_products(own, values, 38)
     sums = [np.bincount(cell, column, size + 1)[:size] for column in values.T]
     return np.stack(sums, axis=1).astype(np.int64)
+
+
+def whole_weights(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
+    """Round known weights to multiples of 2^-bits, so that products are whole numbers."""
+    if not (np.abs(weights) < 2.0**30).all():
+        raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
+    return np.rint(weights * 2.0**bits).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,9 @@ ERRORS = (ValueError, KeyError, ZeroDivisionError, MemoryError, RecursionError)
 KEYS = 4096
 
 
-def curator(keys, unit=None, max_rows=0, public=(), shares=("a",), epsilon=1.0, delta=0.0, uses=None):
+def curator(
+    keys, unit=None, max_rows=0, public=(), shares=("a",), epsilon=1.0, delta=0.0, uses=None
+):
     """A curator whose records are keys, which row functions look answers up by (as strata)."""
     keys = np.asarray(keys, np.int64)
     if unit is not None:
@@ -166,7 +168,15 @@ def pairs_of_records(cases, seed, most_violations=10):
         key = rng.integers(0, KEYS, n)
         other = key.copy()
         other[rng.integers(0, n)] = rng.integers(0, KEYS)
-        compare(found, (case, type(within).__name__, kind), phi, within, cells, key, rng.permutation(other))
+        compare(
+            found,
+            (case, type(within).__name__, kind),
+            phi,
+            within,
+            cells,
+            key,
+            rng.permutation(other),
+        )
     return found
 
 
@@ -184,7 +194,11 @@ def pairs_of_units(cases, seed, most_violations=10):
         if not (within is COUNT and cells):
             phi = hostile(rng, within.columns, KINDS[case % len(KINDS)])
         unit = np.concatenate([np.arange(units), rng.integers(0, units, rng.integers(0, 12))])
-        key, gone, more = rng.integers(0, KEYS, len(unit)), rng.integers(0, units), rng.integers(1, 9)
+        key, gone, more = (
+            rng.integers(0, KEYS, len(unit)),
+            rng.integers(0, units),
+            rng.integers(1, 9),
+        )
         keep = unit != gone
         unit2 = np.concatenate([unit[keep], np.full(more, gone)])
         key2 = np.concatenate([key[keep], rng.integers(0, KEYS, more)])
@@ -196,7 +210,9 @@ def pairs_of_units(cases, seed, most_violations=10):
 def compare(found, case, phi, within, cells, key, other, units=(None, None), most=0):
     """Totals on two neighbours; what fails on rows of zeros is refused in public."""
     try:
-        curator([0], None if units[0] is None else [0], most).exact_sums(phi, within, cells, rate=1.0)
+        curator([0], None if units[0] is None else [0], most).exact_sums(
+            phi, within, cells, rate=1.0
+        )
     except (ValueError, TypeError, OverflowError):
         found.refused += 1
         return

@@ -37,10 +37,10 @@ BUGS = {
     ),
     "squares cost nothing": (sets.SquaresGrid, "reach", "2 * top + 1, top // 4 + 1", "top, 0"),
     "units are not bounded": (
-        curator,
-        "_unit_totals",
-        "l1, squared = most * single.l1, most**2 * single.squared_l2",
-        "l1, squared = 9 * most * single.l1, 81 * most**2 * single.squared_l2",
+        sets.BoxGrid,
+        "project_units",
+        "l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2",
+        "l1, squared = 9 * most * self.reach.single.l1, 2**60",
     ),
 }
 
