@@ -178,9 +178,7 @@ def _variance(
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     half, square = residual.half, replace(residual, squared=True)
-    squares = curator.sums(
-        "residual squares by arm", square, Box(0, 1), ARMS, share="variance"
-    )
+    squares = curator.sums("residual squares by arm", square, Box(0, 1), ARMS, share="variance")
     rows = blocks.size.sum(axis=1)
     mean_square = (blocks.size * (blocks.mean / half) ** 2).sum(axis=1) / rows
     noise = (blocks.sums.variance / half**2 / blocks.size).sum(axis=1) / rows

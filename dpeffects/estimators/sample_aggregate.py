@@ -217,7 +217,9 @@ class SquaredAnswer:
         return (rows.answers - self.middle) ** 2
 
 
-def mean_answer(answers: Curator, label: str, interval: Interval, share: str, size: int = 1) -> Noisy:
+def mean_answer(
+    answers: Curator, label: str, interval: Interval, share: str, size: int = 1
+) -> Noisy:
     """Release the mean over blocks of ``size`` answers, clipped to an interval.
 
     A block in which the learner fails answers with the middle of the interval.

@@ -113,7 +113,9 @@ def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Esti
     strata = MatchedStrata(curator, weights)
     for_variance = _variance_smoothing(curator, weights) if twice else None
     log_s = strata.log_sensitivity(_LOG_SHARE, smoothing.beta, paper, part)
-    sensitivity = _corrected(log_s, difference_lattice(curator.n, paper)) * (upper - lower) / curator.n
+    sensitivity = (
+        _corrected(log_s, difference_lattice(curator.n, paper)) * (upper - lower) / curator.n
+    )
     difference = strata.difference("estimate", smoothing, sensitivity, paper)
     if not curator.has("variance"):
         sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")

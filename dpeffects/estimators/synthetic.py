@@ -34,8 +34,8 @@ from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.unproved.synthetic import synthetic_records
 from dpeffects.unproved.generators import environment
+from dpeffects.unproved.synthetic import synthetic_records
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -120,7 +120,7 @@ class Curator:
         """Release sums of a row function by cell: (cells, columns), or (columns,) without cells.
 
         By cell they are sums of distances from the set's centre; without cells, of the values.
-        ``phi`` None counts records (`COUNT`). ``part`` is the part of the share that this release costs.
+        ``phi`` None counts records (`COUNT`). The release costs ``part`` of the share.
         """
         if phi is None and within is not COUNT:
             raise OptionError("a set other than COUNT needs a row function")
@@ -234,7 +234,7 @@ class Curator:
             if what not in self._public:
                 raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
-    # --- parts of the records -----------------------------------------------------------------------
+    # --- parts of the records -------------------------------------------------------------------
 
     def by_block(self, learner: Learner, blocks: int, size: int) -> Curator:
         """Return a curator whose rows are a learner's answers in blocks of records (claim 10).

@@ -158,8 +158,8 @@ class Folds:
     def squares(self, label: str, share: str) -> tuple[Noisy, float]:
         """Release second moments that belong to the last release, and say how large they can be.
 
-        They are squares of terms over n (claim 45); after `mean_of_estimates` by regression there are
-        also squares of estimates over K - 1 (claim 46).
+        They are squares of terms over n (claim 45); after `mean_of_estimates` by regression also
+        squares of estimates over K - 1 (claim 46).
         """
         if self._second is None:
             raise PrivacyError("there are no estimates yet; nothing drawn")

@@ -224,7 +224,8 @@ class BoxGrid:
 
     def _into_ball(self, values: FloatArray) -> None:
         """Scale rows into the ball, short of it by what rounding can add; outside, go to 0."""
-        assert self.box.radius is not None and self.squared_radius is not None
+        assert self.box.radius is not None
+        assert self.squared_radius is not None
         values -= self.box.centre
         norm = np.sqrt(row_norms_squared(values))
         short = self.box.radius - 0.51 * math.sqrt(self.box.columns) * self.unit

@@ -48,9 +48,7 @@ def claimed_moments(
     }
 
 
-def unprotected(
-    curator: Curator, function: Callable[[FloatArray, BoolArray, FloatArray], T]
-) -> T:
+def unprotected(curator: Curator, function: Callable[[FloatArray, BoolArray, FloatArray], T]) -> T:
     """Return a function of the rows as it is: only where a call takes all of them as public."""
     curator.require_public("covariates", "treatment", "outcome")
     rows = curator._source.in_memory("this step needs all rows at once")
@@ -70,9 +68,7 @@ def charge_library(curator: Curator, label: str, library: str, share: str) -> Sh
     return price
 
 
-def _claimed(
-    curator: Curator, label: str, answers: FloatArray, gross: float, share: str
-) -> Noisy:
+def _claimed(curator: Curator, label: str, answers: FloatArray, gross: float, share: str) -> Noisy:
     price = curator._releaser.share(share)
     rate = 5.0 * math.sqrt(2.0 * math.log(curator.n) * math.log(2.0 / price.delta))
     sigma = max(gross, 1e-12) * rate / (price.epsilon * curator.n)

@@ -1,9 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from dpeffects.errors import BoundsError
 from dpeffects.privacy.bounds import (
     BINS,
     Bounds,
@@ -13,6 +9,10 @@ from dpeffects.privacy.bounds import (
     skeleton,
     threshold,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpeffects.errors import BoundsError
 
 BAD = {
     "reversed": (1, 0),

@@ -21,13 +21,15 @@ from tests.privacy.planted import BUGS, plant
 def test_no_record_moves_more_than_its_set():
     found = pairs_of_records(2000, seed=7)
     assert not found.violations
-    assert found.pairs > 1700 and found.closest == 1.0  # and bounds are attained
+    assert found.pairs > 1700
+    assert found.closest == 1.0
 
 
 def test_no_unit_moves_more_than_its_rows():
     found = pairs_of_units(1000, seed=8)
     assert not found.violations
-    assert found.pairs > 900 and found.closest > 0.9
+    assert found.pairs > 900
+    assert found.closest > 0.9
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -83,7 +85,8 @@ def test_what_is_public_is_exact_and_free():
     cells = Cells(reads("strata")(lambda rows: rows.strata % 2), 2)
     noisy = curator([1, 2, 3, 4, 6], public=["covariates"]).sums("x", None, COUNT, cells, share="a")
     assert noisy.value.tolist() == [[3.0], [2.0]]
-    assert noisy.spend is None and noisy.scale == 0.0
+    assert noisy.spend is None
+    assert noisy.scale == 0.0
 
 
 def test_parts_that_are_not_declared_are_not_there():
@@ -113,7 +116,8 @@ def test_failing_rows_leave_the_bits_of_others_alone():
     other[17, 0] = 7.0
     one, two = (evaluate(phi, Block(covariates=v), 1).copy() for v in (x, other))
     same = np.arange(5000) != 17
-    assert np.isnan(two[17]).all() and (one[same] == two[same]).all()
+    assert np.isnan(two[17]).all()
+    assert (one[same] == two[same]).all()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,8 @@ def test_gaussian_shares_pool_to_one_mechanism():
     )
     assert 0.999 * delta < curve <= delta
     assert sum(share.delta for share in split.shares.values()) <= 1e-6
-    assert split.shares["d"].delta == 0.0 and split.shares["c"].delta > 0.0
+    assert split.shares["d"].delta == 0.0
+    assert split.shares["c"].delta > 0.0
 
 
 def test_a_scalar_stays_with_laplace():

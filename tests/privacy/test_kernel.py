@@ -9,6 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from dpeffects.privacy.kernel import BINS, Learner, Nuisance, OutcomeTerms
+from dpeffects.privacy.weighting import Propensity
 from scipy.optimize import brentq, minimize
 
 from dpeffects.cate.function import EffectFunction, _margins, planned_strength
@@ -19,10 +21,8 @@ from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.curator import Curator, Releaser, Rows
 from dpeffects.privacy.features import Fourier, Linear, along, on_grid, spread_points, widened
 from dpeffects.privacy.huber import Huber
-from dpeffects.privacy.kernel import BINS, Learner, Nuisance, OutcomeTerms
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
-from dpeffects.privacy.weighting import Propensity
 from tests.privacy.problems import huber
 
 

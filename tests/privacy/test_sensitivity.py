@@ -6,17 +6,17 @@ import itertools
 
 import numpy as np
 import pytest
+from dpeffects.privacy.bounds import magnitude_counts
+from dpeffects.privacy.sums import Grid, weights_to_grid
+from dpeffects.privacy.weighting import Propensity, limits
 
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.matching import match, pairs
 from dpeffects.privacy import erm
 from dpeffects.privacy import rows as private_rows
-from dpeffects.privacy.bounds import magnitude_counts
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.sums import Grid, weights_to_grid
-from dpeffects.privacy.weighting import Propensity, limits
 from tests.privacy.nasty import fitted_rows, fitted_weights
 from tests.privacy.problems import held
 

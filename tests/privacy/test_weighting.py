@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from dpeffects.privacy.weighting import Propensity, Score, limits
 from scipy.special import ndtr
 
 from dpeffects.errors import BudgetError, PrivacyError
@@ -16,7 +17,6 @@ from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.curator import Curator, Releaser, Rows
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
-from dpeffects.privacy.weighting import Propensity, Score, limits
 from tests.privacy.problems import held
 
 SHARE = Share(1.0, 1e-6)
