@@ -143,9 +143,9 @@ def noise_outside_the_kernel(files):
         if name.split(".")[0] in ("privacy", "unproved", "auditing"):
             continue
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr in ("laplace", "gaussian", "flip"):
-                if isinstance(node.value, ast.Name) and "releas" in node.value.id:
-                    yield f"{name}:{node.lineno} draws noise"
+            draws = isinstance(node, ast.Attribute) and node.attr in ("laplace", "gaussian", "flip")
+            if draws and "releas" in ast.unparse(node.value):
+                yield f"{name}:{node.lineno} draws noise"
             if isinstance(node, ast.Name) and node.id == "Sensitivity":
                 yield f"{name}:{node.lineno} types a sensitivity"
 

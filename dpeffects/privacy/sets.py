@@ -236,7 +236,7 @@ class BoxGrid:
         values[row_norms_squared(values) > self.squared_radius] = 0.0
 
     def project_units(self, sums: FloatArray, cells: int, most: int) -> IntArray:
-        """Sums of units over cells, scaled into ``most`` times the set; what is outside goes to 0."""
+        """Sums of units over cells, scaled into ``most`` times the set; what stays outside is 0."""
         l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2
         shrink = np.minimum(
             l1 / np.maximum(np.abs(sums).sum(axis=1), 1.0),
@@ -475,7 +475,7 @@ class BinsGrid:
         return Reach(single, two, two)
 
     def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Counts of all histograms, one after the other, by cell; what is no bin is in the first."""
+        """Counts of all histograms by cell, one after the other; what is no bin is in the first."""
         by_cell = []
         for column in values.T:
             inside = (column >= 0) & (column < self.bins)

@@ -148,7 +148,7 @@ class Sizes:
         return int(part[treated].sum() - part[~treated].sum())
 
     def dealt_contrast(self, cell: IntArray, values: IntArray) -> int:
-        """n f by "round_robin": 1 + how often the other arm is dealt to a record, in their order."""
+        """n f by "round_robin": 1 + how often the other arm is dealt to a record, in order."""
         order = np.argsort(cell, kind="stable")
         starts = np.cumsum(self.sizes) - self.sizes
         own, other = self.sizes[cell], self.others[cell]
