@@ -12,15 +12,16 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
-    ["errors", "plugins", "progress"],
+    ["errors", "estimands", "plugins", "progress"],
     ["render", "files", "writing", "documents"],
     ["privacy", "ledgers", "unproved"],
     ["formula"],
     ["design", "inference"],
     ["estimators", "metrics", "datasets"],
     ["results", "plots"],
-    ["call"],
-    ["api", "balance", "cate", "nonprivate"],
+    ["balance", "cate", "nonprivate"],
+    ["flow"],
+    ["effects"],
     ["planning", "sites", "auditing", "study"],
     ["leaderboard"],
     ["federation", "commands"],
