@@ -256,7 +256,7 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
     result, raised = None, ""
     with (
         warnings.catch_warnings(record=True) as caught,
-        mock.patch("dpeffects.call.noise_source", return_value=noise),
+        mock.patch("dpeffects.flow.noise_source", return_value=noise),
     ):
         warnings.simplefilter("always")
         try:

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from dpeffects.api import Prepared, finish
 from dpeffects.errors import (
     DataError,
     DPEffectsError,
@@ -15,6 +14,7 @@ from dpeffects.errors import (
     OptionError,
     ReleaseError,
 )
+from dpeffects.flow import Prepared, finish
 from dpeffects.privacy.bounds import Declared
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
@@ -110,7 +110,7 @@ def _begin(
         ready = begin_release(formula, part, site=name, estimand=estimand, **arguments)
     except DPEffectsError as error:
         raise type(error)(f"site {name!r}: {error}") from None
-    open_calls.callback(ready.call.close)
+    open_calls.callback(ready.close)
     return ready
 
 

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpeffects as dpe
-from dpeffects import call
+from dpeffects import flow
 from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.documents import checksum
 from dpeffects.errors import (
@@ -72,7 +72,7 @@ def fit():
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
 def test_the_budget_is_spent_and_never_exceeded(method, path, delta):
-    proofs = Path(call.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
+    proofs = Path(flow.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
     for epsilon in (0.3, 7.7):
         ledger = dpe.Ledger(epsilon, delta)
         fit = run(method, path, epsilon=epsilon, delta=delta, ledger=ledger)
@@ -560,7 +560,7 @@ def test_any_change_of_a_file_gives_our_error_or_an_answer(tmp_path_factory, pla
 # --- bad arguments ----------------------------------------------------------------------------
 
 BAD = {
-    "unknown method": (OptionError, "r_learner, dr_learner", {"method": "t_learner"}),
+    "unknown method": (OptionError, "dr_learner, r_learner", {"method": "t_learner"}),
     "unknown release": (OptionError, "function, points, groups", {"release": "curve"}),
     "unknown option": (OptionError, "'trees'", {"trees": 5}),
     "level is no option": (OptionError, "'level'", {"level": "label"}),
