@@ -51,8 +51,9 @@ from dpeffects.privacy.erm import least_strength
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
+from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.rows import Cells
-from dpeffects.privacy.sets import Bins, Box, entries
+from dpeffects.privacy.sets import Box, entries
 from dpeffects.unproved.claimed import claimed_effects
 
 FloatArray = npt.NDArray[np.float64]

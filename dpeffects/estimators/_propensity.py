@@ -51,9 +51,9 @@ from dpeffects.privacy.erm import (
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.minimise import propensity_model, public_propensity_model
+from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Interval, reads
-from dpeffects.privacy.sets import WithSquares
 
 _PUBLIC_STRENGTH = 1e-3
 """At label level the model costs nothing, so the penalty is only a numerical safeguard."""

@@ -11,9 +11,10 @@ from scipy.stats import norm
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.moments import Bins, Gram, WithSquares
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
-from dpeffects.privacy.sets import COUNT, Bins, Box, Gram, WithSquares, add_up
+from dpeffects.privacy.sets import COUNT, Box, add_up
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
