@@ -26,12 +26,13 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._blocks import block_counts
 from dpeffects.estimators._checks import check_clip, check_flag, check_whole
 from dpeffects.estimators._plan import weight_noise
+from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.weighting import Propensity, relative_weights
+from dpeffects.estimators.strengths import default_strength
+from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_strength, unit_norm, unit_rows
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.minimise import propensity_model
+from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, reads

@@ -53,14 +53,15 @@ from dpeffects.estimators._checks import check_choice, check_clip, check_penalty
 from dpeffects.estimators._plan import price
 from dpeffects.estimators._propensity import Model, Setting
 from dpeffects.estimators.arms import arm_sums, treated_count
+from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import unit_norm, unit_rows
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block, BoolArray, Interval

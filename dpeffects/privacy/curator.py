@@ -109,7 +109,7 @@ class Curator:
             raise OptionError("a set other than COUNT needs a row function")
         if self._is_public(phi, cells):
             grid, totals, _ = self.exact_sums(phi, within, cells, rate=1.0)
-            noisy = Noisy(totals * grid.unit, 0.0)
+            noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
             rate = self._releaser.rate(share, part)
             grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
@@ -157,7 +157,7 @@ class Curator:
             parts = [x for x in _reads(phi, cells) if x != "treated"]
             totals = self._source.fold(add, *parts)[0]
         public_cells = cells is not None and self._is_public(cells)
-        moves = grid.reach.sensitivity(cells and size, public_cells, self._max_rows)
+        moves = grid.reach.sensitivity(size if cells else None, public_cells, self._max_rows)
         return grid, totals if cells else totals[0], moves
 
     def _is_public(self, *functions: RowFunction | Cells | None) -> bool:
@@ -229,7 +229,7 @@ def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: 
         np.zeros((rows, columns)),
     )
     with np.errstate(all="ignore"):
-        for function, size in ((phi, columns), (cells and cells.function, 1)):
+        for function, size in ((phi, columns), (cells.function if cells else None, 1)):
             if function is not None:
                 fill(np.empty((rows, size)), function(zeros.only(function.reads)))
 
@@ -268,6 +268,6 @@ def _unit_totals(
     units = int(unit[-1]) + 1
     place = unit * (size + 1) + cell
     sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)
-    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1)
+    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1).astype(np.float64)
     steps = grid.project_units(own, size, most)
     return (steps.sum(axis=0).reshape(size, columns),)

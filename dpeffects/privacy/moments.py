@@ -73,7 +73,7 @@ class GramGrid:
             z[cell == size] = 0.0
         part = scratch_buffer("sets.part", *z.shape)
         for c in range(size - 1):
-            np.multiply(z, (cell == c).astype(np.float64)[:, None], out=part)
+            np.multiply(z, np.asarray(cell == c, np.float64)[:, None], out=part)
             by_cell.append(exact_products(part, z, bits)[self.pairs])
         last = exact_products(z, z, bits)[self.pairs] - sum(by_cell)
         return np.stack([*by_cell, last])
