@@ -357,20 +357,18 @@ class _Reader:
             )
         self._numeric.append(name)
         if name in self._known:
-            self._bounds = self._bounds.with_interval(
-                name, *self._known.interval(name), source=self._known.source(name)
-            )
+            ends, source = self._known.interval(name), self._known.source(name)
         elif dtype == nw.Boolean:
-            self._bounds = self._bounds.with_interval(name, 0.0, 1.0, source="dtype")
-        elif ends := ends_in_formula(name, self._formula):
-            self._bounds = self._bounds.with_interval(name, *ends, source="declared")
+            ends, source = (0.0, 1.0), "dtype"
+        elif written := ends_in_formula(name, self._formula):
+            ends, source = written, "declared"
         elif source is not None:
             values = numbers(self._in_memory(name))
-            self._bounds = self._bounds.with_interval(
-                name, float(values.min()), float(values.max()), source=source
-            )
+            ends = (float(values.min()), float(values.max()))
         else:
             self._missing.append(name)
+            return
+        self._bounds = self._bounds.with_interval(name, *ends, source=source)
 
     def _level_column(self, name: str, source: str | None) -> None:
         """Read levels from the formula, a declaration, the dtype, or public data."""
@@ -435,24 +433,19 @@ class _Reader:
 
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
-    uses = [f for term in formula.terms for f in term if name in columns(f)]
     ends: list[float] = []
-    for factor in uses:
+    for factor in (f for term in formula.terms for f in term if name in columns(f)):
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None
-        if isinstance(factor, Cut):
-            ends += factor.points
-        else:
-            ends += [factor.lower, factor.upper]
+        ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
     return (min(ends), max(ends)) if ends else None
 
 
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
-    plain = (Column, Categorical)
-    factors = [f for term in formula.terms for f in term if not isinstance(f, plain)]
-    both = {f.name for term in formula.terms for f in term if isinstance(f, Column)}
-    return {n for f in factors for n in columns(f)} | (both & _names_in_c(formula))
+    factors = [f for term in formula.terms for f in term]
+    computed = {n for f in factors if not isinstance(f, Column | Categorical) for n in columns(f)}
+    return computed | ({f.name for f in factors if isinstance(f, Column)} & _names_in_c(formula))
 
 
 def _names_in_c(formula: Formula) -> set[str]:

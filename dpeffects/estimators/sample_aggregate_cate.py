@@ -48,7 +48,7 @@ class AtPointsOptions(SampleAggregateOptions):
     def __post_init__(self) -> None:
         require_points("sample_aggregate", self.release)
         super().__post_init__()
-        check_choice("learner", self.learner, AT_POINTS)
+        check_choice("learner", self.learner, tuple(AT_POINTS))
         if self.second_stage is not None:
             wrapped = Learner.regressor("second_stage", self.second_stage)
             object.__setattr__(self, "second_stage", wrapped)
