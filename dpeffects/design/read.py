@@ -1,7 +1,7 @@
 """Frame + Formula + Bounds -> validated columns, then clipped and encoded rows.
 
 ``read`` looks at every row once, refuses what cannot be used, and completes the bounds from dtypes
-and public columns; it says which ranges are still missing. ``Table.encode`` clips and encodes.
+and public columns; it says which ranges are still missing. Tables then clip and encode.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class LoadedTable:
     """Validated private columns in memory, not yet clipped, in the types they came in."""
 
     design: Design
@@ -69,7 +69,7 @@ class Table:
         """Counts of a column's values by magnitude, for the private search for its range."""
         return magnitude_counts(self.numeric[name].astype(np.float64))
 
-    def encode(self, groups: Table | None = None) -> Rows:
+    def encode(self, groups: LoadedTable | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.
 
         The covariates are encoded when they are first asked for.
@@ -137,7 +137,7 @@ def read(
     public: Iterable[str],
     *,
     attended: bool = True,
-) -> Table | LazyTable:
+) -> LoadedTable | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
@@ -160,7 +160,7 @@ def read(
         _refuse_missing(frame, formula.columns)
     elif from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
-    reader = _Reader(frame, known, formula)
+    reader = _ColumnReader(frame, known, formula)
     free = "data" if from_data else None
     outcome_source = free or ("public" if "outcome" in public else None)
     for name in formula.outcome_columns:
@@ -174,14 +174,14 @@ def read(
     return _table(frame, design, attended)
 
 
-def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> Table:
+def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> LoadedTable:
     """Read the columns into memory and check them."""
     columns = design.columns
     treated = columns.treated(frame)
     if attended and (treated.all() or not treated.any()):
         raise columns.empty_arm()
     numeric = columns.numbers(frame, columns.numeric)
-    return Table(design, numeric, columns.codes(frame, columns.levels), treated)
+    return LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated)
 
 
 def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, str]) -> LazyTable:
@@ -317,7 +317,7 @@ def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
         raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
 
 
-class _Reader:
+class _ColumnReader:
     """Collects columns and completes bounds while the formula is walked."""
 
     def __init__(self, frame: Frame, known: Bounds, formula: Formula) -> None:

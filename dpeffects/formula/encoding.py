@@ -34,7 +34,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Part:
+class FactorColumn:
     """One column of one factor; `index` counts levels, intervals or basis functions."""
 
     factor: Factor
@@ -46,7 +46,7 @@ class EncodedColumn:
     """A column of the matrix: the product of its parts (none for the intercept)."""
 
     name: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FactorColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Encoding:
         (1, 0, 6, 2)
         """
 
-        def of(part: Part) -> int:
+        def of(part: FactorColumn) -> int:
             if isinstance(part.factor, Categorical | Cut):
                 return 2
             return whole.get(part.factor.name, 0) if isinstance(part.factor, Column) else 0
@@ -326,7 +326,7 @@ def _term_columns(term: _Coded) -> list[EncodedColumn]:
     return found
 
 
-def _labels(factor: Factor, reduced: bool) -> list[tuple[str, Part]]:
+def _labels(factor: Factor, reduced: bool) -> list[tuple[str, FactorColumn]]:
     match factor:
         case Categorical(column, levels):
             base, names = column, [str(level) for level in levels or ()]
@@ -335,13 +335,15 @@ def _labels(factor: Factor, reduced: bool) -> list[tuple[str, Part]]:
         case Spline():
             first = 0 if factor.include_intercept and not reduced else 1
             name = ex.source(factor)
-            return [(f"{name}[{i}]", Part(factor, i)) for i in range(first, _basis_size(factor))]
+            return [
+                (f"{name}[{i}]", FactorColumn(factor, i)) for i in range(first, _basis_size(factor))
+            ]
         case Column(name):
-            return [(name, Part(factor))]
+            return [(name, FactorColumn(factor))]
         case _:
-            return [(ex.source(factor), Part(factor))]
+            return [(ex.source(factor), FactorColumn(factor))]
     mark = "T." if reduced else ""
-    labels = [(f"{base}[{mark}{name}]", Part(factor, i)) for i, name in enumerate(names)]
+    labels = [(f"{base}[{mark}{name}]", FactorColumn(factor, i)) for i, name in enumerate(names)]
     return labels[1:] if reduced else labels
 
 
@@ -352,7 +354,7 @@ def _times(a: Interval, b: Interval) -> Interval:
 
 def _fill(
     values: Floats,
-    part: Part,
+    part: FactorColumn,
     columns: Arrays,
     codes: Arrays,
     work: dict[Factor, NDArray[Any]],
