@@ -10,7 +10,7 @@ from dpeffects.auditing.watch import Watch
 from dpeffects.errors import OptionError
 from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.spec import MethodSpec, Options
-from dpeffects.flow import Request, prepare
+from dpeffects.flow import Estimation, Request
 from dpeffects.privacy.budget import Budget
 
 Run = Callable[[Watch], Any]
@@ -109,7 +109,7 @@ class MethodTarget:
             options=self.options,
             **self.conditional,
         )
-        return prepare(request).fit
+        return Estimation(request).fit
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dpeffects.errors import (
     OptionError,
     ReleaseError,
 )
-from dpeffects.flow import Prepared, finish
+from dpeffects.flow import Estimation
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule
@@ -91,7 +91,7 @@ def dp_multisite(
         releases = []
         for name, prepared in bar(list(ready.items()), "sites"):
             try:
-                releases.append(SiteRelease.from_result(finish(prepared), name))
+                releases.append(SiteRelease.from_result(prepared.result(), name))
             except (EstimationError, ReleaseError) as error:  # of released values: may be shown
                 left_out[name] = f"{error} (its budget is spent)"
     return combine(releases, rule, conf_level=conf_level, left_out=left_out)
@@ -104,7 +104,7 @@ def _begin(
     estimand: str,
     arguments: Mapping[str, Any],
     open_calls: ExitStack,
-) -> Prepared:
+) -> Estimation:
     """Check one site's data and options; its call is closed with the others if one fails."""
     try:
         ready = begin_release(formula, part, site=name, estimand=estimand, **arguments)
