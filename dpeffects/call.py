@@ -31,7 +31,7 @@ from dpeffects.privacy.budget import Budget, Share, merge_shares
 from dpeffects.privacy.curator import Curator, Releaser, find_bounds
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.ledger import Account, Ledger, Terms
-from dpeffects.privacy.noise import SeededNoise, noise_source
+from dpeffects.privacy.noise import NoiseSource, noise_source
 from dpeffects.privacy.rows import Rows
 
 _BOUNDS_SHARE = 0.5
@@ -50,7 +50,7 @@ class Ask:
     shares: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
-    seed: int | SeededNoise | None = None
+    seed: int | NoiseSource | None = None
     dataset: str | None = None
     attended: bool = True
     """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
@@ -113,6 +113,11 @@ class Call:
         except LedgerError as failure:
             warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
+    def restart(self, noise: NoiseSource) -> None:
+        """Begin again on the data that was read, with this noise and an account of its own."""
+        self.noise = noise
+        self.ledger = Ledger(self.ask.budget.epsilon, self.ask.budget.delta)
+
     def read(self, data: Any) -> design.Table | LazyTable:
         """Read and validate the columns of the formula."""
         self.table = design.read(
@@ -150,8 +155,7 @@ class Call:
         groups: tuple[design.Table | LazyTable, Strata] | None = None,
     ) -> Curator:
         """Divide the budget, find missing bounds, and encode the rows, in groups if given."""
-        make = getattr(self.noise, "releaser", Releaser)  # an audit's noise brings one that watches
-        releaser: Releaser = make(self.divide(proportions), self.ledger, self.noise)
+        releaser = Releaser(self.divide(proportions), self.ledger, self.noise)
         missing = {name: partial(self.table.magnitudes, name) for name in self.table.missing}
         if missing or self._rows is None:
             self.bounds = self.table.bounds.updated(find_bounds(missing, releaser))

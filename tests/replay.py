@@ -22,7 +22,7 @@ from unittest import mock
 
 import numpy as np
 
-from dpeffects.auditing.shown import leaves
+from dpeffects.auditing.outputs import leaves
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.erm import _largest
 from dpeffects.privacy.ledger import Ledger
@@ -257,6 +257,7 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
     with (
         warnings.catch_warnings(record=True) as caught,
         mock.patch("dpeffects.call.noise_source", return_value=noise),
+        mock.patch("dpeffects.call.Releaser", Measuring),
     ):
         warnings.simplefilter("always")
         try:

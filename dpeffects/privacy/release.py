@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from dpeffects.privacy.noise import (
     LEAST_DELTA,
     LEAST_SIGMA,
     NoiseSource,
+    Objective,
     flip_chance,
     gaussian_scale,
     laplace_scale,
@@ -32,16 +32,9 @@ from dpeffects.privacy.rows import (
     Rows,
     Source,
 )
-from dpeffects.privacy.smooth import LATTICE, Lattice, Smoothing
+from dpeffects.privacy.smooth import Lattice, Smoothing
 
 __all__ = ["BoolArray", "FloatArray", "Holder", "IntArray", "Objective", "Releaser", "Rows"]
-
-
-class Objective(Protocol):
-    """Something to minimise with noise inside."""
-
-    def solve(self, noise: FloatArray | None = None) -> FloatArray:
-        """Minimise the objective plus noise'w."""
 
 
 class Releaser:
@@ -163,7 +156,7 @@ class Releaser:
 
     def solved(self, objective: Objective, hidden: Noisy) -> FloatArray:
         """Minimise with hidden noise in the objective: what comes out is private still."""
-        return objective.solve(hidden.value)
+        return self._noise.minimise(objective, hidden)
 
     def paid(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta charged so far."""
@@ -201,8 +194,8 @@ class Releaser:
         spread = shown / smoothing.rate
         spend = Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
         self._charge(spend)
-        draw = self._noise.laplace(np.zeros(1, dtype=np.int64), float(LATTICE), 1, price.epsilon)
-        released = lattice.release(value, smooth, smoothing.rate, int(draw[0]))
+        rate = smoothing.rate
+        released = self._noise.smooth_laplace(value, smooth, lattice, rate, price.epsilon)
         return Noisy(np.array([float(released) * unit]), spread, spend)
 
     def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:

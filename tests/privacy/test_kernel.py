@@ -21,12 +21,12 @@ from dpeffects.privacy.features import Fourier, Linear, along, on_grid, spread_p
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.kernel import BINS, Learner, Nuisance, OutcomeTerms
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SeededNoise, gaussian_scale
+from dpeffects.privacy.noise import NoiseSource, SeededNoise, gaussian_scale
 from dpeffects.privacy.weighting import Propensity
 from tests.privacy.problems import huber
 
 
-class Bare:
+class Bare(NoiseSource):
     """No noise: keeps what would have been noised, and its declared sensitivity or scale."""
 
     description, void = "none", ("no noise",)

@@ -15,14 +15,14 @@ from dpeffects.privacy import erm
 from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.curator import Curator, Releaser, Rows
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SeededNoise, gaussian_scale
+from dpeffects.privacy.noise import NoiseSource, SeededNoise, gaussian_scale
 from dpeffects.privacy.weighting import Propensity, Score, limits
 from tests.privacy.problems import held
 
 SHARE = Share(1.0, 1e-6)
 
 
-class Bare:
+class Bare(NoiseSource):
     """No noise: keeps what would have been noised, and its declared sensitivity or scale."""
 
     description, void = "none", ("no noise",)
