@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,11 +60,6 @@ def mechanism(
         kind = "asymptotic" if options.get("accept_asymptotic") else "exact"
         ready = partial(_prepare_cate, method, budget, arguments)
         return Mechanism(method, ready, "CATE", formula="y ~ t | x", guarantee=kind)
-    known = list(dict.fromkeys([*registry(), *TITLES]))
-    if method not in known:
-        close = difflib.get_close_matches(str(method), known, 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise OptionError(f"unknown method {method!r}; there are {', '.join(known)}.{hint}")
     spec = get(method)
     spec.check_estimand(estimand)
     level = spec.check_level(level)

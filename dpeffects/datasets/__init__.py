@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from dpeffects.datasets.catalogue import DataInfo, catalogue
 from dpeffects.datasets.loaders import load
 from dpeffects.datasets.simulators import SIMULATORS
-from dpeffects.errors import DataError, OptionError
+from dpeffects.errors import DataError, OptionError, did_you_mean
 from dpeffects.privacy.bounds import Declared
 
 if TYPE_CHECKING:
@@ -147,6 +146,5 @@ def list_data() -> pd.DataFrame:
 
 def _require_known(name: Any, names: list[str]) -> None:
     if name not in names:
-        close = get_close_matches(str(name), names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, names)
         raise DataError(f"there is no data set {name!r}.{hint} The names are {', '.join(names)}.")
