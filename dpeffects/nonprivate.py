@@ -78,8 +78,8 @@ def reference(
         raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
     assert isinstance(table, design.Table)
-    outcome, rows = design.raw_rows(table, parsed)
+    outcome, rows = table.raw()
     estimate, std_error = spec.reference(
         outcome, table.treated, rows, estimand=estimand, **vars(checked)
     )
-    return Reference(estimand, estimate, std_error, spec.name, parsed.source, table.n)
+    return Reference(estimand, estimate, std_error, spec.name, parsed.source, table.design.n)

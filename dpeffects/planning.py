@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpeffects.design import read as design
+from dpeffects.effects import estimate_effect
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
@@ -30,7 +32,6 @@ from dpeffects.progress import bar
 from dpeffects.render import Notes, Pairs, Shown, Summary, Table
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number
-from dpeffects.study.runs import ESTIMATORS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,7 +242,7 @@ def plan(
     sd = (high - low) / 6.0 if outcome_sd is None else outcome_sd
     check_whole("n", n, 4, _MOST)
     check_whole("repeats", repeats, 1)
-    check_choice("estimand", estimand, tuple(ESTIMATORS))
+    check_choice("estimand", estimand, AVERAGES)
     for name, share in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not (is_number(share) and 0.0 < share < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {share!r}")
@@ -294,7 +295,8 @@ def _row_or_reason(setting: Setting, method: str) -> Planned:
 def _rehearsed(setting: Setting, method: str) -> Planned:
     """Run on made-up records; medians over repeats, because a noisy variance has a long tail."""
     runs = [
-        ESTIMATORS[setting.estimand](
+        estimate_effect(
+            setting.estimand,
             setting.formula,
             made_up_records(setting, seed),
             method,

@@ -256,8 +256,8 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
     result, raised = None, ""
     with (
         warnings.catch_warnings(record=True) as caught,
-        mock.patch("dpeffects.call.noise_source", return_value=noise),
-        mock.patch("dpeffects.call.Releaser", Measuring),
+        mock.patch("dpeffects.flow.noise_source", return_value=noise),
+        mock.patch("dpeffects.flow.Releaser", Measuring),
     ):
         warnings.simplefilter("always")
         try:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dpeffects.api import prepare
 from dpeffects.auditing.recording import RecordedNoise
-from dpeffects.call import Ask
-from dpeffects.cate.api import TITLES, dp_cate
 from dpeffects.errors import OptionError
-from dpeffects.estimators import get, registry
+from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.flow import Estimation, Request
 from dpeffects.privacy.budget import Budget
 
 Run = Callable[[RecordedNoise], Any]
@@ -53,21 +51,46 @@ def mechanism(
             raise OptionError(f"a function takes no options, got {', '.join(options)}")
         name = getattr(method, "__name__", type(method).__name__)
         return Mechanism(name, partial(_prepare_function, method))
-    if method in TITLES and (method not in registry() or estimand == "CATE"):
-        if level not in (None, "sample"):
-            raise OptionError(f"{method}: level must be 'sample', got {level!r}")
-        arguments = {"variance": variance, "shares": shares, **options}
-        kind = "asymptotic" if options.get("accept_asymptotic") else "exact"
-        ready = partial(_prepare_cate, method, budget, arguments)
-        return Mechanism(method, ready, "CATE", formula="y ~ t | x", guarantee=kind)
-    spec = get(method)
+    if isinstance(method, str) and method not in registry() and method in conditional_methods():
+        estimand = "CATE"
+    spec = get(method, estimand)
     spec.check_estimand(estimand)
     level = spec.check_level(level)
-    public = spec.make_options(spec.accepted(options)).public(level)
+    released = _released(options) if spec.conditional else {}
+    options = {name: x for name, x in options.items() if name not in released}
+    kind = {"release": released["release"]} if released else {}
+    adapted, checked = spec.with_options({**options, **kind})
+    request = partial(
+        Request,
+        method=method,
+        estimand=estimand,
+        budget=budget,
+        level=level,
+        shares=shares,
+        variance=variance,
+        options=options,
+        **released,
+    )
     covariate = " | g" if spec.needs_strata else " | x" if spec.uses_covariates else ""
-    ask = Ask(budget, None, shares, variance)
-    ready = partial(_prepare_method, method, estimand, level, ask, options)
-    return Mechanism(method, ready, estimand, level, public, f"y ~ t{covariate}", spec.guarantee)
+    return Mechanism(
+        method,
+        partial(_prepare_method, request),
+        estimand,
+        level,
+        checked.public(level),
+        f"y ~ t{covariate}",
+        adapted.guarantee,
+    )
+
+
+def _released(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is released of conditional effects, by default on the library of pairs."""
+    release = options.get("release", "function")
+    where: dict[str, Any] = {"at": {"x": [0.25, 0.75]}} if release == "points" else {}
+    if release == "groups":
+        where = {"by": "g"}
+    given = {name: options[name] for name in ("at", "by") if name in options}
+    return {"release": release, **where, **given}
 
 
 def _prepare_function(
@@ -77,53 +100,14 @@ def _prepare_function(
     return partial(function, data)
 
 
-def _prepare_cate(
-    method: str,
-    budget: Budget,
-    arguments: Mapping[str, Any],
-    data: Any,
-    formula: str | None,
-    bounds: Any,
-) -> Run:
-    """The whole of `dp_cate`, each time."""
-    for_release: dict[str, dict[str, Any]] = {
-        "points": {"at": {"x": [0.25, 0.75]}},
-        "groups": {"by": "g"},
-    }
-    given = {**for_release.get(arguments.get("release", ""), {}), **arguments}
-
-    def run(noise: RecordedNoise) -> Any:
-        return dp_cate(
-            str(formula),
-            data,
-            method,
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            bounds=bounds,
-            seed=noise,  # type: ignore[arg-type]
-            **given,
-        )
-
-    return run
-
-
 def _prepare_method(
-    method: str,
-    estimand: str,
-    level: str,
-    ask: Ask,
-    options: Mapping[str, Any],
-    data: Any,
-    formula: str | None,
-    bounds: Any,
+    request: Callable[..., Request], data: Any, formula: str | None, bounds: Any
 ) -> Run:
     """Everything up to the first charge is done once."""
-    ask = replace(ask, bounds=bounds)
-    ready = prepare(estimand, str(formula), data, method, ask, level, options)
+    estimation = Estimation(request(data=data, formula=str(formula), bounds=bounds))
 
     def run(noise: RecordedNoise) -> Any:
-        ready.call.restart(noise)
-        estimate = ready.estimate()
-        return {"estimate": estimate, "spends": str(ready.call.ledger.spends)}
+        estimate = estimation.fit(noise)
+        return {"estimate": estimate, "spends": str(estimation.ledger.spends)}
 
     return run

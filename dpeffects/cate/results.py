@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects import documents, writing
-from dpeffects.cate.function import EffectFunction, finite
 from dpeffects.design import read as design
 from dpeffects.errors import DataError, OptionError
+from dpeffects.estimators.conditional_effects import EffectFunction, finite
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable

@@ -15,6 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -23,12 +24,20 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from dpeffects.design.columns import Columns, IntArray, Recipe, outside_levels
-from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
+from dpeffects.design.columns import (
+    Columns,
+    Design,
+    IntArray,
+    Recipe,
+    infinite_values,
+    missing_values,
+    outside_levels,
+)
+from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
-from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
+from dpeffects.privacy.bounds import Interval, magnitude_counts, middle
 from dpeffects.privacy.rows import (
     ROWS,
     ArmTotals,
@@ -59,7 +68,7 @@ Combine = Callable[[Iterable[Totals]], Totals]
 """`added`, or `joined` where values of each record are asked for."""
 
 
-def opened(data: Any) -> Any:
+def open_if_path(data: Any) -> Any:
     """A path to Parquet or CSV files as a lazy frame; anything else as it is."""
     if not isinstance(data, str | os.PathLike):
         return data
@@ -102,31 +111,38 @@ def memory() -> int:
 class LazyTable:
     """Columns on an engine, checked there and not yet clipped.
 
-    ``ready`` are sums by arm that came with the checks, ``kinds`` what the text of a CSV file was
-    read as.
+    ``treated_count`` is the number of treated records, ``ready`` are sums by arm that came with the
+    checks, ``kinds`` what the text of a CSV file was read as.
     """
 
+    design: Design
     frame: nw.LazyFrame[Any]
-    columns: Columns
-    n: int
-    count: int
-    bounds: Bounds
-    missing: tuple[str, ...]
+    treated_count: int
     ready: Ready
-    kinds: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def numeric(self) -> tuple[str, ...]:
-        """Names of the numeric columns."""
-        return self.columns.numeric
-
-    def treated_count(self) -> int:
-        """Number of treated records."""
-        return self.count
+    kinds: Mapping[str, str]
 
     def magnitudes(self, name: str) -> IntArray:
         """Counts of a column's values by magnitude, for the private search for its range."""
-        return run(self.frame, [name], partial(_magnitudes, columns=self.columns, name=name))[0]
+        return run(
+            self.frame, [name], partial(_magnitudes, columns=self.design.columns, name=name)
+        )[0]
+
+    def require_same_kinds(self, groups: Any) -> None:
+        """Refuse a column of a CSV file that the formula and the groups read in two ways."""
+        for name in self.kinds.keys() & groups.kinds.keys():
+            if self.kinds[name] != groups.kinds[name]:
+                raise DataError(
+                    f"column {name!r} of the CSV file is read as {self.kinds[name]} by the formula "
+                    f"and as {groups.kinds[name]} by the groups: read the file into a frame first"
+                )
+
+    def encode(self, groups: LazyTable | None = None) -> LazyRows:
+        """Rows that are clipped and encoded where they are, by ``groups`` if given."""
+        if groups is None:
+            return LazyRows(self, dict(self.ready))
+        both = replace(self, frame=by_declaration(self.frame, groups.kinds))
+        strata = (groups.design.columns, groups.design.grouping())
+        return LazyRows(both, dict(self.ready), strata)
 
 
 def _magnitudes(native: Any, columns: Columns, name: str) -> Totals | None:
@@ -229,7 +245,7 @@ def _by_arm(
             made[f"good {name}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
     named = {f"m{k}": expression for k, expression in enumerate(made.values())}
     sums = [nw.col(name).sum() for name in named]
-    with _Quiet(frame):
+    with hide_engine_errors(frame):
         part = frame.select(**kept)
         groups = (part.with_columns(**named) if named else part).group_by("t")
         rows = groups.agg(nw.len().alias("count"), *sums).head(4).collect().rows(named=True)
@@ -283,26 +299,18 @@ def _count(condition: nw.Expr) -> nw.Expr:
 
 def _refuse(found: Mapping[str, int], columns: Columns) -> None:
     names = [*_named(columns), columns.treatment]
-    bad = [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]
-    if bad:
-        raise DataError(
-            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            "public. Drop or impute them by a rule that looks at one row at a time"
-        )
+    if bad := [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]:
+        raise missing_values(bad)
     for name in columns.numeric:
         if found.get(f"inf {name}"):
-            raise DataError(f"column {name!r} holds infinite values")
+            raise infinite_values(name)
     for name in columns.levels:
         if found[f"level {name}"]:
-            raise DataError(outside_levels(name))
-    if found["arm"] and columns.arms is not None:
-        raise DataError(outside_levels(columns.treatment))
+            raise outside_levels(name)
     if found["arm"]:
-        raise DataError(
-            f"treatment {columns.treatment!r} must be 0/1, bool, or two declared levels, control "
-            f"first: bounds={{'{columns.treatment}': [CONTROL, TREATED]}}"
-        )
-    raise DataError(f"treatment {columns.treatment!r}: one of the two arms is empty")
+        named = columns.arms is not None
+        raise outside_levels(columns.treatment) if named else columns.not_two_arms()
+    raise columns.empty_arm()
 
 
 def _arms(columns: Columns, schema: Any) -> list[Any]:
@@ -361,29 +369,32 @@ class LazyRows:
     """
 
     table: LazyTable
-    recipe: Recipe
     ready: Ready = field(default_factory=dict)
     groups: tuple[Columns, Recipe] | None = None
 
     @property
+    def _recipe(self) -> Recipe:
+        return self.table.design.recipe
+
+    @property
     def n(self) -> int:
         """Number of records."""
-        return self.table.n
+        return self.table.design.n
 
     @property
     def width(self) -> int:
         """Number of encoded covariates."""
-        return len(self.recipe.encoding.names)
+        return self.table.design.width
 
     @property
     def outcome_range(self) -> Interval:
         """Range that outcomes are clipped to."""
-        return self.recipe.outcome_range
+        return self._recipe.outcome_range
 
     @property
     def declared(self) -> int | None:
         """Number of strata."""
-        discrete = (self.groups[1] if self.groups else self.recipe).discrete
+        discrete = (self.groups[1] if self.groups else self._recipe).discrete
         return None if discrete is None else discrete.count
 
     def fold(self, function: Summand, *parts: str) -> Totals:
@@ -395,23 +406,23 @@ class LazyRows:
         return self._run(function, parts, joined)
 
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
-        own = (self.table.columns, self.recipe)
+        own = (self.table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
         parts = tuple(part for part in parts if part != "strata")
-        names = [self.table.columns.treatment, *self.recipe.reads(parts)]
+        names = [self.table.design.columns.treatment, *self._recipe.reads(parts)]
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
         *found, seen = run(self.table.frame, list(dict.fromkeys(names)), add, combine)
-        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.count]:
+        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.treated_count]:
             raise DataError(_CHANGING)
         return tuple(found)
 
     def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
         """Sums over (treated, control): by the engine where the outcome is a column."""
-        key, term = (what, grid), self.recipe.outcome_term
+        key, term = (what, grid), self._recipe.outcome_term
         if key not in self.ready and grid is not None and isinstance(term, Column):
             outcome = (term.name, self.outcome_range)
-            found = _by_arm(self.table.frame, self.table.columns, outcome, {what: grid})
+            found = _by_arm(self.table.frame, self.table.design.columns, outcome, {what: grid})
             self.ready[key] = _pair(found, what)
         if key not in self.ready:
             add = ArmTotals(what, grid, self.outcome_range)
@@ -461,7 +472,7 @@ def _cut(arrays: tuple[Arrays, Arrays], some: slice) -> tuple[Arrays, Arrays]:
 def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:
     """One row of sums, made by the engine."""
     named = {f"q{k}": expression for k, expression in enumerate(ask.values())}
-    with _Quiet(frame):
+    with hide_engine_errors(frame):
         found = frame.select(**named).collect()
         return dict(zip(ask, (found[name].to_list()[0] for name in named), strict=True))
 
@@ -471,7 +482,7 @@ def run(
 ) -> Totals:
     """Combine a function of the frame's rows, batch by batch or partition by partition."""
     implementation = frame.implementation
-    with _Quiet(frame):
+    with hide_engine_errors(frame):
         native: Any = frame.select(names).to_native()
         if implementation.is_duckdb():
             results = _streamed(native.to_arrow_reader(_BATCH), function)
@@ -530,18 +541,16 @@ def _spark_partition(batches: Iterator[Any], function: OnBatch, combine: Combine
         yield pa.record_batch([pa.array([pickle.dumps(combine(found))])], names=["totals"])
 
 
-class _Quiet:
+@contextmanager
+def hide_engine_errors(frame: nw.LazyFrame[Any]) -> Iterator[None]:
     """Errors of an engine may quote values of the data: only their kind is passed on."""
-
-    def __init__(self, frame: nw.LazyFrame[Any]) -> None:
-        self._name = frame.implementation.name.lower()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, Exception) and not isinstance(error, DPEffectsError):
-            raise DataError(
-                f"{self._name} could not compute with the data ({type(error).__name__}); check "
-                "the types of the columns, and that the frame can still be read"
-            ) from None
+    try:
+        yield
+    except DPEffectsError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{frame.implementation.name.lower()} could not compute with the data "
+            f"({type(error).__name__}); check the types of the columns, and that the frame can "
+            "still be read"
+        ) from None

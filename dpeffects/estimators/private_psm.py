@@ -67,7 +67,7 @@ class PrivatePSMOptions(Options):
     penalty: float | None = None
     debias: bool = True
 
-    def collects(self) -> tuple[int, str]:
+    def memory_per_row(self) -> tuple[int, str]:
         """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
         return 160 + 24 * self.neighbors, "scores, treatments and outcomes, which are sorted"
 

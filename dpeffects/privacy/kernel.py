@@ -76,22 +76,22 @@ class Nuisance:
 
 @dataclass(frozen=True)
 class Learner:
-    """How a record enters the second stage: an R-learner or a DR-learner.
+    """How a record enters the second stage: an R-learner (``weighted_residuals``) or a DR-learner.
 
     With propensity p, mean outcome m and arm means m_1, m_0, an R-learner fits (a - p) g(x) to
     y - m(x), a DR-learner g(x) to m_1 - m_0 + (a - p) (y - m_a) / (p (1 - p)); both less the
     average effect, in units of ``threshold``.
     """
 
-    name: str
     nuisance: Nuisance
     threshold: float
+    weighted_residuals: bool
 
     @property
     def steepest(self) -> float:
         """Largest slope that a record can have."""
         model = self.nuisance.propensity
-        return max(model.high, 1.0 - model.low) if self.name == "r_learner" else 1.0
+        return max(model.high, 1.0 - model.low) if self.weighted_residuals else 1.0
 
     def terms(
         self, covariates: FloatArray, treated: BoolArray, outcome: FloatArray, rows: FloatArray
@@ -100,7 +100,7 @@ class Learner:
         score = self.nuisance.scores(covariates)
         one, zero = self.nuisance.outcomes(covariates, rows)
         gap = treated - score
-        if self.name == "r_learner":
+        if self.weighted_residuals:
             mean = score * one + (1.0 - score) * zero
             target = outcome - mean - gap * self.nuisance.effect
             return gap, target / self.threshold

@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.api import dp_atc, dp_ate, dp_att
 from dpeffects.datasets import simulate
+from dpeffects.effects import estimate_effect
 from dpeffects.errors import DataError, DPEffectsError
 from dpeffects.privacy.bounds import Declared
 
 Fit = Mapping[str, Any] | Callable[..., Any]
 Maker = str | Callable[..., Any]
 
-ESTIMATORS = {"ATE": dp_ate, "ATT": dp_att, "ATC": dp_atc}
 _ROLES = ("treatment", "outcome", "mu0", "mu1")
 SIZE = 10
 KEYS = ["fit", "n", "epsilon", "repeat"]
@@ -68,7 +67,8 @@ class StudyDesign:
             return fit(data, epsilon, seed)
         formula = fit.get("formula", self.formula) or _formula(data)
         arguments = {key: x for key, x in fit.items() if key != "formula"}
-        return ESTIMATORS[self.estimand](formula, data, epsilon=epsilon, seed=seed, **arguments)
+        arguments |= {"epsilon": epsilon, "seed": seed}
+        return estimate_effect(self.estimand, formula, data, **arguments)
 
 
 def seed_at(seed: int, *place: Any) -> int:

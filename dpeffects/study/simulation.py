@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_whole
 from dpeffects.results.export import frame_of
 from dpeffects.study.file import on_file, run_batches
 from dpeffects.study.result import Study
-from dpeffects.study.runs import COLUMNS, ESTIMATORS, Fit, Maker, StudyDesign, batches_of, key_of
+from dpeffects.study.runs import COLUMNS, Fit, Maker, StudyDesign, batches_of, key_of
 
 
 def simulate_study(
@@ -83,7 +84,7 @@ def simulate_study(
     """
     sizes, epsilons = numbers("n", n, 4), numbers("epsilon", epsilon, 0.0)
     _check_fits(fits)
-    check_choice("estimand", estimand, tuple(ESTIMATORS))
+    check_choice("estimand", estimand, AVERAGES)
     check_counts(repeats, workers, seed)
     design = StudyDesign(dict(fits), data, seed, estimand, conf_level, formula, options)
     known = on_file(path)
