@@ -25,7 +25,7 @@ from report import RESULTS, save
 
 from dpeffects.commands.bench import arguments
 from dpeffects.leaderboard import Leaderboard, bench, entries, tasks
-from dpeffects.leaderboard.api import COLUMNS, FACTS, KEYS
+from dpeffects.leaderboard.benchmark import COLUMNS, FACTS, KEYS
 from dpeffects.leaderboard.cells import NEAR
 from dpeffects.study.file import on_file
 

@@ -258,12 +258,10 @@ class Estimation:
 
     def fit(self, noise: NoiseSource | None = None) -> Any:
         """Let the method release and estimate; an audit does so many times, with its own noise."""
-        ledger, budget = self.ledger, self.request.budget
         if noise is not None:
-            ledger = Ledger(budget.epsilon, budget.delta)
-        noise = noise or self.noise
-        # the noise of an audit brings a releaser that watches
-        releaser: Releaser = getattr(noise, "releaser", Releaser)(self.split, ledger, noise)
+            budget = self.request.budget
+            self.noise, self.ledger = noise, Ledger(budget.epsilon, budget.delta)
+        releaser = Releaser(self.split, self.ledger, self.noise)
         # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
         with np.errstate(all="ignore"):
             missing = self.table.design.missing

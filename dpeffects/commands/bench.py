@@ -15,7 +15,7 @@ from dpeffects.commands.shared import (
 )
 from dpeffects.errors import OptionError
 from dpeffects.leaderboard import bench, entries, tasks
-from dpeffects.leaderboard.api import EPSILONS
+from dpeffects.leaderboard.benchmark import EPSILONS
 from dpeffects.results.export import plain
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -64,36 +64,11 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Weighted:
-    """A weighted sum of shown values, each in units of its spread and kept within limits."""
-
-    columns: IntArray
-    centre: FloatArray
-    factor: FloatArray
-    weights: FloatArray
-
-    def standard(self, shown: FloatArray) -> FloatArray:
-        """The values that the weights are for."""
-        scaled = (shown[:, self.columns] - self.centre) * self.factor
-        return np.clip(np.nan_to_num(scaled, nan=-_FAR), -_FAR, _FAR)
-
-    def __call__(self, shown: FloatArray) -> FloatArray:
-        """One number for each run."""
-        return np.asarray(self.standard(shown) @ self.weights)
-
-
-@dataclass(frozen=True)
 class Score:
-    """A number computed from one run: a function of what was shown, or the loss."""
+    """A number computed from each run, on both datasets."""
 
     name: str
-    function: Callable[[FloatArray], FloatArray] | None = None
-
-    def of(self, runs: Runs) -> Two:
-        """Values on both sides."""
-        if self.function is None:  # equal losses differ in their last digits
-            return np.round(runs.loss[0], 9), np.round(runs.loss[1], 9)
-        return self.function(runs.shown[0]), self.function(runs.shown[1])
+    of: Callable[[Runs], Two]
 
 
 @dataclass(frozen=True)
@@ -107,16 +82,22 @@ class Event:
 
     def hits(self, runs: Runs) -> tuple[int, int]:
         """How often it happened: on its own dataset, on the other."""
-        counts = [
-            int(
-                (values >= self.threshold).sum() if self.above else (values <= self.threshold).sum()
-            )
-            for values in self.score.of(runs)
-        ]
+        beyond = np.greater_equal if self.above else np.less_equal
+        counts = [int(beyond(values, self.threshold).sum()) for values in self.score.of(runs)]
         return counts[self.first], counts[1 - self.first]
 
     def __str__(self) -> str:
         return f"{self.score.name} {'>=' if self.above else '<='} {self.threshold:.6g}"
+
+
+def _score(name: str, function: Callable[[FloatArray], FloatArray]) -> Score:
+    """A function of everything that was shown."""
+    return Score(name, lambda runs: (function(runs.shown[0]), function(runs.shown[1])))
+
+
+# Equal losses differ in their last digits.
+LOSS_SCORE = Score(LOSS, lambda runs: (np.round(runs.loss[0], 9), np.round(runs.loss[1], 9)))
+NO_EVENT = Event(LOSS_SCORE, math.inf, True, 0)
 
 
 def lower_bound(
@@ -148,7 +129,7 @@ def foresee(runs: Runs, size: int, delta: float, confidence: float) -> tuple[flo
     The chance of an event on the neighbour is the mean of exp(-loss) where it happens, if the noise
     is what was declared: a few runs tell what counting on the neighbour would take many for.
     """
-    best, event = 0.0, Event(Score(LOSS), math.inf, True, 0)
+    best, event = 0.0, NO_EVENT
     for first, loss in enumerate((runs.loss[0], -runs.loss[1])):
         loss = np.sort(np.round(loss, 9))[::-1]
         one = np.arange(1, loss.size + 1) / loss.size
@@ -157,10 +138,8 @@ def foresee(runs: Runs, size: int, delta: float, confidence: float) -> tuple[flo
         bounds[: _LEAST - 1] = 0.0
         k = int(np.argmax(bounds))
         if bounds[k] > best:
-            best = float(bounds[k])
-            event = Event(
-                Score(LOSS), float(loss[k] if first == 0 else -loss[k]), first == 0, first
-            )
+            threshold = float(loss[k] if first == 0 else -loss[k])
+            best, event = float(bounds[k]), Event(LOSS_SCORE, threshold, first == 0, first)
     return best, event
 
 
@@ -171,12 +150,12 @@ def choose(runs: Runs, size: int, delta: float, confidence: float) -> Event:
     a larger bound already in half of these runs, at a confidence for all scores together; the other
     half makes the weighted sum.
     """
-    second, found = runs.part(0.5, 1.0), list(scores(runs.part(0.0, 0.5)))
-    promised, best = -1.0, Event(Score(LOSS), math.inf, True, 0)
+    second, candidates = runs.part(0.5, 1.0), list(_scores(runs.part(0.0, 0.5)))
+    promised, best = -1.0, NO_EVENT
     if runs.watched:
         promised, best = foresee(runs, size, delta, confidence)
-    sure = 1.0 - (1.0 - confidence) / (10.0 * max(len(found), 1))
-    for score in found:
+    sure = 1.0 - (1.0 - confidence) / (10.0 * max(len(candidates), 1))
+    for score in candidates:
         values = score.of(second)
         cuts = _cuts(values)
         for above, first in itertools.product((True, False), (0, 1)):
@@ -189,17 +168,17 @@ def choose(runs: Runs, size: int, delta: float, confidence: float) -> Event:
     return best
 
 
-def scores(runs: Runs) -> Iterator[Score]:
+def _scores(runs: Runs) -> Iterator[Score]:
     """Every score there is: the loss, a weighted sum, each shown value."""
     if runs.watched:
-        yield Score(LOSS)
+        yield LOSS_SCORE
     both = np.concatenate(runs.shown)
     known = ~np.isnan(both).all(axis=0)
     varying = np.flatnonzero(known & (np.ptp(np.nan_to_num(both), axis=0) > 0.0))
     if varying.size:
         yield _linear(runs, varying)
     for j in varying:
-        yield Score(runs.names[j], partial(_column, j=int(j)))
+        yield _score(runs.names[j], partial(_column, j=int(j)))
 
 
 def _column(shown: FloatArray, j: int) -> FloatArray:
@@ -225,11 +204,15 @@ def _linear(runs: Runs, columns: IntArray) -> Score:
     both = np.concatenate(runs.shown)[:, columns]
     centre = np.nanmedian(both, axis=0)
     near, far = np.nanmedian(np.abs(both - centre), axis=0), np.nanstd(both, axis=0)
-    spread = np.where(near > 0.0, near, np.where(far > 0.0, far, 1.0))
-    plain = Weighted(columns, centre, 1.0 / spread, np.zeros(columns.size))
-    one, other = (plain.standard(shown) for shown in runs.shown)
-    gap = one.mean(axis=0) - other.mean(axis=0)
+    factor = 1.0 / np.where(near > 0.0, near, np.where(far > 0.0, far, 1.0))
+
+    def standardised(shown: FloatArray) -> FloatArray:
+        scaled = (shown[:, columns] - centre) * factor
+        return np.clip(np.nan_to_num(scaled, nan=-_FAR), -_FAR, _FAR)
+
+    one, other = (standardised(shown) for shown in runs.shown)
     within = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
-    cover = within.T @ within / max(len(within) - 2, 1)
-    cover += np.diag(_RIDGE * (np.diag(cover) + 1.0))
-    return Score(LINEAR, replace(plain, weights=np.linalg.solve(cover, gap)))
+    covariance = within.T @ within / max(len(within) - 2, 1)
+    covariance += np.diag(_RIDGE * (np.diag(covariance) + 1.0))
+    weights = np.linalg.solve(covariance, one.mean(axis=0) - other.mean(axis=0))
+    return _score(LINEAR, lambda shown: np.asarray(standardised(shown) @ weights))

@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
+from dpeffects.estimators._checks import check_choice, check_whole
 from dpeffects.results.export import frame_of
-from dpeffects.study.file import append, on_file
+from dpeffects.study.file import on_file, run_batches
 from dpeffects.study.result import Study
-from dpeffects.study.runs import COLUMNS, ESTIMATORS, Fit, Maker, Plan, batches_of, key_of, run
+from dpeffects.study.runs import COLUMNS, Fit, Maker, StudyDesign, batches_of, key_of
 
 
 def simulate_study(
@@ -61,7 +63,7 @@ def simulate_study(
     seed
         Of data and noise. Results of a study are simulated, so seeded noise gives nothing away.
     workers
-        Number of processes; more than one needs joblib (``pip install joblib``).
+        Number of processes; more than one needs joblib (``pip install "dpeffects[study]"``).
     path
         A CSV file that finished runs are appended to, and read from when the study is started
         again.
@@ -80,56 +82,47 @@ def simulate_study(
     >>> study.tidy()["runs"].tolist()
     [4]
     """
-    plan = Plan(dict(fits), data, options, formula, estimand, conf_level, seed)
     sizes, epsilons = numbers("n", n, 4), numbers("epsilon", epsilon, 0.0)
-    _check(plan, repeats, workers)
+    _check_fits(fits)
+    check_choice("estimand", estimand, AVERAGES)
+    check_counts(repeats, workers, seed)
+    design = StudyDesign(dict(fits), data, seed, estimand, conf_level, formula, options)
     known = on_file(path)
-    batches = list(batches_of(plan, [int(x) for x in sizes], epsilons, repeats, known))
-    rows = list(known)
-    for done in run(batches, workers):
-        rows += done
-        if path is not None:
-            append(path, done)
-    wanted = set(itertools.product(plan.fits, map(int, sizes), epsilons, range(repeats)))
+    batches = list(batches_of(design, sizes, epsilons, repeats, known))
+    rows = run_batches(batches, known, workers, path)
+    asked = set(itertools.product(design.fits, sizes, epsilons, range(repeats)))
+    order = list(design.fits)
     kept = sorted(
-        (row for row in rows if key_of(row) in wanted),
-        key=lambda row: (list(plan.fits).index(row["fit"]), *key_of(row)[1:]),
+        (row for row in rows if key_of(row) in asked),
+        key=lambda row: (order.index(row["fit"]), *key_of(row)[1:]),
     )
-    return Study(frame_of(kept, COLUMNS), _called(data), estimand, conf_level, repeats, seed)
+    name = data if isinstance(data, str) else getattr(data, "__name__", type(data).__name__)
+    return Study(frame_of(kept, COLUMNS), name, estimand, conf_level, repeats, seed)
 
 
-def _called(data: Maker) -> str:
-    return data if isinstance(data, str) else getattr(data, "__name__", type(data).__name__)
-
-
-def numbers(name: str, given: Any, least: float) -> list[Any]:
-    """Return one number or several as a list of numbers above ``least`` (n: from it on)."""
-    found = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
-    ok = found and all(
-        isinstance(x, int | float | np.number) and not isinstance(x, bool) for x in found
-    )
-    if isinstance(given, str) or not ok or not all(least < x + (name == "n") for x in found):
-        raise OptionError(f"{name} must be a positive number or several, got {given!r}")
-    return [float(x) for x in found] if name == "epsilon" else [int(x) for x in found]
-
-
-def _check(plan: Plan, repeats: int, workers: int) -> None:
-    if not plan.fits:
+def _check_fits(fits: Mapping[str, Fit]) -> None:
+    if not fits:
         raise OptionError('give fits, for example {"means": {"method": "diff_in_means"}}')
-    for name, fit in plan.fits.items():
+    for name, fit in fits.items():
         if not (isinstance(fit, Mapping) or callable(fit)):
             raise OptionError(f"fit {name!r} must be a dict of arguments or a function")
         if isinstance(fit, Mapping) and {"epsilon", "seed"} & set(fit):
             raise OptionError(f"fit {name!r}: epsilon and seed are set by the study")
-    if plan.estimand not in ESTIMATORS:
-        raise OptionError(f"estimand must be one of {', '.join(ESTIMATORS)}")
-    checked(plan.seed, repeats=repeats, workers=workers)
 
 
-def checked(seed: Any = 0, **counts: Any) -> None:
+def check_counts(repeats: Any, workers: Any, seed: Any) -> None:
     """Refuse what is not a count, and a seed that is none."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise OptionError(f"seed must be a non-negative integer, got {seed!r}")
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
+    check_whole("repeats", repeats, 1)
+    check_whole("workers", workers, 1)
+    check_whole("seed", seed, 0)
+
+
+def numbers(name: str, given: Any, least: float) -> list[Any]:
+    """Return one number or several as a list of numbers above ``least`` (n: from it on)."""
+    values = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
+    ok = values and all(
+        isinstance(x, int | float | np.number) and not isinstance(x, bool) for x in values
+    )
+    if isinstance(given, str) or not ok or not all(least < x + (name == "n") for x in values):
+        raise OptionError(f"{name} must be a positive number or several, got {given!r}")
+    return [float(x) for x in values] if name == "epsilon" else [int(x) for x in values]

@@ -1,4 +1,4 @@
-"""The public door: neighbours -> runs -> an event -> a lower bound on epsilon."""
+"""Attack a mechanism: neighbours -> runs -> an event -> a lower bound on epsilon."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.auditing.evidence import Runs, choose, foresee, lower_bound
+from dpeffects.auditing.events import Runs, choose, foresee, lower_bound
+from dpeffects.auditing.mechanisms import Mechanism, mechanism
 from dpeffects.auditing.pairs import BOUNDS, Pair, neighbours, own_pairs
 from dpeffects.auditing.result import AuditResult, PairOutcome
 from dpeffects.auditing.runs import gather, misfit
-from dpeffects.auditing.targets import FunctionTarget, Target, target
 from dpeffects.errors import OptionError
+from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
 
 _PILOT = 0.2
-"""Part of the runs that look for the worst pair; of the rest, a quarter chooses the event."""
+"""Part of the runs that look for the worst pair."""
 _CHOOSE = 0.25
+"""Part of the other runs that chooses the event; the rest counts it."""
 
 
 def audit(
@@ -55,8 +57,8 @@ def audit(
     method
         One of :func:`methods`, "r_learner" or "dr_learner" (conditional effects;
         "sample_aggregate" with ``estimand="CATE"``), or a function
-        ``run(data, seed)`` that passes ``seed`` on to calls of this package and returns what it
-        shows; that takes ``pairs``.
+        ``run(data, seed)`` that passes ``seed``, a source of noise that records, on to calls of
+        this package and returns what it shows; that takes ``pairs``.
     epsilon, delta, level, estimand, variance, shares, **options
         As in :func:`dp_ate` or :func:`dp_cate`: what is promised, and how it is run.
     runs
@@ -75,7 +77,7 @@ def audit(
     noise
         "seeded" (fast, from a generator of the audit's own) or "secure" (the package's own noise).
     workers
-        Processes; more than one needs a script guarded by ``if __name__ == "__main__":``.
+        Number of processes; more than one needs joblib (``pip install "dpeffects[study]"``).
     seed
         Makes the audit reproducible, whatever ``workers`` is.
 
@@ -90,62 +92,73 @@ def audit(
     >>> found.violated, 0.6 < found.lower < 1.0
     (False, True)
     """
-    _check(runs, confidence, watch, noise, workers)
-    aim = target(method, Budget(epsilon, delta), level, estimand, variance, shares, options)
+    check_whole("runs", runs, 100)
+    check_whole("workers", workers, 1)
+    if not is_number(confidence) or not 0.5 <= confidence < 1.0:
+        raise OptionError(f"confidence must be at least 0.5 and below 1, got {confidence!r}")
+    check_choice("watch", watch, ("releases", "returned"))
+    check_choice("noise", noise, ("seeded", "secure"))
+    audited = mechanism(method, Budget(epsilon, delta), level, estimand, variance, shares, options)
     entropy = None if noise == "secure" else _entropy(seed)
-    attack = _Attack(aim, float(delta), confidence, watch == "releases", workers, entropy)
-    found = attack.on(_cases(aim, pairs, library, formula, bounds), runs)
+    attack = _Attack(audited, float(delta), confidence, watch == "releases", workers, entropy)
+    evidence = attack.on(_all_pairs(audited, pairs, library, formula, bounds), runs)
     return AuditResult(
-        method=aim.name,
-        level=aim.level,
-        estimand=aim.estimand,
+        method=audited.name,
+        level=audited.level,
+        estimand=audited.estimand,
         epsilon=float(epsilon),
         delta=float(delta),
-        guarantee=aim.guarantee,
+        guarantee=audited.guarantee,
         confidence=confidence,
-        noise=_noise(entropy),
+        noise=_SECURE if entropy is None else _SEEDED.format(entropy),
         seed=entropy,
         options=dict(options),
-        **found,
+        **evidence,
     )
+
+
+_SECURE = "the package's own: OpenDP discrete noise, system entropy"
+_SEEDED = "a seeded generator of the audit's own (seed {}), for speed"
 
 
 @dataclass(frozen=True)
 class _Attack:
-    """How a target is attacked: what is asked of the bound, and where randomness comes from."""
+    """How a mechanism is attacked: what is asked of the bound, where randomness comes from."""
 
-    aim: Target
+    mechanism: Mechanism
     delta: float
     confidence: float
     watched: bool
     workers: int
     entropy: int | None
 
-    def on(self, cases: Sequence[Pair], runs: int) -> dict[str, Any]:
+    def on(self, pairs: Sequence[Pair], runs: int) -> dict[str, Any]:
         """Find the worst pair by a few runs on each, and give it the rest."""
-        outcomes = [PairOutcome(p.name, p.about, skipped=misfit(self.aim, p)) for p in cases]
+        outcomes = [PairOutcome(p.name, p.about, skipped=misfit(self.mechanism, p)) for p in pairs]
         usable = [k for k, outcome in enumerate(outcomes) if not outcome.skipped]
         if not usable:
             raise OptionError(f"no pair of neighbours fits: {outcomes[0].skipped}")
         few = max(4, round(_PILOT * runs / (2 * len(usable)))) if len(usable) > 1 else 0
-        look = bar(usable if few else [], "looking for the worst pair")
-        pilots = {k: self._runs(cases[k], (k, 0), few) for k in look}
+        pilots = {
+            k: self._runs(pairs[k], (k, 0), few)
+            for k in bar(usable if few else [], "looking for the worst pair")
+        }
         rest = max(20, runs // 2 - few * len(pilots))
         worst = max(usable, key=lambda k: self._promise(pilots[k], rest)) if few else usable[0]
-        last = self._runs(cases[worst], (worst, 1), rest, "attacking it")
+        last = self._runs(pairs[worst], (worst, 1), rest, "attacking it")
         for k in usable:
             parts = [pilots[k]] if few else []
-            outcomes[k] = _outcome(cases[k], [*parts, last] if k == worst else parts)
+            outcomes[k] = _outcome(pairs[k], [*parts, last] if k == worst else parts)
         return {
             **self._bound(last),
-            "worst": cases[worst].name,
+            "worst": pairs[worst].name,
             "pairs": tuple(outcomes),
             "runs": sum(outcome.runs for outcome in outcomes),
         }
 
     def _runs(self, pair: Pair, place: tuple[int, int], count: int, about: str = "") -> Runs:
         seed = None if self.entropy is None else (self.entropy, *place)
-        return gather(self.aim, pair, count, seed, self.watched, self.workers, about)
+        return gather(self.mechanism, pair, count, seed, self.watched, self.workers, about)
 
     def _promise(self, runs: Runs, size: int) -> float:
         """How much a pair promises, by its losses or else by what was shown."""
@@ -164,31 +177,23 @@ class _Attack:
         return {"lower": lower, "event": str(event), "hits": hits, "trials": trials}
 
 
-def _check(runs: int, confidence: float, watch: str, noise: str, workers: int) -> None:
-    for name, value, least in (("runs", runs, 100), ("workers", workers, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise OptionError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-    if not number or not 0.5 <= confidence < 1.0:
-        raise OptionError(f"confidence must be at least 0.5 and below 1, got {confidence!r}")
-    for name, given, known in (
-        ("watch", watch, ("releases", "returned")),
-        ("noise", noise, ("seeded", "secure")),
-    ):
-        if not isinstance(given, str) or given not in known:
-            raise OptionError(f"{name} must be one of {', '.join(known)}, got {given!r}")
-
-
-def _cases(aim: Target, pairs: Any, library: bool, formula: str | None, bounds: Any) -> list[Pair]:
+def _all_pairs(
+    audited: Mechanism, pairs: Any, library: bool, formula: str | None, bounds: Any
+) -> list[Pair]:
     """The user's own pairs and the library's, where they fit."""
-    given = formula is not None or isinstance(aim, FunctionTarget)
+    of_library = audited.formula is not None and formula is None
     own = own_pairs(
-        () if pairs is None else pairs, formula, bounds if given else bounds or BOUNDS, aim.public
+        () if pairs is None else pairs,
+        formula,
+        bounds or BOUNDS if of_library else bounds,
+        audited.public,
     )
-    found = neighbours(aim.public) if library and aim.formula is not None else []
-    if not own and not found:
+    listed = neighbours(audited.public) if library and audited.formula is not None else []
+    if bounds == "from_data":
+        listed = [replace(pair, bounds=bounds) for pair in listed]
+    if not own and not listed:
         raise OptionError("there is nothing to compare: give pairs=[(data, neighbour), ...]")
-    return own + ([replace(p, bounds=bounds) for p in found] if bounds == "from_data" else found)
+    return own + listed
 
 
 def _entropy(seed: int | None) -> int:
@@ -199,14 +204,8 @@ def _entropy(seed: int | None) -> int:
     return int(seed)
 
 
-def _noise(entropy: int | None) -> str:
-    if entropy is None:
-        return "the package's own: OpenDP discrete noise, system entropy"
-    return f"a seeded generator of the audit's own (seed {entropy}), for speed"
-
-
-def _outcome(pair: Pair, found: Sequence[Runs]) -> PairOutcome:
-    losses = np.concatenate([[*runs.loss[0], *-runs.loss[1]] for runs in found])
+def _outcome(pair: Pair, parts: Sequence[Runs]) -> PairOutcome:
+    losses = np.concatenate([[*runs.loss[0], *-runs.loss[1]] for runs in parts])
     known = bool(losses.size) and not np.isnan(losses).any()
     return PairOutcome(
         pair.name,
