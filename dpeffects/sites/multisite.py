@@ -19,7 +19,7 @@ from dpeffects.privacy.bounds import Declared
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule
-from dpeffects.sites.combine import Combined, combine
+from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.release import SiteRelease, begin_release, check_site
 
 _EACH = ("epsilon", "delta", "ledger")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.sites.law import StudentLaw
+from dpeffects.sites.error_distribution import StudentLaw
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import Floats, Heterogeneity
 

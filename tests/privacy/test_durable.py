@@ -207,7 +207,7 @@ class TestBothBackends:
 
     def test_the_clock_does_not_matter(self, address, monkeypatch):
         ledger = create_ledger(address, "nsw", epsilon=1.0)
-        from dpeffects.ledgers import book
+        from dpeffects.ledgers import transaction
 
         for year in (2031, 1971, 2026):
 
@@ -218,7 +218,7 @@ class TestBothBackends:
 
                     return datetime.datetime(year, 1, 1, tzinfo=zone)
 
-            monkeypatch.setattr(book, "datetime", Clock)
+            monkeypatch.setattr(transaction, "datetime", Clock)
             ledger.charge(spend(str(year), 0.1))
         assert [s.label for s in ledger.spends] == ["2031", "1971", "2026"]
         assert "sound" in ledger.verify()
@@ -595,13 +595,13 @@ def test_a_forged_entry_is_noticed(file):
     """Digests can be made up, totals that follow the rules cannot exceed what is allowed."""
     from dataclasses import replace
 
-    from dpeffects.ledgers.book import Book
+    from dpeffects.ledgers.transaction import Transaction
 
     ledger = create_ledger(file, "nsw", epsilon=1.0)
     ledger.charge(spend("a", 0.9))
     charge = ledger.entries()[-1]
     with ledger._store.session(write=True) as session:
-        Book(session).add("charge", "nsw", charge.body, replace(charge.state, charges=2))
+        Transaction(session).add("charge", "nsw", charge.body, replace(charge.state, charges=2))
     with pytest.raises(LedgerError, match="should have been refused"):
         verify_ledger(file)
 
@@ -749,7 +749,7 @@ def test_addresses_of_servers(server):
 
 
 def test_a_server_in_use_for_too_long(server, monkeypatch):
-    from dpeffects.ledgers import server as module
+    from dpeffects.ledgers import postgresql as module
 
     address = server.url(server.schema())
     ledger = create_ledger(address, "nsw", epsilon=1.0)

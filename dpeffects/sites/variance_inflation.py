@@ -8,8 +8,8 @@ sum(w^2 v), and only the optimism about v needs correcting. For Laplace noise, b
 
     E[w(r)^2 (v - r)] = -E[s (|r - v| + s) dw(r)^2 / dr],
 
-which is a derivative where w is smooth (`of_ivw`) and a sum over jumps where sites enter and leave
-(`of_mvagg`). Both functions return a factor for each site's sampling variance.
+which is a derivative where w is smooth (`inflation_ivw`) and a sum over jumps where sites enter
+and leave (`inflation_mvagg`). Both functions return a factor for each site's sampling variance.
 
 Coverage of nominal 95 % intervals in per cent, without and with the factor, where all of the error
 is sampling error (noise in the estimates makes this matter less): ten sites of equal size with
@@ -31,13 +31,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpeffects.sites.law import ROWS, Errors
+from dpeffects.sites.error_distribution import ROWS, Errors
 from dpeffects.sites.rules import Floats, mvagg
 
 _FAR = 25.0  # noise scales from which a jump does not matter
 
 
-def of_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
+def inflation_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
     """Return the factors for weights by inverse variance.
 
     With V the total variance, d(w^2)/dr = -2 w^2 (1 - w) V'(r) / V, and |r - v| is s on average.
@@ -46,7 +46,7 @@ def of_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
     return 1.0 + _relative(added, errors.mean)
 
 
-def of_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
+def inflation_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
     """Return the factors for the subset of least variance.
 
     As the variance of a site in the subset rises, its weight falls in jumps. Two are looked at: a

@@ -1,4 +1,4 @@
-"""The rules of a durable ledger, as pure functions: totals before, what happens, totals after.
+"""What a dataset allows, as pure functions: totals before, what happens, totals after.
 
 The ledger uses them inside a transaction, and `verify` replays all entries with them.
 """
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from dpeffects.errors import BudgetError, LedgerError
 from dpeffects.ledgers.composition import Composition, composition
-from dpeffects.ledgers.entries import NONE, Entry, Hold, Pair, State, read_terms
+from dpeffects.ledgers.entry import NONE, Entry, Hold, Pair, State, read_terms
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import (
@@ -44,7 +44,7 @@ class Agreement:
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
             "composition": self.composition.name,
-            "limits": self.limits.text(),
+            "limits": self.limits,
         }
 
     @classmethod
@@ -122,13 +122,14 @@ class Agreement:
         require_like(state.terms, terms)
         if hold is not None and not hold.open:
             raise BudgetError("the reservation of this call was settled; nothing was drawn")
-        cost = self.composition.of_charge(spend, hold.joint if hold else state.joint)
-        price = Pair(Fraction(spend.epsilon), Fraction(spend.delta))
+        before = (hold or state).noncomposable_epsilon
+        cost = self.composition.of_charge(spend, before)
+        price = price_of(spend)
         if hold is None and not cost.within(self.left(state)):
             raise self._refusal(state, price)
         if hold is not None and not cost.within(hold.left):
             raise refusal(price, self.budget, self.composition.largest_call(hold.left))
-        together = Fraction(0) if spend.alone else price.first
+        noncomposable = before if spend.alone else before + price.first
         after = replace(
             state,
             spent=state.spent.plus(price),
@@ -137,11 +138,11 @@ class Agreement:
             terms=_joined(state.terms, terms),
         )
         if hold is None:
-            return replace(after, joint=state.joint + together), None
+            return replace(after, noncomposable_epsilon=noncomposable), None
         rest = replace(
             hold,
             left=hold.left.minus(cost),
-            joint=hold.joint + together,
+            noncomposable_epsilon=noncomposable,
             paid=hold.paid.plus(price),
         )
         return replace(after, held=state.held.minus(cost)), rest
@@ -159,6 +160,11 @@ def _joined(held: Terms | None, terms: Terms | None) -> Terms | None:
     return held._replace(void=tuple(sorted({*held.void, *terms.void})))
 
 
+def price_of(spend: Spend) -> Pair:
+    """Return epsilon and delta of a charge, exactly."""
+    return Pair(Fraction(spend.epsilon), Fraction(spend.delta))
+
+
 def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
     """Return a charge for an entry."""
     return {"spend": spend.to_dict(), "terms": terms}
@@ -166,9 +172,9 @@ def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
 
 def read_charge(body: dict[str, Any]) -> tuple[Spend, Terms | None]:
     """Read what `charge_body` wrote."""
-    found = body["spend"]
-    tuples = {name: tuple(found[name]) for name in ("sensitivity", "scale")}
-    return Spend(**(found | tuples)), body["terms"] and read_terms(body["terms"])
+    stored = body["spend"]
+    tuples = {name: tuple(stored[name]) for name in ("sensitivity", "scale")}
+    return Spend(**(stored | tuples)), body["terms"] and read_terms(body["terms"])
 
 
 def payments(entry: Entry) -> tuple[Spend, ...]:

@@ -29,16 +29,16 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.law import Errors, StudentLaw, SumLaw
+from dpeffects.sites.error_distribution import Errors, StudentLaw, SumLaw
 from dpeffects.sites.notes import listed, notes
-from dpeffects.sites.optimism import of_ivw, of_mvagg
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES, Floats, Heterogeneity, heterogeneity, ivw
+from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OPTIMISM = {"mvagg": of_mvagg, "ivw": of_ivw}
+_OPTIMISM = {"mvagg": inflation_mvagg, "ivw": inflation_ivw}
 _WORSE = "using it would raise the variance of the combination"
 _SMALLER = "it is not the site with most records"
 _LEAST = 1e-120
