@@ -11,7 +11,8 @@ from typing import Any
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.sites.document import printable
 from dpeffects.sites.plausible import why_not
-from dpeffects.sites.release import SiteRelease, check_site, read_release
+from dpeffects.sites.release import SiteRelease, read_release
+from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
 _SAME = ("estimand", "outcome", "treatment", "formula", "level")

@@ -20,7 +20,8 @@ from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule
 from dpeffects.sites.combination import Combined, combine
-from dpeffects.sites.release import SiteRelease, begin_release, check_site
+from dpeffects.sites.release import SiteRelease, begin_release
+from dpeffects.sites.release_fields import check_site
 
 _EACH = ("epsilon", "delta", "ledger")
 _EMPTY = "it has no records"

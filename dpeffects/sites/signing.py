@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from dpeffects.errors import MissingExtraError, ReleaseError
 from dpeffects.sites.document import canonical, read_file
-from dpeffects.sites.release import Signature, SiteRelease, check_site
+from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release_fields import Signature, check_site
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
