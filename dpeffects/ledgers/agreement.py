@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from dpeffects.errors import BudgetError, LedgerError
 from dpeffects.ledgers.composition import Composition, composition
-from dpeffects.ledgers.entry import NONE, Entry, Hold, Pair, State, read_terms
+from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import (
@@ -30,7 +30,7 @@ class Agreement:
 
     budget: Budget
     composition: Composition
-    limits: Pair
+    limits: Cost
 
     @classmethod
     def make(cls, epsilon: float, delta: float, name: str) -> Self:
@@ -52,11 +52,11 @@ class Agreement:
         """Read what `body` wrote."""
         try:
             budget = Budget(body["epsilon"], body["delta"])
-            return cls(budget, composition(body["composition"]), Pair.read(body["limits"]))
+            return cls(budget, composition(body["composition"]), Cost.read(body["limits"]))
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
-    def left(self, state: State) -> Pair:
+    def left(self, state: State) -> Cost:
         """Return what is neither used nor held."""
         return self.limits.minus(state.used).minus(state.held)
 
@@ -85,7 +85,7 @@ class Agreement:
         epsilon, delta = as_written(budget.epsilon), as_written(budget.delta)
         self.check(state, epsilon, delta, terms)
         cost = self.composition.of_call(epsilon, delta)
-        return replace(state, held=state.held.plus(cost)), Hold(cost, whole=Pair(epsilon, delta))
+        return replace(state, held=state.held.plus(cost)), Hold(cost, whole=Cost(epsilon, delta))
 
     def pay(self, state: State, budget: Budget, terms: Terms | None) -> State:
         """Charge a whole budget at once, or refuse it."""
@@ -160,9 +160,9 @@ def _joined(held: Terms | None, terms: Terms | None) -> Terms | None:
     return held._replace(void=tuple(sorted({*held.void, *terms.void})))
 
 
-def price_of(spend: Spend) -> Pair:
+def price_of(spend: Spend) -> Cost:
     """Return epsilon and delta of a charge, exactly."""
-    return Pair(Fraction(spend.epsilon), Fraction(spend.delta))
+    return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
 
 
 def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 
 from dpeffects.errors import BudgetError, OptionError
-from dpeffects.ledgers.entry import Pair
+from dpeffects.ledgers.entry import Cost
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import shown
@@ -25,23 +25,23 @@ class Composition:
     name = "sum"
     unit = "epsilon"
 
-    def limits(self, budget: Budget) -> Pair:
+    def limits(self, budget: Budget) -> Cost:
         """Return the largest total cost that keeps within the budget."""
-        return Pair(as_written(budget.epsilon), as_written(budget.delta))
+        return Cost(as_written(budget.epsilon), as_written(budget.delta))
 
-    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
+    def of_call(self, epsilon: Fraction, delta: Fraction) -> Cost:
         """Return a cost that covers every call with this budget."""
-        return Pair(epsilon, delta)
+        return Cost(epsilon, delta)
 
-    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Pair:
+    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Cost:
         """Return the cost of a charge.
 
         ``noncomposable_epsilon`` is the epsilon of the charges before it, in the same call, that
         are part of a larger price.
         """
-        return Pair(Fraction(spend.epsilon), Fraction(spend.delta))
+        return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
 
-    def largest_call(self, left: Pair) -> tuple[float, float]:
+    def largest_call(self, left: Cost) -> tuple[float, float]:
         """Return epsilon and delta, rounded down, of the largest call that this much covers."""
         return shown(left.first), shown(left.delta)
 
@@ -57,29 +57,29 @@ class Concentrated(Composition):
     name = "zcdp"
     unit = "rho"
 
-    def limits(self, budget: Budget) -> Pair:
+    def limits(self, budget: Budget) -> Cost:
         """Return the largest rho, and half the delta."""
         if not budget.delta > 0:
             raise BudgetError('composition="zcdp" needs a delta, for example delta=1e-5')
         half = as_written(budget.delta) / 2
-        return Pair(Fraction(largest_rho(budget.epsilon, round_down(half))), half)
+        return Cost(Fraction(largest_rho(budget.epsilon, round_down(half))), half)
 
-    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
+    def of_call(self, epsilon: Fraction, delta: Fraction) -> Cost:
         """Return rho = epsilon^2 / 2, and delta."""
-        return Pair(epsilon**2 / 2, delta)
+        return Cost(epsilon**2 / 2, delta)
 
-    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Pair:
+    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Cost:
         """Return the rho of a charge; parts of one price are squared together."""
         epsilon, delta = Fraction(spend.epsilon), Fraction(spend.delta)
         if not spend.alone:
             together = noncomposable_epsilon + epsilon
-            return Pair((together**2 - noncomposable_epsilon**2) / 2, delta)
+            return Cost((together**2 - noncomposable_epsilon**2) / 2, delta)
         rho = gaussian_rho(spend)
         if rho is not None and rho < epsilon**2 / 2:
-            return Pair(rho, Fraction(0))
-        return Pair(epsilon**2 / 2, delta)
+            return Cost(rho, Fraction(0))
+        return Cost(epsilon**2 / 2, delta)
 
-    def largest_call(self, left: Pair) -> tuple[float, float]:
+    def largest_call(self, left: Cost) -> tuple[float, float]:
         """Return the epsilon whose half square is left, and delta, rounded down."""
         epsilon = math.sqrt(2.0 * max(round_down(left.first), 0.0))
         while Fraction(epsilon) ** 2 / 2 > left.first and epsilon > 0:

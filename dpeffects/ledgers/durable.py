@@ -23,7 +23,7 @@ from dpeffects.ledgers.agreement import Agreement, charge_body, payments
 from dpeffects.ledgers.entry import Entry, State
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.ledgers.statement import OpenCall, Statement
-from dpeffects.ledgers.transaction import Store, Transaction
+from dpeffects.ledgers.transaction import EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Account, Terms
@@ -57,7 +57,7 @@ class DurableLedger(Shown, Account):
         Number and digest of the newest entry that this object has seen.
     """
 
-    def __init__(self, store: Store, opening: Entry) -> None:
+    def __init__(self, store: EntryStore, opening: Entry) -> None:
         self._store = store
         self.address, self.path = store.name, store.path
         self.dataset = opening.dataset
@@ -367,7 +367,7 @@ def upgrade_ledger(address: Address) -> str:
     return replay.upgrade(_existing(address))
 
 
-def _existing(address: Address, dataset: str | None = None) -> Store:
+def _existing(address: Address, dataset: str | None = None) -> EntryStore:
     """Return the store of a ledger; where there is no file, say how to make one."""
     store = _store(address)
     if store.path is not None and not os.path.exists(
@@ -381,7 +381,7 @@ def _existing(address: Address, dataset: str | None = None) -> Store:
     return store
 
 
-def _store(address: Address) -> Store:
+def _store(address: Address) -> EntryStore:
     text = os.fspath(address)
     if not isinstance(text, str) or not text or "\0" in text:
         raise OptionError(f"a ledger is a path or a URL, got {address!r}")

@@ -34,21 +34,21 @@ START = "0" * 64
 """Stands for the digest before the first entry."""
 
 
-class Pair(NamedTuple):
+class Cost(NamedTuple):
     """Two exact amounts: epsilon or rho, and delta."""
 
     first: Fraction
     delta: Fraction
 
-    def plus(self, other: Pair) -> Pair:
+    def plus(self, other: Cost) -> Cost:
         """Return the sum."""
-        return Pair(self.first + other.first, self.delta + other.delta)
+        return Cost(self.first + other.first, self.delta + other.delta)
 
-    def minus(self, other: Pair) -> Pair:
+    def minus(self, other: Cost) -> Cost:
         """Return the difference."""
-        return Pair(self.first - other.first, self.delta - other.delta)
+        return Cost(self.first - other.first, self.delta - other.delta)
 
-    def within(self, other: Pair) -> bool:
+    def within(self, other: Cost) -> bool:
         """True when neither amount is above the other's."""
         return self.first <= other.first and self.delta <= other.delta
 
@@ -59,7 +59,7 @@ class Pair(NamedTuple):
         return cls(Fraction(first), Fraction(delta))
 
 
-NONE = Pair(Fraction(0), Fraction(0))
+NONE = Cost(Fraction(0), Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class State:
         What they protect, from the first of them, and all that voids them.
     """
 
-    spent: Pair = NONE
-    used: Pair = NONE
-    held: Pair = NONE
+    spent: Cost = NONE
+    used: Cost = NONE
+    held: Cost = NONE
     noncomposable_epsilon: Fraction = Fraction(0)
     charges: int = 0
     terms: Terms | None = None
@@ -94,9 +94,9 @@ class State:
         """Read the totals from JSON."""
         stored = json.loads(text)
         return cls(
-            spent=Pair.read(stored["spent"]),
-            used=Pair.read(stored["used"]),
-            held=Pair.read(stored["held"]),
+            spent=Cost.read(stored["spent"]),
+            used=Cost.read(stored["used"]),
+            held=Cost.read(stored["held"]),
             noncomposable_epsilon=Fraction(stored["joint"]),
             charges=int(stored["charges"]),
             terms=stored["terms"] and read_terms(stored["terms"]),
@@ -120,14 +120,14 @@ class Hold:
         1 did not keep them.
     """
 
-    left: Pair
+    left: Cost
     noncomposable_epsilon: Fraction = Fraction(0)
     open: bool = True
-    whole: Pair = NONE
-    paid: Pair = NONE
+    whole: Cost = NONE
+    paid: Cost = NONE
 
     @property
-    def rest(self) -> Pair:
+    def rest(self) -> Cost:
         """What the call has not charged, and pays all the same: nothing before a first charge."""
         return NONE if self.paid == NONE else self.whole.minus(self.paid)
 
@@ -136,11 +136,11 @@ class Hold:
         """Read the reservation from JSON, also from that of layout version 1."""
         stored = json.loads(text)
         return cls(
-            left=Pair.read(stored["left"]),
+            left=Cost.read(stored["left"]),
             noncomposable_epsilon=Fraction(stored["joint"]),
             open=bool(stored["open"]),
-            whole=Pair.read(stored.get("whole", ("0", "0"))),
-            paid=Pair.read(stored.get("paid", ("0", "0"))),
+            whole=Cost.read(stored.get("whole", ("0", "0"))),
+            paid=Cost.read(stored.get("paid", ("0", "0"))),
         )
 
 
@@ -268,7 +268,7 @@ def to_text(value: Any) -> str:
 
     Examples
     --------
-    >>> to_text({"limits": Pair(Fraction(0.75), Fraction(0))})
+    >>> to_text({"limits": Cost(Fraction(0.75), Fraction(0))})
     '{"limits":["3/4","0/1"]}'
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=to_plain)

@@ -12,7 +12,7 @@ from typing import Any
 from dpeffects.errors import BudgetError, MissingExtraError
 from dpeffects.ledgers.agreement import payments, price_of
 from dpeffects.ledgers.composition import Concentrated, epsilon_of_rho, gaussian_rho
-from dpeffects.ledgers.entry import NONE, Entry, Pair
+from dpeffects.ledgers.entry import NONE, Cost, Entry
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.guarantee import Spend
 
@@ -49,14 +49,14 @@ def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
     return min(bounds)
 
 
-def _events(entries: Iterable[Entry]) -> tuple[list[Spend], list[Pair]]:
+def _events(entries: Iterable[Entry]) -> tuple[list[Spend], list[Cost]]:
     """Divide charges into Gaussian draws and prices; parts of a call's price are added up.
 
     So is the rest of its budget, which the call has paid and drawn nothing for.
     """
     gaussian: list[Spend] = []
-    prices: list[Pair] = []
-    noncomposable: dict[int, Pair] = {}
+    prices: list[Cost] = []
+    noncomposable: dict[int, Cost] = {}
     for entry in entries:
         for spend in payments(entry):
             if gaussian_rho(spend) is not None:
@@ -69,20 +69,20 @@ def _events(entries: Iterable[Entry]) -> tuple[list[Spend], list[Pair]]:
     return gaussian, [*prices, *noncomposable.values()]
 
 
-def _plain(gaussian: list[Spend], prices: list[Pair], delta: float) -> float:
-    total = reduce(Pair.plus, [*map(price_of, gaussian), *prices], NONE)
+def _plain(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
+    total = reduce(Cost.plus, [*map(price_of, gaussian), *prices], NONE)
     return round_up(total.first) if total.delta <= Fraction(delta) else math.inf
 
 
-def _concentrated(gaussian: list[Spend], prices: list[Pair], delta: float) -> float:
+def _concentrated(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
     rule = Concentrated()
     costs = [rule.of_charge(spend, Fraction(0)) for spend in gaussian]
-    cost = reduce(Pair.plus, [*costs, *(rule.of_call(*price) for price in prices)], NONE)
+    cost = reduce(Cost.plus, [*costs, *(rule.of_call(*price) for price in prices)], NONE)
     rest = Fraction(delta) - cost.delta
     return epsilon_of_rho(round_up(cost.first), float(rest) * (1 - 1e-12)) if rest > 0 else math.inf
 
 
-def _by_distributions(gaussian: list[Spend], prices: list[Pair], delta: float) -> float:
+def _by_distributions(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
     """Compose privacy-loss distributions; independent Gaussian draws are one Gaussian draw."""
     library, parameters = _library()
     total = sum(s.epsilon for s in gaussian) + float(sum(p[0] for p in prices))
@@ -104,7 +104,7 @@ def _by_distributions(gaussian: list[Spend], prices: list[Pair], delta: float) -
     return float(whole.get_epsilon_for_delta(delta * math.exp(-slack) * (1.0 - 1e-5))) + slack
 
 
-def _rounded(prices: list[Pair]) -> list[tuple[float, float]]:
+def _rounded(prices: list[Cost]) -> list[tuple[float, float]]:
     """Prices as floats, rounded up, to few different ones."""
     rounded = [(round_up(epsilon), round_up(delta)) for epsilon, delta in prices]
     if len(set(rounded)) <= _MOST_PRICES:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from dpeffects.errors import LedgerError, MissingExtraError, OptionError
-from dpeffects.ledgers.transaction import Session, Store
+from dpeffects.ledgers.transaction import EntryStore, Rows, Session
 
 WAIT = 60
 """Seconds to wait for other writers."""
@@ -27,22 +27,7 @@ _REASONS = {
 }
 
 
-class PostgreSQLSession:
-    """A transaction on a server."""
-
-    def __init__(self, connection: Any, text: Any) -> None:
-        self._connection, self._text = connection, text
-
-    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
-        result = self._connection.execute(self._text(sql), values)
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    def newest(self) -> None:
-        """Return None: entries and their primary key are the server's to keep together."""
-
-
-class PostgreSQLStore(Store):
+class PostgreSQLStore(EntryStore):
     """Entries in a PostgreSQL database."""
 
     integer = "BIGINT"
@@ -94,12 +79,16 @@ class PostgreSQLStore(Store):
             with self._engine.connect() as connection:
                 connection = connection.execution_options(isolation_level=level)
                 with connection.begin():
-                    session = PostgreSQLSession(connection, self._sql.text)
+                    session = Session(lambda sql, values: self._rows(connection, sql, values))
                     if write:
                         _take_turn(session)
                     yield session
         except self._sql.exc.DBAPIError as error:
             raise LedgerError(self._explained(error)) from error
+
+    def _rows(self, connection: Any, sql: str, values: dict[str, Any]) -> Rows:
+        result = connection.execute(self._sql.text(sql), values)
+        return [tuple(row) for row in result] if result.returns_rows else []
 
     def _explained(self, error: Any) -> str:
         code = getattr(error.orig, "sqlstate", None) or ""

@@ -16,11 +16,11 @@ from dpeffects.ledgers.entry import (
     heads_after,
     read_terms,
 )
-from dpeffects.ledgers.transaction import VERSION, Store, Transaction
+from dpeffects.ledgers.transaction import VERSION, EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
 
 
-def verify(store: Store, head: str | None = None) -> str:
+def verify(store: EntryStore, head: str | None = None) -> str:
     """Check storage, chain and totals; say so in a line, or raise LedgerError."""
     with store.session(write=False) as session:
         store.require_sound(session)
@@ -35,7 +35,7 @@ def verify(store: Store, head: str | None = None) -> str:
     )
 
 
-def upgrade(store: Store) -> str:
+def upgrade(store: EntryStore) -> str:
     """Check all entries, add the columns and the heads of this version, and end open calls."""
     with store.session(write=True) as session:
         transaction = Transaction(session, check_version=False)

@@ -20,11 +20,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dpeffects.errors import LedgerError
-from dpeffects.ledgers.entry import START
-from dpeffects.ledgers.transaction import Session, Store
+from dpeffects.ledgers.transaction import EntryStore, Session
 from dpeffects.writing import BESIDE
 
 WAIT = 60.0
@@ -39,6 +38,10 @@ if hasattr(os, "register_at_fork"):
 
 _REFUSE = "BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END"
 _INDEX = "CREATE INDEX dpeffects_numbers ON dpeffects_entries (number, digest)"
+_NEWEST = (
+    "SELECT number, digest FROM dpeffects_entries INDEXED BY dpeffects_numbers "
+    "ORDER BY number DESC LIMIT 1"
+)
 _REASONS = {
     sqlite3.SQLITE_BUSY: f"was in use by others for more than {WAIT:.0f} seconds",
     sqlite3.SQLITE_LOCKED: "is locked",
@@ -52,27 +55,7 @@ _REASONS = {
 }
 
 
-class SQLiteSession:
-    """A transaction on a SQLite file."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
-        return self._connection.execute(sql, values).fetchall()
-
-    def newest(self) -> tuple[int, str]:
-        """Return number and digest of the newest entry, from the index that holds them too."""
-        sql = (
-            "SELECT number, digest FROM dpeffects_entries INDEXED BY dpeffects_numbers "
-            "ORDER BY number DESC LIMIT 1"
-        )
-        number, digest = (self.rows(sql) or [(0, START)])[0]
-        return number, digest
-
-
-class SQLiteStore(Store):
+class SQLiteStore(EntryStore):
     """Entries in a SQLite file."""
 
     additions = (_INDEX,)
@@ -130,7 +113,7 @@ class SQLiteStore(Store):
                 with contextlib.closing(self._connect(mode)) as connection:
                     _begin(connection, journal)
                     try:
-                        yield SQLiteSession(connection)
+                        yield Session(lambda *sql: connection.execute(*sql).fetchall(), _NEWEST)
                         connection.execute("COMMIT")
                     except BaseException:
                         if connection.in_transaction:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from dpeffects.errors import LedgerError
 from dpeffects.ledgers.entry import (
@@ -21,6 +21,8 @@ from dpeffects.ledgers.entry import (
     heads_after,
 )
 
+Rows = list[tuple[Any, ...]]
+
 VERSION = 2
 """Version of the layout; a ledger of another one is refused. `upgrade_ledger` reads version 1."""
 
@@ -31,17 +33,21 @@ _INSERT = (
 )
 
 
-class Session(Protocol):
-    """A transaction of a database: SQL with named values in, rows out."""
+class Session:
+    """A transaction of a database: SQL with named values in, rows out.
 
-    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+    ``newest`` selects number and digest of the newest entry from a second place, if there is one.
+    """
+
+    def __init__(self, run: Callable[[str, dict[str, Any]], Rows], newest: str = "") -> None:
+        self._run, self.newest = run, newest
+
+    def rows(self, sql: str, **values: Any) -> Rows:
         """Run a statement and return its rows."""
-
-    def newest(self) -> tuple[int, str] | None:
-        """Return number and digest of the newest entry from a second place, if there is one."""
+        return self._run(sql, values)
 
 
-class Store(ABC):
+class EntryStore(ABC):
     """Where entries are kept, one transaction at a time."""
 
     name: str
@@ -142,8 +148,8 @@ class Transaction:
         """Return the newest entry."""
         if self._newest is None:
             entry = self._one("ORDER BY number DESC LIMIT 1")
-            mark = self._session.newest()
-            if mark is not None and mark != ((entry.number, entry.digest) if entry else (0, START)):
+            rows = [(entry.number, entry.digest)] if entry else []
+            if self._session.newest and self._session.rows(self._session.newest) != rows:
                 raise LedgerError(
                     "the ledger is damaged: its newest entry is not where it should be"
                 )
