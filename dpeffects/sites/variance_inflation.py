@@ -32,7 +32,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpeffects.sites.error_distribution import ROWS, Errors
-from dpeffects.sites.rules import Floats, mvagg
+from dpeffects.sites.weights import Floats, mvagg
 
 _FAR = 25.0  # noise scales from which a jump does not matter
 
