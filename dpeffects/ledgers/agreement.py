@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 from dpeffects.errors import BudgetError, LedgerError
-from dpeffects.ledgers.composition import Composition, composition
+from dpeffects.ledgers.composition import Composition, find_composition
 from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
@@ -35,7 +35,7 @@ class Agreement:
     @classmethod
     def make(cls, epsilon: float, delta: float, name: str) -> Self:
         """Agree on a budget and a composition."""
-        budget, rule = Budget(epsilon, delta), composition(name)
+        budget, rule = Budget(epsilon, delta), find_composition(name)
         return cls(budget, rule, rule.limits(budget))
 
     def body(self) -> dict[str, Any]:
@@ -52,7 +52,8 @@ class Agreement:
         """Read what `body` wrote."""
         try:
             budget = Budget(body["epsilon"], body["delta"])
-            return cls(budget, composition(body["composition"]), Cost.read(body["limits"]))
+            rule = find_composition(body["composition"])
+            return cls(budget, rule, Cost.read(body["limits"]))
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
@@ -90,22 +91,16 @@ class Agreement:
     def pay(self, state: State, budget: Budget, terms: Terms | None) -> State:
         """Charge a whole budget at once, or refuse it."""
         _, hold = self.reserve(state, budget, terms)
-        return replace(
-            state,
-            spent=state.spent.plus(hold.whole),
-            used=state.used.plus(hold.left),
-            charges=state.charges + 1,
-            terms=_joined(state.terms, terms),
-        )
+        return _charged(state, hold.whole, hold.left, terms)
 
     def settle(self, state: State, hold: Hold) -> tuple[State, Hold]:
-        """End a call. Its rest is spent after a first charge, and given back before.
+        """End a call. Its rest is spent after a first charge, and refunded before.
 
         By a composition other than the sum, charges can cost less than their part of the budget. A
         call that has charged all of its epsilon costs what its charges do; one that has not costs
         all that was reserved, wherever it ended.
         """
-        after, ended = give_back(state, hold)
+        after, ended = refund(state, hold)
         if hold.paid == NONE:
             return after, ended
         stopped = not negligible(hold.rest.first, hold.whole.first)
@@ -130,13 +125,7 @@ class Agreement:
         if hold is not None and not cost.within(hold.left):
             raise refusal(price, self.budget, self.composition.largest_call(hold.left))
         noncomposable = before if spend.alone else before + price.first
-        after = replace(
-            state,
-            spent=state.spent.plus(price),
-            used=state.used.plus(cost),
-            charges=state.charges + 1,
-            terms=_joined(state.terms, terms),
-        )
+        after = _charged(state, price, cost, terms)
         if hold is None:
             return replace(after, noncomposable_epsilon=noncomposable), None
         rest = replace(
@@ -148,16 +137,23 @@ class Agreement:
         return replace(after, held=state.held.minus(cost)), rest
 
 
-def give_back(state: State, hold: Hold) -> tuple[State, Hold]:
-    """End a call and give back what it has reserved and not used, as layout version 1 did."""
+def refund(state: State, hold: Hold) -> tuple[State, Hold]:
+    """End a call and refund what it has reserved and not used, as layout version 1 did."""
     return replace(state, held=state.held.minus(hold.left)), replace(hold, left=NONE, open=False)
 
 
-def _joined(held: Terms | None, terms: Terms | None) -> Terms | None:
-    """Terms of the first charge, with all that voids any."""
-    if held is None or terms is None:
-        return held or terms
-    return held._replace(void=tuple(sorted({*held.void, *terms.void})))
+def _charged(state: State, price: Cost, cost: Cost, terms: Terms | None) -> State:
+    """Totals after a charge; terms are those of the first charge, with all that voids any."""
+    joined = state.terms or terms
+    if state.terms and terms:
+        joined = state.terms._replace(void=tuple(sorted({*state.terms.void, *terms.void})))
+    return replace(
+        state,
+        spent=state.spent.plus(price),
+        used=state.used.plus(cost),
+        charges=state.charges + 1,
+        terms=joined,
+    )
 
 
 def price_of(spend: Spend) -> Cost:

@@ -152,7 +152,7 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
 COMPOSITIONS = {each.name: each for each in (Composition(), Concentrated())}
 
 
-def composition(name: str) -> Composition:
+def find_composition(name: str) -> Composition:
     """Return a composition by its name."""
     if name not in COMPOSITIONS:
         raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {name!r}")

@@ -281,10 +281,10 @@ def create_ledger(
         transaction = Transaction(session)
         for other in transaction.datasets():
             if _alike(other) == _alike(dataset):
-                held = Agreement.read(transaction.opening(other).body).budget
+                budget = Agreement.read(transaction.opening(other).body).budget
                 raise LedgerError(
                     f"{store.name} has a budget for {other} already: "
-                    f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
+                    f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
                 )
         body = agreement.body() | {"salt": uuid.uuid4().hex}
         opening = transaction.add("dataset", dataset, body, State())
@@ -370,9 +370,8 @@ def upgrade_ledger(address: Address) -> str:
 def _existing(address: Address, dataset: str | None = None) -> EntryStore:
     """Return the store of a ledger; where there is no file, say how to make one."""
     store = _store(address)
-    if store.path is not None and not os.path.exists(
-        store.path
-    ):  # False for names that no file can have
+    # os.path.exists, because Path.exists raises an error for names that no file can have
+    if store.path is not None and not os.path.exists(store.path):
         name = dataset or "NAME"
         raise LedgerError(
             f"there is no ledger {store.name}; create it once: dpeffects ledger create "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dpeffects.errors import DPEffectsError, LedgerError
-from dpeffects.ledgers.agreement import Agreement, give_back, payments, read_charge
+from dpeffects.ledgers.agreement import Agreement, payments, read_charge, refund
 from dpeffects.ledgers.entry import (
     NONE,
     START,
@@ -121,7 +121,7 @@ class Replay:
         if entry.kind == "charge":
             return agreement.charge(state, hold, *read_charge(body))
         if entry.kind == "settle" and hold is not None and hold.open:
-            return (agreement.settle if entry.heads else give_back)(state, hold)
+            return (agreement.settle if entry.heads else refund)(state, hold)
         raise LedgerError(f"{entry.kind} is out of place")
 
     def _asked(self, entry: Entry, agreement: Agreement, state: State) -> State:

@@ -119,11 +119,11 @@ class Combined(Reported):
     @property
     def cautions(self) -> tuple[str, ...]:
         """Cautions of the sites that were used, each with its sites."""
-        said: dict[str, list[str]] = {}
+        sites_of: dict[str, list[str]] = {}
         for release in self.used:
             if release.released.caution:
-                said.setdefault(release.released.caution, []).append(release.site)
-        return tuple(f"{listed(sites)}: {words}" for words, sites in said.items())
+                sites_of.setdefault(release.released.caution, []).append(release.site)
+        return tuple(f"{listed(sites)}: {words}" for words, sites in sites_of.items())
 
     @property
     def caution(self) -> str:
@@ -173,11 +173,11 @@ class Combined(Reported):
             }
             for r, w, error in zip(self.releases, self.weights, std_errors.tolist(), strict=True)
         ]
-        here = {release.site for release in self.releases}
+        answered = {release.site for release in self.releases}
         rows += [
             {"site": site, "n": None, "weight": 0.0, "left_out": reason}
             for site, reason in self.left_out.items()
-            if site not in here
+            if site not in answered
         ]
         return frame_of(rows)
 
@@ -237,8 +237,7 @@ class Combined(Reported):
         ``epsilon`` and ``delta`` are the largest of all sites: nobody's record was paid for more.
         """
         error = or_nan(self.std_error)
-        found = self.heterogeneity
-        test = None if isinstance(found, Unavailable) else found
+        test = None if isinstance(self.heterogeneity, Unavailable) else self.heterogeneity
         row = {
             "n": self.n,
             "method": self.rule,

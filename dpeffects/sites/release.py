@@ -94,7 +94,7 @@ class SiteRelease:
         if not isinstance(result, Result):
             raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
         _check_kind(result.guarantee.kind)
-        made = cls(
+        release = cls(
             site=site,
             released=_plain_estimate(result),
             guarantee=result.guarantee,
@@ -105,7 +105,7 @@ class SiteRelease:
             request=request,
             **{name: _one_line(plain(getattr(result, name))) for name in _ESTIMATED},
         )
-        return cls.from_dict(made.to_dict())  # a release that cannot be read is not sent
+        return cls.from_dict(release.to_dict())  # a release that cannot be read is not sent
 
     @property
     def estimate(self) -> float:
@@ -125,7 +125,7 @@ class SiteRelease:
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain values."""
         released = self.released
-        made: dict[str, Any] = {
+        values: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             **{name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)},
@@ -138,12 +138,12 @@ class SiteRelease:
             "notes": list(released.notes),
         }
         try:
-            made["checksum"] = document.checksum(made)
+            values["checksum"] = document.checksum(values)
         except (TypeError, ValueError) as error:
             raise ReleaseError(f"this cannot be written as JSON: {error}") from None
         if self.signature is not None:
-            made["signature"] = plain(self.signature)
-        return made
+            values["signature"] = plain(self.signature)
+        return values
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the document as JSON text."""
@@ -158,9 +158,9 @@ class SiteRelease:
             raise ReleaseError(str(error)) from None
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> SiteRelease:
+    def from_dict(cls, values: Mapping[str, Any]) -> SiteRelease:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
-        return cls(**read_fields(given))
+        return cls(**read_fields(values))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SiteRelease:

@@ -123,11 +123,11 @@ RELEASE: Fields = {
 }
 
 
-def read_fields(given: Any) -> dict[str, Any]:
+def read_fields(values: Any) -> dict[str, Any]:
     """Check a document; return the arguments of the SiteRelease that it holds."""
-    if not isinstance(given, Mapping):
-        raise ReleaseError(f"a site release is an object, not {document.kind(given)}")
-    written, version = given.get("format"), given.get("version")
+    if not isinstance(values, Mapping):
+        raise ReleaseError(f"a site release is an object, not {document.kind(values)}")
+    written, version = values.get("format"), values.get("version")
     if not isinstance(written, str) or written != FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {FORMAT!r}")
     if type(version) is not int or version != VERSION:
@@ -135,9 +135,9 @@ def read_fields(given: Any) -> dict[str, Any]:
             f"version {document.shown(version)} of the format is not known; "
             f"this dpeffects reads version {VERSION}"
         )
-    signed = {"signature": _signature} if "signature" in given else {}
-    fields: dict[str, Any] = record(given, "", fields=RELEASE | signed, make=dict)
-    _check_sum(given)
+    signed = {"signature": _signature} if "signature" in values else {}
+    fields: dict[str, Any] = record(values, "", fields=RELEASE | signed, make=dict)
+    _check_sum(values)
     for name in ("format", "version", "checksum"):
         del fields[name]
     variance = fields.pop("variance")
@@ -151,9 +151,9 @@ def read_fields(given: Any) -> dict[str, Any]:
     return fields | {"released": released}
 
 
-def _check_sum(given: Mapping[str, Any]) -> None:
+def _check_sum(values: Mapping[str, Any]) -> None:
     try:
-        fits = document.checksum(given) == given["checksum"]
+        fits = document.checksum(values) == values["checksum"]
     except TypeError:
         raise ReleaseError("the release holds objects that JSON does not know") from None
     if not fits:
