@@ -21,7 +21,7 @@ from dpeffects.commands.shared import (
     record_files,
     render,
 )
-from dpeffects.sites.release_fields import ESTIMANDS
+from dpeffects.sites.release import ESTIMATORS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     data_arguments(parser)
     budget_arguments(parser)
     add = parser.add_argument_group("what is released").add_argument
-    add("--estimand", choices=ESTIMANDS, default="ATE", help="of the weights; default ATE")
+    add("--estimand", choices=list(ESTIMATORS), default="ATE", help="of the weights; default ATE")
     add(
         "--adjusted",
         action=argparse.BooleanOptionalAction,

@@ -22,7 +22,7 @@ from dpeffects.planning import Plan, plan
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
 from dpeffects.results.summary import Summary, Table
-from dpeffects.sites.release_fields import ESTIMANDS
+from dpeffects.sites.release import ESTIMATORS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--bounds", required=True, metavar="FILE", help="TOML; every column needs an entry")
     add("--method", help="one method; default: all that can estimate the estimand")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the method")
-    add("--estimand", choices=ESTIMANDS, default="ATE", help="default ATE")
+    add("--estimand", choices=list(ESTIMATORS), default="ATE", help="default ATE")
     add = parser.add_argument_group("assumed about the data").add_argument
     add("--outcome-mean", type=float, help="default: the middle of its range")
     add("--outcome-sd", type=float, help="within arms; default: a sixth of its range")

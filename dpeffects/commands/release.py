@@ -18,7 +18,7 @@ from dpeffects.commands.shared import (
     put,
 )
 from dpeffects.sites import site_release
-from dpeffects.sites.release_fields import ESTIMANDS
+from dpeffects.sites.release import ESTIMATORS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     data_arguments(parser)
     add = parser.add_argument
     add("--site", required=True, help="name of this site")
-    add("--estimand", choices=ESTIMANDS, default="ATE", help="default ATE")
+    add("--estimand", choices=list(ESTIMATORS), default="ATE", help="default ATE")
     add("--request", default="", help="identifier of the request that this answers")
     add("--sign", metavar="KEY", help="private key of this site (PEM); see dpeffects keygen")
     add("--out", metavar="FILE", help="where to write the release; default: print it")

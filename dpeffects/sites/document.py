@@ -6,8 +6,10 @@ read gives the same canonical text, and the same checksum and signature, when it
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -35,9 +37,25 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
 def parse(text: str | bytes) -> Any:
     """Read JSON strictly: no key twice, no NaN or infinity."""
     try:
-        return documents.strict_json(text)
-    except documents.UnreadableError as reason:
-        raise ReleaseError(str(reason)) from None
+        return json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+    except ReleaseError:
+        raise
+    except RecursionError:
+        raise ReleaseError("this is not a site release: it is nested too deeply") from None
+    except (ValueError, TypeError) as error:
+        raise ReleaseError(f"this is not JSON: {str(error).splitlines()[0]}") from None
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ReleaseError(f"the field {shown(twice)} stands twice")
+    return values
+
+
+def _no_constant(name: str) -> Any:
+    raise ReleaseError(f"{name} is not a finite number")
 
 
 # Checks: each takes a value and the name of its field, and returns what is kept of the value, or

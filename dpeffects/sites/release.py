@@ -26,7 +26,6 @@ from dpeffects.results.record import Bound
 from dpeffects.sites import document
 from dpeffects.sites.release_fields import (
     BOUND,
-    ESTIMANDS,
     FORMAT,
     GUARANTEE,
     KINDS_SENT,
@@ -35,6 +34,8 @@ from dpeffects.sites.release_fields import (
     check_site,
     read_fields,
 )
+
+ESTIMATORS = {"ATE": api.dp_ate, "ATT": api.dp_att, "ATC": api.dp_atc}
 
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
 _MOST_BYTES = 10_000_000
@@ -231,8 +232,8 @@ def begin_release(
 ) -> api.Prepared:
     """Check all that can be checked before the first charge of a site's release."""
     check_site(site)
-    if not isinstance(estimand, str) or estimand not in ESTIMANDS:
-        raise OptionError(f"estimand must be {', '.join(ESTIMANDS)}, got {estimand!r}")
+    if not isinstance(estimand, str) or estimand not in ESTIMATORS:
+        raise OptionError(f"estimand must be {', '.join(ESTIMATORS)}, got {estimand!r}")
     method = arguments.get("method")
     if isinstance(method, str) and method in registry():
         _check_kind(registry()[method].guarantee)
