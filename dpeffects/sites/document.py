@@ -1,4 +1,4 @@
-"""The JSON document of a site release: canonical text, checksum, and checks of every field.
+"""Reading documents of others strictly: files, JSON, and a check for each kind of field.
 
 Numbers and texts are checked and kept as they are, never converted, so that a document that was
 read gives the same canonical text, and the same checksum and signature, when it is written again.
@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dpeffects import documents
-from dpeffects.documents import canonical as canonical  # under both names: part of this module
-from dpeffects.documents import checksum as checksum
 from dpeffects.errors import ReleaseError
 
 MOST = 1e60

@@ -139,7 +139,7 @@ class SiteRelease:
             "notes": list(released.notes),
         }
         try:
-            values["checksum"] = document.checksum(values)
+            values["checksum"] = documents.checksum(values)
         except (TypeError, ValueError) as error:
             raise ReleaseError(f"this cannot be written as JSON: {error}") from None
         if self.signature is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import Guarantee, Spend
@@ -153,7 +154,7 @@ def read_fields(values: Any) -> dict[str, Any]:
 
 def _check_sum(values: Mapping[str, Any]) -> None:
     try:
-        fits = document.checksum(values) == values["checksum"]
+        fits = checksum(values) == values["checksum"]
     except TypeError:
         raise ReleaseError("the release holds objects that JSON does not know") from None
     if not fits:

@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpeffects.documents import canonical
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import canonical, read_file
+from dpeffects.sites.document import read_file
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import Signature, check_site
 
