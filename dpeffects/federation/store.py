@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError, PolicyError, RefusalError
 from dpeffects.ledgers import Address, create_ledger, open_ledger
-from dpeffects.ledgers.book import Book
-from dpeffects.ledgers.entries import Entry
+from dpeffects.ledgers.entry import Entry
+from dpeffects.ledgers.transaction import Transaction as Book
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.ledger import Terms, require_like
 

@@ -1,13 +1,12 @@
-"""Check a whole ledger by replaying it."""
+"""Check a whole ledger, or bring one of layout version 1 up to date, by replaying its entries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
 from dpeffects.errors import DPEffectsError, LedgerError
-from dpeffects.ledgers import rules
-from dpeffects.ledgers.book import Book, Store
-from dpeffects.ledgers.entries import (
+from dpeffects.ledgers.agreement import Agreement, payments, read_charge, refund
+from dpeffects.ledgers.entry import (
     NONE,
     START,
     Entry,
@@ -17,19 +16,15 @@ from dpeffects.ledgers.entries import (
     heads_after,
     read_terms,
 )
-from dpeffects.ledgers.rules import Agreement
+from dpeffects.ledgers.transaction import VERSION, EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
 
 
-def verify(store: Store, head: str | None = None) -> str:
+def verify(store: EntryStore, head: str | None = None) -> str:
     """Check storage, chain and totals; say so in a line, or raise LedgerError."""
     with store.session(write=False) as session:
-        faults = store.faults(session)
-        if faults:
-            raise LedgerError(f"{store.name} is not sound: {'; '.join(faults)}")
-        book = Book(session)
-        book.check_version()
-        replay = replayed(book)
+        store.require_sound(session)
+        replay = Replay.of(Transaction(session))
     if head is not None and head not in replay.digests:
         raise LedgerError(
             f"{store.name} does not hold the entry {head}: it was replaced or set back"
@@ -40,12 +35,29 @@ def verify(store: Store, head: str | None = None) -> str:
     )
 
 
-def replayed(book: Book) -> Replay:
-    """Replay all entries, or raise LedgerError where they do not fit together."""
-    replay = Replay()
-    for entry in book.all():
-        replay.follow(entry)
-    return replay
+def upgrade(store: EntryStore) -> str:
+    """Check all entries, add the columns and the heads of this version, and end open calls."""
+    with store.session(write=True) as session:
+        transaction = Transaction(session, check_version=False)
+        if transaction.versions() == [VERSION]:
+            return f"{store.name} has layout version {VERSION} already"
+        if transaction.versions() != [1]:
+            transaction.check_version()
+        store.require_sound(session)
+        for statement in store.upgrade:
+            session.rows(statement)
+        replay = Replay.of(transaction)
+        for number, (dataset, head) in enumerate(replay.heads.items()):
+            if number == 0:
+                state = replay.states[dataset]
+                transaction.add("upgrade", dataset, {"from": 1}, state, heads=replay.heads)
+            for call in head.calls:
+                before = transaction.state(dataset)
+                state, hold = replay.agreements[dataset].settle(before, replay.holds[call])
+                body = {"reason": "open when the ledger was brought up to date"}
+                transaction.add("settle", dataset, body, state, hold, call)
+        session.rows(f"UPDATE dpeffects_version SET version = {VERSION}")
+    return f"{store.name}: brought up to layout version {VERSION}, {replay.entries} entries checked"
 
 
 @dataclass
@@ -63,6 +75,14 @@ class Replay:
     entries: int = 0
     charges: int = 0
 
+    @classmethod
+    def of(cls, transaction: Transaction) -> Replay:
+        """Replay all entries, or raise LedgerError where they do not fit together."""
+        replay = cls()
+        for entry in transaction.all():
+            replay.follow(entry)
+        return replay
+
     def follow(self, entry: Entry) -> None:
         """Apply an entry, and compare."""
         try:
@@ -70,11 +90,11 @@ class Replay:
             heads = heads_after(self.heads, entry.number, entry.kind, entry.dataset, entry.call)
         except (DPEffectsError, KeyError) as error:
             raise LedgerError(f"entry {entry.number} should have been refused: {error}") from error
-        said = hold
+        stored = hold
         if hold is not None and not entry.heads:  # layout version 1
-            said = replace(hold, whole=NONE, paid=NONE)
+            stored = replace(hold, whole=NONE, paid=NONE)
         old = not entry.heads and not self.sealed
-        if state != entry.state or said != entry.hold or not (old or entry.heads == heads):
+        if state != entry.state or stored != entry.hold or not (old or entry.heads == heads):
             raise LedgerError(f"entry {entry.number} has totals that the entries do not give")
         self.states[entry.dataset], self.heads, self.last = state, heads, entry.digest
         self.sealed = bool(entry.heads)
@@ -82,7 +102,7 @@ class Replay:
         if hold is not None:
             self.holds[entry.call] = hold
         self.entries += 1
-        self.charges += len(rules.payments(entry))
+        self.charges += len(payments(entry))
 
     def _after(self, entry: Entry) -> tuple[State, Hold | None]:
         body = entry.body
@@ -99,9 +119,9 @@ class Replay:
             return self._asked(entry, agreement, state), None
         hold = self.holds[entry.call] if entry.call else None
         if entry.kind == "charge":
-            return agreement.charge(state, hold, *rules.read_charge(body))
+            return agreement.charge(state, hold, *read_charge(body))
         if entry.kind == "settle" and hold is not None and hold.open:
-            return (agreement.settle if entry.heads else rules.give_back)(state, hold)
+            return (agreement.settle if entry.heads else refund)(state, hold)
         raise LedgerError(f"{entry.kind} is out of place")
 
     def _asked(self, entry: Entry, agreement: Agreement, state: State) -> State:

@@ -29,18 +29,15 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.law import Errors, StudentLaw, SumLaw
+from dpeffects.sites.error_distribution import Errors, StudentLaw, SumLaw
 from dpeffects.sites.notes import listed, notes
-from dpeffects.sites.optimism import of_ivw, of_mvagg
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.rules import RULES, Floats, Heterogeneity, heterogeneity, ivw
+from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
+from dpeffects.sites.weights import Floats, ivw
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OPTIMISM = {"mvagg": of_mvagg, "ivw": of_ivw}
-_WORSE = "using it would raise the variance of the combination"
-_SMALLER = "it is not the site with most records"
 _LEAST = 1e-120
 """Variances below this are zero; no private release has them."""
 _TOO_FEW = "fewer than two sites have a usable variance"
@@ -122,11 +119,11 @@ class Combined(Reported):
     @property
     def cautions(self) -> tuple[str, ...]:
         """Cautions of the sites that were used, each with its sites."""
-        said: dict[str, list[str]] = {}
+        sites_of: dict[str, list[str]] = {}
         for release in self.used:
             if release.released.caution:
-                said.setdefault(release.released.caution, []).append(release.site)
-        return tuple(f"{listed(sites)}: {words}" for words, sites in said.items())
+                sites_of.setdefault(release.released.caution, []).append(release.site)
+        return tuple(f"{listed(sites)}: {words}" for words, sites in sites_of.items())
 
     @property
     def caution(self) -> str:
@@ -176,11 +173,11 @@ class Combined(Reported):
             }
             for r, w, error in zip(self.releases, self.weights, std_errors.tolist(), strict=True)
         ]
-        here = {release.site for release in self.releases}
+        answered = {release.site for release in self.releases}
         rows += [
             {"site": site, "n": None, "weight": 0.0, "left_out": reason}
             for site, reason in self.left_out.items()
-            if site not in here
+            if site not in answered
         ]
         return frame_of(rows)
 
@@ -240,8 +237,7 @@ class Combined(Reported):
         ``epsilon`` and ``delta`` are the largest of all sites: nobody's record was paid for more.
         """
         error = or_nan(self.std_error)
-        found = self.heterogeneity
-        test = None if isinstance(found, Unavailable) else found
+        test = None if isinstance(self.heterogeneity, Unavailable) else self.heterogeneity
         row = {
             "n": self.n,
             "method": self.rule,
@@ -357,46 +353,48 @@ def combine(
     """
     check_rule(rule)
     check_level(conf_level)
-    found = read_all(releases)
-    absent = check_left_out(left_out, found)
+    sent = read_all(releases)
+    absent = check_left_out(left_out, sent)
     if trust is not None:
         from dpeffects.sites.signing import verify_all
 
-        verify_all(found, trust)
-    check_request(found, request)
-    check_same(found)
-    check_plausible(found)
-    return _combined(found, rule, conf_level, absent)
+        verify_all(sent, trust)
+    check_request(sent, request)
+    check_same(sent)
+    check_plausible(sent)
+    return _combined(sent, RULES[rule], conf_level, absent)
 
 
 def _combined(
-    releases: tuple[SiteRelease, ...], rule: str, conf_level: float, absent: dict[str, str]
+    releases: tuple[SiteRelease, ...], rule: Rule, conf_level: float, absent: dict[str, str]
 ) -> Combined:
     known, errors, unusable = _usable(releases)
-    needs = RULES[rule].needs_variance
-    if needs and not known.size:
+    if rule.needs_variance and not known.size:
         raise EstimationError(
-            f"no site has a usable variance, which rule={rule!r} needs ({releases[0].site!r}: "
+            f"no site has a usable variance, which rule={rule.name!r} needs ({releases[0].site!r}: "
             f"{unusable[releases[0].site]}); use rule='all' or 'largest'"
         )
     estimates = np.array([release.released.value for release in releases], dtype=float)
     n = np.array([release.n for release in releases], dtype=float)
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
-    between = test.tau2 if rule == "random" else 0.0
+    variance = errors.variance + test.tau2 if rule.random_effects else errors.variance
     weights = np.zeros(len(releases))
-    use = known if needs else np.arange(len(releases))
-    weights[use] = RULES[rule].weights(n[use], errors.variance + between if needs else n)
+    if rule.needs_variance:
+        weights[known] = rule.weights(n[known], variance)
+    else:
+        weights = rule.weights(n, n)
     law: Law | StudentLaw | Unavailable
     used = zip(releases, weights.tolist(), strict=True) if unusable else ()
     blind = [release.site for release, w in used if w and release.site in unusable]
     if blind:
         law = Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
-    elif rule == "random" and known.size > 1:
-        law = _hartung_knapp(estimates[known], errors.variance + between)
+    elif rule.random_effects and known.size > 1:
+        law = _hartung_knapp(estimates[known], variance)
     else:
-        law = _sum_law(rule, n[known], errors, weights[known])
+        inflation = rule.inflation and rule.inflation(n[known], errors, weights[known])
+        law = SumLaw(errors, weights[known], inflation)
     return Combined(
-        rule=rule,
+        rule=rule.name,
         estimate=float(weights @ estimates),
         std_error=law if isinstance(law, Unavailable) else law.unit,
         releases=releases,
@@ -430,29 +428,23 @@ def _reason(estimate: Estimate) -> str:
     return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
 
 
-def _sum_law(rule: str, n: Floats, errors: Errors, weights: Floats) -> SumLaw:
-    factor = _OPTIMISM[rule](n, errors, weights) if rule in _OPTIMISM else None
-    return SumLaw(errors, weights, factor)
-
-
 def _hartung_knapp(estimate: Floats, variance: Floats) -> StudentLaw:
     """Student's t around the random-effects mean; never narrower than its own standard error."""
     w = ivw(estimate, variance)
     own = 1.0 / float(np.sum(1.0 / variance))
     df = estimate.size - 1
-    found = float(w @ (estimate - w @ estimate) ** 2) / df
-    return StudentLaw(math.sqrt(max(own, found)), df)
+    observed = float(w @ (estimate - w @ estimate) ** 2) / df
+    return StudentLaw(math.sqrt(max(own, observed)), df)
 
 
 def _reasons(
-    releases: tuple[SiteRelease, ...], weights: Floats, unusable: Mapping[str, str], rule: str
+    releases: tuple[SiteRelease, ...], weights: Floats, unusable: Mapping[str, str], rule: Rule
 ) -> dict[str, str]:
     """Why each site without weight has none."""
-    default = _SMALLER if rule == "largest" else _WORSE
     why = {site: f"no usable variance: {reason}" for site, reason in unusable.items()}
-    none = why if RULES[rule].needs_variance else {}
+    none = why if rule.needs_variance else {}
     return {
-        release.site: none.get(release.site, default)
+        release.site: none.get(release.site, rule.leaves_out)
         for release, weight in zip(releases, weights.tolist(), strict=True)
         if weight == 0.0
     }

@@ -6,9 +6,10 @@ from scipy import integrate, stats
 
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.inference.intervals import _law, plausible_variances, sampling_variance
-from dpeffects.sites import optimism
-from dpeffects.sites.law import Errors, StudentLaw, SumLaw
+from dpeffects.sites import variance_inflation as inflation
+from dpeffects.sites.error_distribution import Errors, StudentLaw, SumLaw
 from dpeffects.sites.rules import ivw, mvagg
+from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
 
 SITES = [
     Estimate(0.0, SamplingVariance(1.0, 0.3, 30.0), (0.5, 0.2)),
@@ -82,7 +83,7 @@ def test_student_law():
     assert law.tail(law.upper_point(0.01)) == pytest.approx(0.01)
 
 
-# --- optimism ------------------------------------------------------------------------------------
+# --- inflation -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("u", [-3.0, -0.5, 0.0, 0.4, 2.0, 9.0])
@@ -90,7 +91,7 @@ def test_hidden_part_below_a_jump(u):
     """E[v - r | r < x] for Laplace noise of scale one, by quadrature."""
     density = stats.laplace.pdf
     top, _ = integrate.quad(lambda e: -e * density(e), -60, u, points=[0.0], limit=200)
-    assert float(optimism._hidden(np.array(u))) == pytest.approx(top / stats.laplace.cdf(u))
+    assert float(inflation._hidden(np.array(u))) == pytest.approx(top / stats.laplace.cdf(u))
 
 
 def errors_of(variances, scales):
@@ -100,13 +101,13 @@ def errors_of(variances, scales):
 
 def test_nothing_is_hidden_where_variances_are_known():
     n, errors = np.array([100.0, 50.0, 10.0]), errors_of([1.0, 1.2, 9.0], [0.0, 0.0, 0.0])
-    for factor, rule in ((optimism.of_mvagg, mvagg), (optimism.of_ivw, ivw)):
+    for factor, rule in ((inflation_mvagg, mvagg), (inflation_ivw, ivw)):
         assert factor(n, errors, rule(n, errors.variance)).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_nothing_is_hidden_from_one_site():
     n, errors = np.array([100.0]), errors_of([1.0], [0.5])
-    for factor in (optimism.of_mvagg, optimism.of_ivw):
+    for factor in (inflation_mvagg, inflation_ivw):
         assert factor(n, errors, np.ones(1)).tolist() == [1.0]
 
 
@@ -114,7 +115,7 @@ def test_jumps_are_where_the_best_subset_changes():
     n, v = np.array([400.0, 300.0, 200.0]), np.array([1.0, 1.3, 6.0])
     weights = mvagg(n, v)
     assert (weights > 0).tolist() == [True, True, False]
-    leaves, (joins, _) = optimism._leaving(n, v, weights), optimism._joining(n, v, weights)
+    leaves, (joins, _) = inflation._leaving(n, v, weights), inflation._joining(n, v, weights)
     first = min(joins[1], leaves[1])
     for step, same in ((-1e-6, True), (1e-6, False)):
         moved = mvagg(n, np.array([1.0, first + step, 6.0]))
@@ -145,7 +146,7 @@ DESIGNS = {
 @pytest.mark.parametrize("relative", [0.1, 0.3])
 def test_intervals_cover_although_weights_were_chosen(design, relative):
     n, variances = DESIGNS[design]
-    for rule, factor in ((mvagg, optimism.of_mvagg), (ivw, optimism.of_ivw)):
+    for rule, factor in ((mvagg, inflation_mvagg), (ivw, inflation_ivw)):
         assert 93 < coverage(n, variances, relative, rule, factor) < 97.5
 
 

@@ -207,7 +207,7 @@ def test_cautions_of_the_sites_are_shown():
         ({"outcome": "z"}, "outcome: 'y' and 'z'"),
         ({"treatment": "u"}, "treatment: 't' and 'u'"),
         ({"level": "label"}, "level: 'sample' and 'label'"),
-        ({"guarantee": Guarantee(1.0, unit="outcome")}, "one record and one outcome"),
+        ({"guarantee": Guarantee(1.0, unit="outcome")}, "'record' and 'outcome'"),
     ],
 )
 def test_different_effects_are_not_combined(change, words):

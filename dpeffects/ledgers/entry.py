@@ -34,47 +34,32 @@ START = "0" * 64
 """Stands for the digest before the first entry."""
 
 
-class Pair(NamedTuple):
+class Cost(NamedTuple):
     """Two exact amounts: epsilon or rho, and delta."""
 
     first: Fraction
     delta: Fraction
 
-    def plus(self, other: Pair) -> Pair:
+    def plus(self, other: Cost) -> Cost:
         """Return the sum."""
-        return Pair(self.first + other.first, self.delta + other.delta)
+        return Cost(self.first + other.first, self.delta + other.delta)
 
-    def minus(self, other: Pair) -> Pair:
+    def minus(self, other: Cost) -> Cost:
         """Return the difference."""
-        return Pair(self.first - other.first, self.delta - other.delta)
+        return Cost(self.first - other.first, self.delta - other.delta)
 
-    def within(self, other: Pair) -> bool:
+    def within(self, other: Cost) -> bool:
         """True when neither amount is above the other's."""
         return self.first <= other.first and self.delta <= other.delta
 
-    def text(self) -> list[str]:
-        """Return numerators and denominators, for JSON."""
-        return [exact_text(self.first), exact_text(self.delta)]
-
     @classmethod
     def read(cls, texts: Sequence[str]) -> Self:
-        """Read what `text` wrote."""
+        """Read two fractions from JSON."""
         first, delta = texts
         return cls(Fraction(first), Fraction(delta))
 
 
-NONE = Pair(Fraction(0), Fraction(0))
-
-
-def exact_text(value: Fraction) -> str:
-    """Return "numerator/denominator".
-
-    Examples
-    --------
-    >>> exact_text(Fraction(0.75))
-    '3/4'
-    """
-    return f"{value.numerator}/{value.denominator}"
+NONE = Cost(Fraction(0), Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -89,38 +74,32 @@ class State:
         What these charges take of the limits, by the dataset's composition.
     held
         What open calls have reserved and not yet used.
-    joint
-        Epsilon of charges outside calls that do not stand alone.
+    noncomposable_epsilon
+        Epsilon of charges outside calls that are part of a larger price (`Spend.alone` is False).
     charges
         How many charges there are.
     terms
         What they protect, from the first of them, and all that voids them.
     """
 
-    spent: Pair = NONE
-    used: Pair = NONE
-    held: Pair = NONE
-    joint: Fraction = Fraction(0)
+    spent: Cost = NONE
+    used: Cost = NONE
+    held: Cost = NONE
+    noncomposable_epsilon: Fraction = Fraction(0)
     charges: int = 0
     terms: Terms | None = None
 
-    def text(self) -> str:
-        """Return the totals as JSON."""
-        pairs = {name: getattr(self, name).text() for name in ("spent", "used", "held")}
-        rest = {"joint": exact_text(self.joint), "charges": self.charges, "terms": self.terms}
-        return to_text(pairs | rest)
-
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` wrote."""
-        found = json.loads(text)
+        """Read the totals from JSON."""
+        stored = json.loads(text)
         return cls(
-            spent=Pair.read(found["spent"]),
-            used=Pair.read(found["used"]),
-            held=Pair.read(found["held"]),
-            joint=Fraction(found["joint"]),
-            charges=int(found["charges"]),
-            terms=found["terms"] and read_terms(found["terms"]),
+            spent=Cost.read(stored["spent"]),
+            used=Cost.read(stored["used"]),
+            held=Cost.read(stored["held"]),
+            noncomposable_epsilon=Fraction(stored["joint"]),
+            charges=int(stored["charges"]),
+            terms=stored["terms"] and read_terms(stored["terms"]),
         )
 
 
@@ -132,8 +111,8 @@ class Hold:
     ----------
     left
         What is left of it, by the dataset's composition.
-    joint
-        Epsilon of the call's charges that do not stand alone.
+    noncomposable_epsilon
+        Epsilon of the call's charges that are part of a larger price.
     open
         False when the call has ended.
     whole, paid
@@ -141,29 +120,27 @@ class Hold:
         1 did not keep them.
     """
 
-    left: Pair
-    joint: Fraction = Fraction(0)
+    left: Cost
+    noncomposable_epsilon: Fraction = Fraction(0)
     open: bool = True
-    whole: Pair = NONE
-    paid: Pair = NONE
+    whole: Cost = NONE
+    paid: Cost = NONE
 
     @property
-    def rest(self) -> Pair:
+    def rest(self) -> Cost:
         """What the call has not charged, and pays all the same: nothing before a first charge."""
         return NONE if self.paid == NONE else self.whole.minus(self.paid)
 
-    def text(self) -> str:
-        """Return the reservation as JSON."""
-        pairs = {name: getattr(self, name).text() for name in ("left", "whole", "paid")}
-        return to_text(pairs | {"joint": exact_text(self.joint), "open": self.open})
-
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read what `text` wrote, or layout version 1."""
-        found = json.loads(text)
-        whole, paid = (Pair.read(found.get(name, ("0", "0"))) for name in ("whole", "paid"))
+        """Read the reservation from JSON, also from that of layout version 1."""
+        stored = json.loads(text)
         return cls(
-            Pair.read(found["left"]), Fraction(found["joint"]), bool(found["open"]), whole, paid
+            left=Cost.read(stored["left"]),
+            noncomposable_epsilon=Fraction(stored["joint"]),
+            open=bool(stored["open"]),
+            whole=Cost.read(stored.get("whole", ("0", "0"))),
+            paid=Cost.read(stored.get("paid", ("0", "0"))),
         )
 
 
@@ -180,9 +157,9 @@ class Head(NamedTuple):
     calls: Mapping[int, int] = {}
 
     @classmethod
-    def read(cls, found: Sequence[Any]) -> Self:
+    def read(cls, stored: Sequence[Any]) -> Self:
         """Read a head from JSON."""
-        first, last, asked, calls = found
+        first, last, asked, calls = stored
         return cls(first, last, asked, {int(call): number for call, number in calls.items()})
 
 
@@ -232,17 +209,30 @@ class Entry:
         return dict(zip(COLUMNS, (*self._content(), self.digest), strict=True))
 
     def _content(self) -> tuple[Any, ...]:
-        hold = self.hold.text() if self.hold else ""
+        hold = to_text(self.hold) if self.hold else ""
         heads = to_text(self.heads) if self.heads else ""
-        texts = (to_text(self.body), self.state.text(), hold, heads, self.written, self.previous)
+        texts = (to_text(self.body), to_text(self.state), hold, heads, self.written, self.previous)
         return (self.number, self.kind, self.dataset, self.call, *texts)
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> Self:
         """Read a stored row; one that does not fit its digest is an error."""
         cls.check(row)
+        number, kind, dataset, call, body, state, hold, heads, written, previous, digest = row
         try:
-            return cls._parsed(row[:-1], row[-1])
+            return cls(
+                number=int(number),
+                kind=kind,
+                dataset=dataset,
+                call=int(call),
+                body=json.loads(body),
+                state=State.read(state),
+                hold=Hold.read(hold) if hold else None,
+                heads={k: Head.read(head) for k, head in json.loads(heads or "{}").items()},
+                written=written,
+                previous=previous,
+                digest=digest,
+            )
         except _UNREADABLE as error:
             raise LedgerError("the ledger has an entry that cannot be read") from error
 
@@ -256,24 +246,6 @@ class Entry:
         if not same:
             raise LedgerError(f"entry {row[0]!r} of the ledger was changed after it was written")
 
-    @classmethod
-    def _parsed(cls, content: Sequence[Any], digest: str) -> Self:
-        number, kind, dataset, call, body, state, hold, heads, written, previous = content
-        found = json.loads(heads) if heads else {}
-        return cls(
-            number=int(number),
-            kind=kind,
-            dataset=dataset,
-            call=int(call),
-            body=json.loads(body),
-            state=State.read(state),
-            hold=Hold.read(hold) if hold else None,
-            heads={name: Head.read(head) for name, head in found.items()},
-            written=written,
-            previous=previous,
-            digest=digest,
-        )
-
 
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
@@ -285,12 +257,29 @@ def _digest(content: Sequence[Any]) -> str:
     return hashlib.sha256(to_text(row).encode()).hexdigest()
 
 
-def read_terms(found: Sequence[Any]) -> Terms:
+def read_terms(stored: Sequence[Any]) -> Terms:
     """Read terms from JSON."""
-    unit, public, void = found
+    unit, public, void = stored
     return Terms(unit, tuple(public), tuple(void))
 
 
 def to_text(value: Any) -> str:
-    """Return the one JSON text of a value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    """Return the one JSON text of a value; fractions are written "numerator/denominator".
+
+    Examples
+    --------
+    >>> to_text({"limits": Cost(Fraction(0.75), Fraction(0))})
+    '{"limits":["3/4","0/1"]}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=to_plain)
+
+
+def to_plain(value: Any) -> Any:
+    """Return what JSON does not know, fractions and totals, as texts and dicts."""
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    if isinstance(value, State | Hold):
+        stored = dict(vars(value))
+        stored["joint"] = stored.pop("noncomposable_epsilon")
+        return stored
+    raise TypeError(f"a ledger does not hold {type(value).__name__}")

@@ -8,36 +8,23 @@ sum(w^2 v), and only the optimism about v needs correcting. For Laplace noise, b
 
     E[w(r)^2 (v - r)] = -E[s (|r - v| + s) dw(r)^2 / dr],
 
-which is a derivative where w is smooth (`of_ivw`) and a sum over jumps where sites enter and leave
-(`of_mvagg`). Both functions return a factor for each site's sampling variance.
+which is a derivative where w is smooth (`inflation_ivw`) and a sum over jumps where sites enter
+and leave (`inflation_mvagg`). Both functions return a factor for each site's sampling variance.
 
-Coverage of nominal 95 % intervals in per cent, without and with the factor, where all of the error
-is sampling error (noise in the estimates makes this matter less): ten sites of equal size with
-variances 1, 2, 4, ... ("uneven"), three with equal variances and 500, 2,000 and 8,000 records
-("small ones good"), or thirty equal sites (benchmarks/sites_coverage.py).
-
-====================== ========== ========== ========== ==========
-s / v                        0.15       0.25       0.35        0.5
-====================== ========== ========== ========== ==========
-mvagg, uneven          93.7, 94.3 92.1, 93.7 91.6, 94.3 92.8, 96.1
-mvagg, small ones good 93.7, 94.7 92.5, 94.3 92.2, 95.0 93.0, 96.5
-mvagg, thirty equal    95.4, 95.4 95.7, 96.0 96.0, 96.7 96.5, 97.6
-ivw, uneven            94.1, 94.9 92.5, 95.1 91.9, 95.6 93.0, 96.9
-ivw, thirty equal      93.4, 94.7 91.0, 95.2 90.3, 96.4 91.6, 98.0
-====================== ========== ========== ========== ==========
+Coverage without and with the factors is in benchmarks/results/sites_coverage.md.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dpeffects.sites.law import ROWS, Errors
-from dpeffects.sites.rules import Floats, mvagg
+from dpeffects.sites.error_distribution import ROWS, Errors
+from dpeffects.sites.weights import Floats, mvagg
 
 _FAR = 25.0  # noise scales from which a jump does not matter
 
 
-def of_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
+def inflation_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
     """Return the factors for weights by inverse variance.
 
     With V the total variance, d(w^2)/dr = -2 w^2 (1 - w) V'(r) / V, and |r - v| is s on average.
@@ -46,7 +33,7 @@ def of_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
     return 1.0 + _relative(added, errors.mean)
 
 
-def of_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
+def inflation_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
     """Return the factors for the subset of least variance.
 
     As the variance of a site in the subset rises, its weight falls in jumps. Two are looked at: a
@@ -63,7 +50,7 @@ def of_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
 
 def _below(jump: Floats, errors: Errors, weights: Floats) -> Floats:
     """Optimism of the sites inside, given that each one's variance came out below its jump."""
-    found = np.zeros_like(weights)
+    optimism = np.zeros_like(weights)
     near = jump - errors.variance < _FAR * errors.scale
     index = np.flatnonzero((weights > 0.0) & near)
     for i in range(0, index.size, ROWS):
@@ -71,8 +58,8 @@ def _below(jump: Floats, errors: Errors, weights: Floats) -> Floats:
         v, p = own.plausible()
         x = jump[index[i : i + ROWS]] - own.noise
         hidden = _hidden((x[:, None] - v) / own.scale[:, None])
-        found[index[i : i + ROWS]] = own.scale * (p * hidden).sum(axis=1)
-    return found
+        optimism[index[i : i + ROWS]] = own.scale * (p * hidden).sum(axis=1)
+    return optimism
 
 
 def _hidden(u: Floats) -> Floats:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar
 
 from dpeffects.errors import LedgerError
-from dpeffects.ledgers.entries import (
+from dpeffects.ledgers.entry import (
     COLUMNS,
     START,
     Entry,
@@ -18,6 +20,8 @@ from dpeffects.ledgers.entries import (
     State,
     heads_after,
 )
+
+Rows = list[tuple[Any, ...]]
 
 VERSION = 2
 """Version of the layout; a ledger of another one is refused. `upgrade_ledger` reads version 1."""
@@ -29,26 +33,42 @@ _INSERT = (
 )
 
 
-class Session(Protocol):
-    """A transaction: SQL with named values in, rows out."""
+class Session:
+    """A transaction of a database: SQL with named values in, rows out.
 
-    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+    ``newest`` selects number and digest of the newest entry from a second place, if there is one.
+    """
+
+    def __init__(self, run: Callable[[str, dict[str, Any]], Rows], newest: str = "") -> None:
+        self._run, self.newest = run, newest
+
+    def rows(self, sql: str, **values: Any) -> Rows:
         """Run a statement and return its rows."""
-
-    def newest(self) -> tuple[int, str] | None:
-        """Return number and digest of the newest entry from a second place, if there is one."""
+        return self._run(sql, values)
 
 
-class Store(Protocol):
+class EntryStore(ABC):
     """Where entries are kept, one transaction at a time."""
 
     name: str
-    upgrade: tuple[str, ...]
+    path: Path | None = None
+    """The file, where it is one."""
+    integer: ClassVar[str] = "INTEGER"
+    """The type of the numbers of entries."""
+    additions: ClassVar[tuple[str, ...]]
+    """Statements between those that make the tables and those that make the triggers."""
+    triggers: ClassVar[Mapping[str, str]]
+    """What refuses changes of entries: names of triggers, and what each does."""
+    list_triggers: ClassVar[str]
+    """Statement that selects the names of the triggers that are there."""
+    upgrade: ClassVar[tuple[str, ...]]
     """Statements that turn the tables of layout version 1 into those of this one."""
 
+    @abstractmethod
     def create(self) -> None:
         """Make the tables where there are none."""
 
+    @abstractmethod
     def session(self, write: bool, more: bool = False) -> AbstractContextManager[Session]:
         """Begin a transaction; commit it durably at the end, or undo it after an error.
 
@@ -58,31 +78,52 @@ class Store(Protocol):
 
     def faults(self, session: Session) -> list[str]:
         """Say what is wrong with the storage itself; nothing when all is well."""
+        names = {row[0] for row in session.rows(self.list_triggers)}
+        return [f"the trigger {name} is gone" for name in self.triggers if name not in names]
+
+    def require_sound(self, session: Session) -> None:
+        """Raise LedgerError where something is wrong with the storage itself."""
+        if faults := self.faults(session):
+            raise LedgerError(f"{self.name} is not sound: {'; '.join(faults)}")
+
+    def make_tables(self, session: Session) -> None:
+        """Make tables, indexes and triggers, and note the version of the layout."""
+        types = {"number": f"{self.integer} PRIMARY KEY", "call_number": f"{self.integer} NOT NULL"}
+        columns = ", ".join(f"{name} {types.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
+        session.rows("CREATE TABLE dpeffects_version (version INTEGER NOT NULL)")
+        session.rows(f"CREATE TABLE dpeffects_entries ({columns})")
+        for statement in self.additions:
+            session.rows(statement)
+        for name, action in self.triggers.items():
+            session.rows(f"CREATE TRIGGER {name} {action}")
+        session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
 
 
-class Book:
+class Transaction:
     """Reads and adds entries, each found by its number and checked against its digest.
 
     The newest entry holds the numbers of the others that matter, so nothing rests on an index: one
     that is damaged can hide entries.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, check_version: bool = True) -> None:
         self._session = session
         self._newest: Entry | None = None
+        if check_version:
+            self.check_version()
 
     def check_version(self) -> None:
         """Refuse a ledger of another version."""
-        found = self.versions()
-        if found == [1]:
+        versions = self.versions()
+        if versions == [1]:
             raise LedgerError(
                 "the ledger has layout version 1, of an earlier dpeffects: bring it up to date, "
                 "once, with `dpeffects ledger upgrade` and its address"
             )
-        if found != [VERSION]:
-            shown = ", ".join(str(version)[:20] for version in found) or "none"
+        if versions != [VERSION]:
+            words = ", ".join(str(version)[:20] for version in versions) or "none"
             raise LedgerError(
-                f"the ledger has layout version {shown}, and this dpeffects reads {VERSION}: "
+                f"the ledger has layout version {words}, and this dpeffects reads {VERSION}: "
                 "use the version of dpeffects that wrote it, or a newer one"
             )
 
@@ -100,19 +141,19 @@ class Book:
 
     def holds(self, number: int, digest: str) -> bool:
         """Say whether an entry is there that was seen before."""
-        found = self.entry(number)
-        return found is not None and found.digest == digest
+        entry = self.entry(number)
+        return entry is not None and entry.digest == digest
 
     def head(self) -> Entry | None:
         """Return the newest entry."""
         if self._newest is None:
-            found = self._one("ORDER BY number DESC LIMIT 1")
-            mark = self._session.newest()
-            if mark is not None and mark != ((found.number, found.digest) if found else (0, START)):
+            entry = self._one("ORDER BY number DESC LIMIT 1")
+            rows = [(entry.number, entry.digest)] if entry else []
+            if self._session.newest and self._session.rows(self._session.newest) != rows:
                 raise LedgerError(
                     "the ledger is damaged: its newest entry is not where it should be"
                 )
-            self._newest = found
+            self._newest = entry
         return self._newest
 
     def opening(self, dataset: str) -> Entry:
@@ -172,6 +213,7 @@ class Book:
         head = self.head()
         number = head.number + 1 if head else 1
         call = number if kind == "reserve" else call
+        before = self._heads() if heads is None else heads
         entry = Entry(
             number=number,
             kind=kind,
@@ -180,9 +222,7 @@ class Book:
             body=body,
             state=state,
             hold=hold,
-            heads=heads_after(
-                self._heads() if heads is None else heads, number, kind, dataset, call
-            ),
+            heads=heads_after(before, number, kind, dataset, call),
             written=datetime.now(UTC).isoformat(timespec="seconds"),
             previous=head.digest if head else START,
         ).sealed()
@@ -201,10 +241,10 @@ class Book:
         return head
 
     def _of(self, dataset: str, number: int) -> Entry:
-        found = self.entry(number)
-        if found is None or found.dataset != dataset:
+        entry = self.entry(number)
+        if entry is None or entry.dataset != dataset:
             raise LedgerError(f"the ledger is damaged: it has lost entry {number}, of {dataset}")
-        return found
+        return entry
 
     def _one(self, where: str, **values: Any) -> Entry | None:
         rows = self._session.rows(f"{_SELECT} {where}", **values)

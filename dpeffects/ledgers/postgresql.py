@@ -8,30 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from dpeffects.errors import LedgerError, MissingExtraError, OptionError
-from dpeffects.ledgers.book import VERSION, Session
+from dpeffects.ledgers.transaction import EntryStore, Rows, Session
 
 WAIT = 60
 """Seconds to wait for other writers."""
 _LOCK = 0x6470_6C65_6467_6572
 """Key of the advisory lock ("dpledger")."""
 
-_GUARDS = {
-    "dpeffects_only_added_to": "BEFORE UPDATE OR DELETE OR TRUNCATE ON dpeffects_entries "
-    "FOR EACH STATEMENT EXECUTE FUNCTION dpeffects_refuse()",
-}
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS dpeffects_version (version INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS dpeffects_entries ("
-    "number BIGINT PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
-    "call_number BIGINT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, hold TEXT NOT NULL, "
-    "heads TEXT NOT NULL, written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
-    "CREATE OR REPLACE FUNCTION dpeffects_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$",
-    *(f"CREATE OR REPLACE TRIGGER {name} {what}" for name, what in _GUARDS.items()),
-)
 _REASONS = {
     "25006": "is read-only",
     "42501": "may not be used by this user",
@@ -41,25 +27,23 @@ _REASONS = {
 }
 
 
-class ServerSession:
-    """A transaction on a server."""
-
-    def __init__(self, connection: Any, text: Any) -> None:
-        self._connection, self._text = connection, text
-
-    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
-        found = self._connection.execute(self._text(sql), values)
-        return [tuple(row) for row in found] if found.returns_rows else []
-
-    def newest(self) -> None:
-        """Return None: entries and their primary key are the server's to keep together."""
-
-
-class ServerStore:
+class PostgreSQLStore(EntryStore):
     """Entries in a PostgreSQL database."""
 
-    upgrade: tuple[str, ...] = (
+    integer = "BIGINT"
+    additions = (
+        "CREATE OR REPLACE FUNCTION dpeffects_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the ledger is only added to'; END $$",
+    )
+    triggers: ClassVar = {
+        "dpeffects_only_added_to": "BEFORE UPDATE OR DELETE OR TRUNCATE ON dpeffects_entries "
+        "FOR EACH STATEMENT EXECUTE FUNCTION dpeffects_refuse()",
+    }
+    list_triggers = (
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = 'dpeffects_entries'::regclass "
+        "AND tgenabled <> 'D'"
+    )
+    upgrade = (
         "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
         "DROP INDEX IF EXISTS dpeffects_by_dataset",
         "DROP INDEX IF EXISTS dpeffects_by_call",
@@ -69,26 +53,23 @@ class ServerStore:
     def __init__(self, url: str) -> None:
         self._sql = _sqlalchemy()
         try:
-            made = self._sql.make_url(url)
-            if made.get_backend_name() in ("postgres", "postgresql") and "+" not in made.drivername:
-                made = made.set(drivername="postgresql+psycopg")
+            parsed = self._sql.make_url(url)
+            if "+" not in parsed.drivername:
+                parsed = parsed.set(drivername="postgresql+psycopg")
             self._engine = self._sql.create_engine(
-                made, poolclass=self._sql.pool.NullPool, connect_args={"connect_timeout": 10}
+                parsed, poolclass=self._sql.pool.NullPool, connect_args={"connect_timeout": 10}
             )
         except self._sql.exc.ArgumentError as error:
             raise OptionError(f"cannot read the address of the ledger: {error}") from error
         except ModuleNotFoundError as error:
             raise _missing() from error
-        self.name = made.set(drivername="postgresql").render_as_string(hide_password=True)
+        self.name = parsed.set(drivername="postgresql").render_as_string(hide_password=True)
 
     def create(self) -> None:
         """Make the tables where there are none."""
         with self.session(write=True) as session:
-            if session.rows("SELECT to_regclass('dpeffects_version')") != [(None,)]:
-                return
-            for statement in _TABLES:
-                session.rows(statement)
-            session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
+            if session.rows("SELECT to_regclass('dpeffects_version')") == [(None,)]:
+                self.make_tables(session)
 
     @contextlib.contextmanager
     def session(self, write: bool, more: bool = False) -> Iterator[Session]:
@@ -98,21 +79,16 @@ class ServerStore:
             with self._engine.connect() as connection:
                 connection = connection.execution_options(isolation_level=level)
                 with connection.begin():
-                    session = ServerSession(connection, self._sql.text)
+                    session = Session(lambda sql, values: self._rows(connection, sql, values))
                     if write:
                         _take_turn(session)
                     yield session
         except self._sql.exc.DBAPIError as error:
             raise LedgerError(self._explained(error)) from error
 
-    def faults(self, session: Session) -> list[str]:
-        """Say what is wrong with the tables; nothing when all is well."""
-        sql = (
-            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'dpeffects_entries'::regclass "
-            "AND tgenabled <> 'D'"
-        )
-        names = {row[0] for row in session.rows(sql)}
-        return [f"the trigger {name} is gone" for name in _GUARDS if name not in names]
+    def _rows(self, connection: Any, sql: str, values: dict[str, Any]) -> Rows:
+        result = connection.execute(self._sql.text(sql), values)
+        return [tuple(row) for row in result] if result.returns_rows else []
 
     def _explained(self, error: Any) -> str:
         code = getattr(error.orig, "sqlstate", None) or ""

@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from dpeffects.errors import BudgetError, MissingExtraError
+from dpeffects.ledgers.agreement import payments, price_of
 from dpeffects.ledgers.composition import Concentrated, epsilon_of_rho, gaussian_rho
-from dpeffects.ledgers.entries import Entry
-from dpeffects.ledgers.rules import payments
+from dpeffects.ledgers.entry import NONE, Cost, Entry
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.guarantee import Spend
 
@@ -22,14 +23,12 @@ _SLACK = 2e-5
 _MOST_PRICES = 100
 """Beyond this many different prices, they are rounded up by at most 1 %."""
 
-Price = tuple[Fraction, Fraction]
-
 
 def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
     """Return an epsilon such that all charges together are (epsilon, delta)-private (claim 42).
 
     The least of three bounds: the plain sum, concentrated privacy, and privacy-loss distributions
-    composed by ``dp-accounting``. Gaussian draws that stand alone enter with their sensitivity and
+    composed by ``dp-accounting``. Composable Gaussian draws enter with their sensitivity and
     scale, everything else by its price: parts of one price together, and Laplace draws too,
     because their noise is discrete and on vectors, and a small pure price loses almost nothing.
 
@@ -50,43 +49,40 @@ def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
     return min(bounds)
 
 
-def _events(entries: Iterable[Entry]) -> tuple[list[Spend], list[Price]]:
+def _events(entries: Iterable[Entry]) -> tuple[list[Spend], list[Cost]]:
     """Divide charges into Gaussian draws and prices; parts of a call's price are added up.
 
     So is the rest of its budget, which the call has paid and drawn nothing for.
     """
     gaussian: list[Spend] = []
-    prices: list[Price] = []
-    joint: dict[int, Price] = {}
+    prices: list[Cost] = []
+    noncomposable: dict[int, Cost] = {}
     for entry in entries:
         for spend in payments(entry):
-            price = (Fraction(spend.epsilon), Fraction(spend.delta))
             if gaussian_rho(spend) is not None:
                 gaussian.append(spend)
             elif spend.alone:
-                prices.append(price)
+                prices.append(price_of(spend))
             else:
-                held = joint.get(entry.call, (Fraction(0), Fraction(0)))
-                joint[entry.call] = (held[0] + price[0], held[1] + price[1])
-    return gaussian, [*prices, *joint.values()]
+                before = noncomposable.get(entry.call, NONE)
+                noncomposable[entry.call] = before.plus(price_of(spend))
+    return gaussian, [*prices, *noncomposable.values()]
 
 
-def _plain(gaussian: list[Spend], prices: list[Price], delta: float) -> float:
-    epsilon = sum((Fraction(s.epsilon) for s in gaussian), sum((p[0] for p in prices), Fraction(0)))
-    paid = sum((Fraction(s.delta) for s in gaussian), sum((p[1] for p in prices), Fraction(0)))
-    return round_up(epsilon) if paid <= Fraction(delta) else math.inf
+def _plain(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
+    total = reduce(Cost.plus, [*map(price_of, gaussian), *prices], NONE)
+    return round_up(total.first) if total.delta <= Fraction(delta) else math.inf
 
 
-def _concentrated(gaussian: list[Spend], prices: list[Price], delta: float) -> float:
+def _concentrated(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
     rule = Concentrated()
-    costs = [rule.of_charge(s, Fraction(0)) for s in gaussian]
-    costs += [rule.of_call(*p) for p in prices]
-    rho = sum((cost.first for cost in costs), Fraction(0))
-    rest = Fraction(delta) - sum((cost.delta for cost in costs), Fraction(0))
-    return epsilon_of_rho(round_up(rho), float(rest) * (1 - 1e-12)) if rest > 0 else math.inf
+    costs = [rule.of_charge(spend, Fraction(0)) for spend in gaussian]
+    cost = reduce(Cost.plus, [*costs, *(rule.of_call(*price) for price in prices)], NONE)
+    rest = Fraction(delta) - cost.delta
+    return epsilon_of_rho(round_up(cost.first), float(rest) * (1 - 1e-12)) if rest > 0 else math.inf
 
 
-def _by_distributions(gaussian: list[Spend], prices: list[Price], delta: float) -> float:
+def _by_distributions(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
     """Compose privacy-loss distributions; independent Gaussian draws are one Gaussian draw."""
     library, parameters = _library()
     total = sum(s.epsilon for s in gaussian) + float(sum(p[0] for p in prices))
@@ -97,8 +93,8 @@ def _by_distributions(gaussian: list[Spend], prices: list[Price], delta: float) 
         scale = 1.0 / math.sqrt(2.0 * float(rho)) * (1.0 - 1e-12)
         parts.append(library.from_gaussian_mechanism(scale, value_discretization_interval=step))
     for (epsilon, paid), count in Counter(_rounded(prices)).items():
-        made = library.from_privacy_parameters(parameters(epsilon, paid), step)
-        parts.append(made.self_compose(count) if count > 1 else made)
+        one = library.from_privacy_parameters(parameters(epsilon, paid), step)
+        parts.append(one.self_compose(count) if count > 1 else one)
     if not parts:
         return 0.0
     whole = parts[0]
@@ -108,17 +104,17 @@ def _by_distributions(gaussian: list[Spend], prices: list[Price], delta: float) 
     return float(whole.get_epsilon_for_delta(delta * math.exp(-slack) * (1.0 - 1e-5))) + slack
 
 
-def _rounded(prices: list[Price]) -> list[tuple[float, float]]:
+def _rounded(prices: list[Cost]) -> list[tuple[float, float]]:
     """Prices as floats, rounded up, to few different ones."""
-    made = [(round_up(epsilon), round_up(delta)) for epsilon, delta in prices]
-    if len(set(made)) <= _MOST_PRICES:
-        return made
+    rounded = [(round_up(epsilon), round_up(delta)) for epsilon, delta in prices]
+    if len(set(rounded)) <= _MOST_PRICES:
+        return rounded
 
     def coarse(value: float) -> float:
         ratio = 1.01
         return ratio ** math.ceil(math.log(value) / math.log(ratio)) * (1 + 1e-9) if value else 0.0
 
-    return [(max(x, coarse(x)), max(d, coarse(d))) for x, d in made]
+    return [(max(x, coarse(x)), max(d, coarse(d))) for x, d in rounded]
 
 
 def _library() -> tuple[Any, Any]:

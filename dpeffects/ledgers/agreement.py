@@ -1,4 +1,4 @@
-"""The rules of a durable ledger, as pure functions: totals before, what happens, totals after.
+"""What a dataset allows, as pure functions: totals before, what happens, totals after.
 
 The ledger uses them inside a transaction, and `verify` replays all entries with them.
 """
@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any, Self
 
 from dpeffects.errors import BudgetError, LedgerError
-from dpeffects.ledgers.composition import Composition, composition
-from dpeffects.ledgers.entries import NONE, Entry, Hold, Pair, State, read_terms
+from dpeffects.ledgers.composition import Composition, find_composition
+from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import (
@@ -30,12 +30,12 @@ class Agreement:
 
     budget: Budget
     composition: Composition
-    limits: Pair
+    limits: Cost
 
     @classmethod
     def make(cls, epsilon: float, delta: float, name: str) -> Self:
         """Agree on a budget and a composition."""
-        budget, rule = Budget(epsilon, delta), composition(name)
+        budget, rule = Budget(epsilon, delta), find_composition(name)
         return cls(budget, rule, rule.limits(budget))
 
     def body(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Agreement:
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
             "composition": self.composition.name,
-            "limits": self.limits.text(),
+            "limits": self.limits,
         }
 
     @classmethod
@@ -52,11 +52,12 @@ class Agreement:
         """Read what `body` wrote."""
         try:
             budget = Budget(body["epsilon"], body["delta"])
-            return cls(budget, composition(body["composition"]), Pair.read(body["limits"]))
+            rule = find_composition(body["composition"])
+            return cls(budget, rule, Cost.read(body["limits"]))
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
-    def left(self, state: State) -> Pair:
+    def left(self, state: State) -> Cost:
         """Return what is neither used nor held."""
         return self.limits.minus(state.used).minus(state.held)
 
@@ -85,27 +86,21 @@ class Agreement:
         epsilon, delta = as_written(budget.epsilon), as_written(budget.delta)
         self.check(state, epsilon, delta, terms)
         cost = self.composition.of_call(epsilon, delta)
-        return replace(state, held=state.held.plus(cost)), Hold(cost, whole=Pair(epsilon, delta))
+        return replace(state, held=state.held.plus(cost)), Hold(cost, whole=Cost(epsilon, delta))
 
     def pay(self, state: State, budget: Budget, terms: Terms | None) -> State:
         """Charge a whole budget at once, or refuse it."""
         _, hold = self.reserve(state, budget, terms)
-        return replace(
-            state,
-            spent=state.spent.plus(hold.whole),
-            used=state.used.plus(hold.left),
-            charges=state.charges + 1,
-            terms=_joined(state.terms, terms),
-        )
+        return _charged(state, hold.whole, hold.left, terms)
 
     def settle(self, state: State, hold: Hold) -> tuple[State, Hold]:
-        """End a call. Its rest is spent after a first charge, and given back before.
+        """End a call. Its rest is spent after a first charge, and refunded before.
 
         By a composition other than the sum, charges can cost less than their part of the budget. A
         call that has charged all of its epsilon costs what its charges do; one that has not costs
         all that was reserved, wherever it ended.
         """
-        after, ended = give_back(state, hold)
+        after, ended = refund(state, hold)
         if hold.paid == NONE:
             return after, ended
         stopped = not negligible(hold.rest.first, hold.whole.first)
@@ -122,41 +117,48 @@ class Agreement:
         require_like(state.terms, terms)
         if hold is not None and not hold.open:
             raise BudgetError("the reservation of this call was settled; nothing was drawn")
-        cost = self.composition.of_charge(spend, hold.joint if hold else state.joint)
-        price = Pair(Fraction(spend.epsilon), Fraction(spend.delta))
+        before = (hold or state).noncomposable_epsilon
+        cost = self.composition.of_charge(spend, before)
+        price = price_of(spend)
         if hold is None and not cost.within(self.left(state)):
             raise self._refusal(state, price)
         if hold is not None and not cost.within(hold.left):
             raise refusal(price, self.budget, self.composition.largest_call(hold.left))
-        together = Fraction(0) if spend.alone else price.first
-        after = replace(
-            state,
-            spent=state.spent.plus(price),
-            used=state.used.plus(cost),
-            charges=state.charges + 1,
-            terms=_joined(state.terms, terms),
-        )
+        noncomposable = before if spend.alone else before + price.first
+        after = _charged(state, price, cost, terms)
         if hold is None:
-            return replace(after, joint=state.joint + together), None
+            return replace(after, noncomposable_epsilon=noncomposable), None
         rest = replace(
             hold,
             left=hold.left.minus(cost),
-            joint=hold.joint + together,
+            noncomposable_epsilon=noncomposable,
             paid=hold.paid.plus(price),
         )
         return replace(after, held=state.held.minus(cost)), rest
 
 
-def give_back(state: State, hold: Hold) -> tuple[State, Hold]:
-    """End a call and give back what it has reserved and not used, as layout version 1 did."""
+def refund(state: State, hold: Hold) -> tuple[State, Hold]:
+    """End a call and refund what it has reserved and not used, as layout version 1 did."""
     return replace(state, held=state.held.minus(hold.left)), replace(hold, left=NONE, open=False)
 
 
-def _joined(held: Terms | None, terms: Terms | None) -> Terms | None:
-    """Terms of the first charge, with all that voids any."""
-    if held is None or terms is None:
-        return held or terms
-    return held._replace(void=tuple(sorted({*held.void, *terms.void})))
+def _charged(state: State, price: Cost, cost: Cost, terms: Terms | None) -> State:
+    """Totals after a charge; terms are those of the first charge, with all that voids any."""
+    joined = state.terms or terms
+    if state.terms and terms:
+        joined = state.terms._replace(void=tuple(sorted({*state.terms.void, *terms.void})))
+    return replace(
+        state,
+        spent=state.spent.plus(price),
+        used=state.used.plus(cost),
+        charges=state.charges + 1,
+        terms=joined,
+    )
+
+
+def price_of(spend: Spend) -> Cost:
+    """Return epsilon and delta of a charge, exactly."""
+    return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
 
 
 def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
@@ -166,9 +168,9 @@ def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
 
 def read_charge(body: dict[str, Any]) -> tuple[Spend, Terms | None]:
     """Read what `charge_body` wrote."""
-    found = body["spend"]
-    tuples = {name: tuple(found[name]) for name in ("sensitivity", "scale")}
-    return Spend(**(found | tuples)), body["terms"] and read_terms(body["terms"])
+    stored = body["spend"]
+    tuples = {name: tuple(stored[name]) for name in ("sensitivity", "scale")}
+    return Spend(**(stored | tuples)), body["terms"] and read_terms(body["terms"])
 
 
 def payments(entry: Entry) -> tuple[Spend, ...]:
