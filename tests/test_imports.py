@@ -23,8 +23,8 @@ LAYERS = [
     ["api", "balance", "cate", "nonprivate"],
     ["planning", "sites", "auditing", "study"],
     ["leaderboard"],
-    ["federation", "commands"],
-    ["cli", "__main__"],
+    ["federation", "cli"],
+    ["__main__"],
     [""],
 ]
 
