@@ -81,12 +81,11 @@ def check_files(args: argparse.Namespace) -> None:
     """Refuse inputs that are no files, and outputs that exist, are inputs or cannot be written."""
     for path in _inputs(args):
         _refuse_devices(path)
-    outputs = [args.out, getattr(args, "save", None)]
-    outputs += [*_record_files(args), *_plot_files(args)]
-    given = [path for path in outputs if path is not None]
-    for path in given:
+    outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
+    paths = [path for path in outputs if path is not None]
+    for path in paths:
         _check_file(args, path)
-    writing.check_apart(given)
+    writing.check_apart(paths)
 
 
 def _check_file(args: argparse.Namespace, path: str) -> None:

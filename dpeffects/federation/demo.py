@@ -69,12 +69,12 @@ def _require_ours(folder: Path) -> None:
     """Make the folder; one that holds something is used only if an earlier demo made it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        taken = any(folder.iterdir()) and not (folder / _OURS).exists()
-        if not taken:
+        foreign = any(folder.iterdir()) and not (folder / _OURS).exists()
+        if not foreign:
             (folder / _OURS).touch()
     except OSError as error:
         raise RuntimeError(f"{folder} cannot be used: {error.strerror}") from None
-    if taken:
+    if foreign:
         raise RuntimeError(f"{folder} is not empty: its data and keys would be overwritten")
 
 

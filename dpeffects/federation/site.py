@@ -65,9 +65,9 @@ def answer_text(text: Any, policy: str | Path) -> dict[str, Any]:
 
 def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
     store = policy.store()
-    known = store.find(question.request, question.digest)
-    if known is not None:
-        return known
+    earlier_reply = store.find(question.request, question.digest)
+    if earlier_reply is not None:
+        return earlier_reply
     grant = policy.grant(question)
     data = policy.load()
     rehearse(policy.task(question.formula, grant, len(data)))
