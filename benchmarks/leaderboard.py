@@ -53,7 +53,7 @@ def main() -> None:
     if KEPT.exists() and not RUNS.exists():
         pd.read_parquet(KEPT).to_csv(RUNS, index=False, na_rep="nan")
     if not given.table:
-        bench(**values_for(bench, given) | {"path": RUNS})
+        bench(**values_for(given, bench) | {"path": RUNS})
     render(on_record(given.seed or 0))
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -97,8 +98,6 @@ class FieldError(Exception):
     """What is wrong with a document, in a sentence; whoever reads it raises an error of its own."""
 
 
-LARGEST = 1e60
-"""No number in a document is larger in size, so that squares and their sums stay finite."""
 _KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
 _KINDS |= {NoneType: "null", Path: "a path", list: "a list", tuple: "a list"}
 _KINDS |= {dict: "an object", Mapping: "an object"}
@@ -163,7 +162,7 @@ def check_type(name: str, value: Any, hint: Any) -> None:
     """Refuse a value that is not of a type, or a number that is not finite."""
     if not _fits(value, hint):
         raise FieldError(f"{name} must be {_described(hint)}, got {quoted(value)}")
-    if isinstance(value, int | float) and not abs(value) <= LARGEST:
+    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
         raise FieldError(f"{name} must be finite")
 
 

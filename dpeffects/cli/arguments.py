@@ -69,12 +69,11 @@ IN_A_SHELL: dict[str, dict[str, Any]] = {
 
 def add_parameters(
     parser: argparse.ArgumentParser,
-    function: Function,
-    *,
+    *functions: Function,
     skip: Iterable[str] = (),
     **changes: dict[str, Any],
 ) -> None:
-    """Add an argument for each parameter of a function.
+    """Add an argument for each parameter of functions that a command calls.
 
     Type, default and help are those of the signature and the docstring. What the user does not give
     is None, so that the default of the function applies. ``**options`` of a function is --option.
@@ -83,19 +82,16 @@ def add_parameters(
     ----------
     parser
         Where the arguments are added.
-    function
-        What the command calls.
+    *functions
+        What the command calls; of a parameter that several have, the first is taken.
     skip
         Parameters that a shell cannot give, or that are added elsewhere.
     **changes
         By parameter, what differs in a shell: arguments of ``add_argument``, and ``flag``.
     """
-    texts = descriptions(function)
-    for name, parameter in inspect.signature(function).parameters.items():
+    texts = {n: text for function in functions[::-1] for n, text in descriptions(function).items()}
+    for name, parameter in _parameters(functions).items():
         if name in skip:
-            continue
-        if parameter.kind is parameter.VAR_KEYWORD:
-            parser.add_argument("--option", **_PAIRS, help="an option of the method")
             continue
         settings = {"help": texts.get(name, "")} | IN_A_SHELL.get(name, {}) | changes.get(name, {})
         flag = settings.pop("flag", None)
@@ -110,11 +106,13 @@ def add_parameters(
             settings["help"] += _default(parameter.default)
         flag = flag or prefix + name.replace("_", "-")
         parser.add_argument(flag, **{"dest": name, "required": required} | settings)
+    if any(_passes_on(function) for function in functions):
+        parser.add_argument("--option", **_PAIRS, help="an option of the method")
 
 
-def values_for(function: Function, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of a function: what the user gave, or its defaults, and --option."""
-    parameters = inspect.signature(function).parameters
+def values_for(args: argparse.Namespace, *functions: Function) -> dict[str, Any]:
+    """Return the arguments of functions: what the user gave, or the defaults, and --option."""
+    parameters = _parameters(functions)
     values: dict[str, Any] = dict(getattr(args, "option", None) or {})
     for name in values:
         if name in parameters:
@@ -126,13 +124,27 @@ def values_for(function: Function, args: argparse.Namespace) -> dict[str, Any]:
     return values
 
 
+def _parameters(functions: Iterable[Function]) -> dict[str, inspect.Parameter]:
+    named: dict[str, inspect.Parameter] = {}
+    for function in functions:
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                named.setdefault(name, parameter)
+    return named
+
+
+def _passes_on(function: Function) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
 def descriptions(function: Function) -> dict[str, str]:
     """Return what the docstring of a function says about each parameter: the first sentence.
 
     Examples
     --------
-    >>> descriptions(add_parameters)["function"]
-    'What the command calls'
+    >>> descriptions(add_parameters)["parser"]
+    'Where the arguments are added'
     """
     document = inspect.getdoc(function) or ""
     _, _, section = document.partition("Parameters\n----------\n")

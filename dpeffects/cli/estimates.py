@@ -9,13 +9,12 @@ from typing import Any
 
 import dpeffects as dpe
 from dpeffects.cate.api import RELEASES, adds_up, options_of
-from dpeffects.cli.arguments import add_parameters, values_for
-from dpeffects.cli.functions import function_command, read_bounds_file
-from dpeffects.cli.output import add_file_arguments, check_files, put_text
-from dpeffects.cli.parser import Command
+from dpeffects.cli.functions import function_command
+from dpeffects.cli.output import put_text
 from dpeffects.errors import OptionError
 from dpeffects.estimators import get
 from dpeffects.files import column_names, is_parquet, read_data
+from dpeffects.sites import signing
 
 Values = dict[str, Any]
 
@@ -65,27 +64,21 @@ def _check_release(args: argparse.Namespace, release: str) -> None:
 # --- the release of a site --------------------------------------------------------------------
 
 
-def add_release_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `site_release`, and those of `dp_ate` that it passes on."""
-    add_parameters(parser, dpe.dp_ate)
-    add_parameters(parser, dpe.site_release, skip=("formula", "data", "arguments"))
+def _add_sign(parser: argparse.ArgumentParser) -> None:
     about = "private key of this site (PEM); see dpeffects keygen"
     parser.add_argument("--sign", metavar="KEY", help=about)
-    add_file_arguments(parser)
 
 
-def run_release(args: argparse.Namespace) -> None:
-    """Check everything that can fail before the budget is spent; then release, sign and write."""
-    check_files(args)
-    key = None
+def _with_key_and_data(args: argparse.Namespace, values: Values) -> Values:
+    """Read the key first: one that cannot be read must not cost anything."""
     if args.sign is not None:
-        from dpeffects.sites.signing import read_private, sign
+        args.private_key = signing.read_private(args.sign)
+    return with_data_for_method(args, values)
 
-        key = read_private(args.sign)
-    values = values_for(dpe.dp_ate, args) | values_for(dpe.site_release, args)
-    release = dpe.site_release(**with_data_for_method(args, read_bounds_file(values)))
-    if key is not None:
-        release = sign(release, key)
+
+def _show_release(args: argparse.Namespace, release: dpe.SiteRelease) -> None:
+    if args.sign is not None:
+        release = signing.sign(release, args.private_key)
     put_text(args, repr(release), release.to_json())
 
 
@@ -122,7 +115,7 @@ COMMANDS = (
             name,
             f"dp_{name}",
             _EFFECT.format(name),
-            like="dp_ate",
+            like=["dp_ate"],
             prepare=with_data_for_method,
             record=True,
         )
@@ -151,11 +144,15 @@ COMMANDS = (
         record=True,
         plot="draw the differences (love plot)",
     ),
-    Command(
+    function_command(
         "release",
-        "release a site's effect, without its data, as a JSON file for a centre",
-        add_release_arguments,
-        run_release,
+        "site_release",
         _RELEASE,
+        like=("dp_ate", "site_release"),
+        more=_add_sign,
+        prepare=_with_key_and_data,
+        show=_show_release,
+        formats=(),
+        conf_level=False,
     ),
 )

@@ -14,18 +14,12 @@ from dpeffects.cli.parser import Command
 from dpeffects.files import read_bounds
 
 
-def read_bounds_file(values: dict[str, Any]) -> dict[str, Any]:
-    """Read the file of bounds that the arguments of a function name, where there is one."""
-    path = values.get("bounds")
-    return values if path is None else values | {"bounds": read_bounds(path)}
-
-
 def function_command(
     name: str,
     function: str,
     examples: str,
     *,
-    like: str = "",
+    like: Iterable[str] = (),
     skip: Iterable[str] = (),
     changes: Mapping[str, dict[str, Any]] | None = None,
     more: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
@@ -40,7 +34,7 @@ def function_command(
     name, function, examples
         Of the command; of the function in `dpeffects`, whose first line says what it does.
     like
-        The function whose signature this one has, where it is written there.
+        The functions whose arguments this one takes, where its own signature does not say so.
     skip, changes, more
         What differs in a shell, as in `add_parameters`; a function that adds other arguments.
     prepare
@@ -51,15 +45,20 @@ def function_command(
         As in `add_output_arguments`.
     """
 
+    def signatures() -> list[Callable[..., Any]]:
+        return [getattr(dpe, each) for each in like or (function,)]
+
     def add_arguments(parser: argparse.ArgumentParser) -> None:
-        add_parameters(parser, getattr(dpe, like or function), skip=skip, **(changes or {}))
+        add_parameters(parser, *signatures(), skip=skip, **(changes or {}))
         more(parser)
         add_output_arguments(parser, **output)
 
     def run(args: argparse.Namespace) -> int | None:
         """Check everything that can fail before a budget is spent; then call, and show."""
         check_files(args)
-        values = read_bounds_file(values_for(getattr(dpe, like or function), args))
+        values = values_for(args, *signatures())
+        if values.get("bounds") is not None:
+            values["bounds"] = read_bounds(values["bounds"])
         if prepare is not None:
             values = prepare(args, values)
         return show(args, getattr(dpe, function)(**values))

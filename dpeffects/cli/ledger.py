@@ -20,19 +20,10 @@ from dpeffects.ledgers.composition import COMPOSITIONS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands of the ledger, each with the function that runs it."""
     commands = parser.add_subparsers(metavar="command", required=True)
-    about = {
-        create: "Create a ledger, or add a dataset to one.",
-        list_datasets: "List the datasets, and what is left of each.",
-        show: "Show totals, open calls and charges.",
-        verify: "Check that nothing was changed or lost.",
-        export: "Write charges to .csv, or everything to .json.",
-        settle: "End dead calls; those that charged are spent.",
-        upgrade: "Bring a ledger of an earlier version up to date.",
-    }
     parsers = {}
-    for function, text in about.items():
-        name = function.__name__.removesuffix("_datasets")
-        parsers[name] = commands.add_parser(name, help=text, description=text)
+    for function in (create, list_datasets, show, verify, export, settle, upgrade):
+        name, about = function.__name__.removesuffix("_datasets"), function.__doc__
+        parsers[name] = commands.add_parser(name, help=about, description=about)
         parsers[name].add_argument("ledger", help="a path, or postgresql://user@host/database")
         parsers[name].set_defaults(run=function)
     add = parsers["create"].add_argument
@@ -58,7 +49,7 @@ def create(args: argparse.Namespace) -> None:
 
 
 def list_datasets(args: argparse.Namespace) -> None:
-    """Print a line for each dataset."""
+    """List the datasets, and what is left of each."""
     from tabulate import tabulate
 
     rows = []
@@ -73,25 +64,25 @@ def list_datasets(args: argparse.Namespace) -> None:
 
 
 def show(args: argparse.Namespace) -> None:
-    """Print totals, open calls and charges."""
+    """Show totals, open calls and charges."""
     names = (args.dataset,) if args.dataset else ledger_datasets(args.ledger)
     print("\n\n".join(str(open_ledger(args.ledger, name).summary()) for name in names))
 
 
 def verify(args: argparse.Namespace) -> None:
-    """Check the whole ledger and print a line."""
+    """Check that nothing was changed or lost."""
     print(verify_ledger(args.ledger, args.head))
 
 
 def export(args: argparse.Namespace) -> None:
-    """Write charges or everything to a file."""
+    """Write charges to .csv, or everything to .json."""
     writing.check(args.file, overwrite=args.force, inputs=(args.ledger,), force="--force")
     open_ledger(args.ledger, args.dataset).export(args.file, overwrite=args.force)
     print(f"wrote {args.file}")
 
 
 def settle(args: argparse.Namespace) -> None:
-    """End calls that are dead, and print what is left."""
+    """End dead calls; those that charged are spent."""
     ledger = open_ledger(args.ledger, args.dataset)
     if bool(args.call) == args.all:
         raise OptionError("say which calls to settle: --call NUMBER, or --all")
@@ -101,7 +92,7 @@ def settle(args: argparse.Namespace) -> None:
 
 
 def upgrade(args: argparse.Namespace) -> None:
-    """Bring a ledger of an earlier version up to date, and print a line."""
+    """Bring a ledger of an earlier version up to date."""
     print(upgrade_ledger(args.ledger))
 
 

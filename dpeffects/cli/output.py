@@ -35,12 +35,6 @@ _INPUTS = ("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases"
 # --- arguments --------------------------------------------------------------------------------
 
 
-def add_file_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the file to write."""
-    parser.add_argument("--out", metavar="FILE", help="write there instead of printing")
-    parser.add_argument("--force", action="store_true", help="overwrite files")
-
-
 def add_output_arguments(
     parser: argparse.ArgumentParser,
     formats: Iterable[str] = (*RENDERERS, "json"),
@@ -51,11 +45,12 @@ def add_output_arguments(
     save: str = "",
 ) -> None:
     """Add the format and the file; where asked for, confidence level, record, plot and function."""
-    group = parser.add_argument_group("output")
-    by_ending = "default: by the ending of --out, else text"
-    group.add_argument("--format", choices=list(formats), help=by_ending)
-    add_file_arguments(group)
-    add = group.add_argument
+    add = parser.add_argument_group("output").add_argument
+    if formats:
+        by_ending = "default: by the ending of --out, else text"
+        add("--format", choices=list(formats), help=by_ending)
+    add("--out", metavar="FILE", help="write there instead of printing")
+    add("--force", action="store_true", help="overwrite files")
     if conf_level:
         level: dict[str, Any] = {"type": _conf_level, "default": 0.95, "metavar": "LEVEL"}
         add("--conf-level", **level, help="of intervals; default 0.95")

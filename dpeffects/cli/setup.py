@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from dpeffects.cli.output import add_file_arguments, check_files, put_text
+from dpeffects.cli.output import add_output_arguments, check_files, put_text
 from dpeffects.cli.parser import Command, one_line
 from dpeffects.files import column_names, is_parquet, read_schema, toml_key
 
@@ -30,7 +30,7 @@ _HINTS = {"number": "number: a range", "text": "text: levels", "": "a range or l
 def add_template_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the data file and the output."""
     parser.add_argument("data", help="a .csv, .csv.gz or .parquet file; no row of it is read")
-    add_file_arguments(parser)
+    add_output_arguments(parser, (), conf_level=False)
 
 
 def run_template(args: argparse.Namespace) -> None:

@@ -163,7 +163,7 @@ def run_bench(args: argparse.Namespace) -> None:
         print(_entries_and_data())
         return
     check_files(args)
-    values = values_for(dpe.bench, args)
+    values = values_for(args, dpe.bench)
     if args.plot is not None and args.plot_epsilon not in values["epsilon"]:
         raise OptionError(f"--plot-epsilon {args.plot_epsilon:g} is not among those of --epsilon")
     board = dpe.bench(**values)
