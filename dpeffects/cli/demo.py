@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dpeffects.commands.shared import Command
+from dpeffects.cli.parser import Command
 from dpeffects.datasets import load_data
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.files import toml_key
@@ -56,51 +56,48 @@ STEPS = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder and the seed."""
     parser.add_argument("--folder", help="work there and leave the files; default: a new one, gone")
     parser.add_argument("--seed", type=int, help="the same numbers every time")
 
 
-def run(given: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """Run each step in the folder, as a user would type it."""
-    from dpeffects.commands import parser
-
-    if given.seed is not None and given.seed < 0:
-        raise OptionError(f"seed must be a non-negative integer, got {given.seed}")
-    with _folder(given.folder) as folder, contextlib.chdir(folder):
+    if args.seed is not None and args.seed < 0:
+        raise OptionError(f"seed must be a non-negative integer, got {args.seed}")
+    with _folder(args.folder) as folder, contextlib.chdir(folder):
         _write_files()
         for number, step in enumerate(STEPS, 1):
-            seed = f" --seed {given.seed}" if step.seeded and given.seed is not None else ""
+            seed = f" --seed {args.seed}" if step.seeded and args.seed is not None else ""
             line = step.line + seed
             print(textwrap.fill(f"{number}. {step.about}", 80))
             print(f"\n$ dpeffects {line}", flush=True)
             try:
-                asked = parser().parse_args(shlex.split(line.replace("\\\n", "")))
-                asked.run(asked)
+                typed = args.parser.parse_args(shlex.split(line.replace("\\\n", "")))
+                typed.run(typed)
             except DPEffectsError as error:
                 print(f"dpeffects: {error}")
             print()
-    if given.folder is not None:
-        print(f"The files are in {given.folder}.")
+    if args.folder is not None:
+        print(f"The files are in {args.folder}.")
 
 
 @contextlib.contextmanager
-def _folder(wanted: str | None) -> Iterator[str]:
-    if wanted is None:
-        with tempfile.TemporaryDirectory() as made:
-            yield made
+def _folder(path: str | None) -> Iterator[str]:
+    if path is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
         return
-    folder = Path(wanted)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        taken = any(folder.iterdir())
+        Path(path).mkdir(parents=True, exist_ok=True)
+        is_empty = not any(Path(path).iterdir())
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "not a path"
-        raise OptionError(f"--folder: {wanted} cannot be used: {why}") from None
-    if taken:
-        raise OptionError(f"--folder: {wanted} is not empty")
-    yield wanted
+        reason = getattr(error, "strerror", None) or "not a path"
+        raise OptionError(f"--folder: {path} cannot be used: {reason}") from None
+    if not is_empty:
+        raise OptionError(f"--folder: {path} is not empty")
+    yield path
 
 
 def _write_files() -> None:
@@ -115,10 +112,12 @@ def _write_files() -> None:
     Path("bounds.toml").write_text("\n".join(["[bounds]", *entries, ""]), encoding="utf-8")
 
 
-COMMAND = Command(
-    "demo",
-    "run a whole study on bundled data, and explain it",
-    arguments,
-    run,
-    "  dpeffects demo\n  dpeffects demo --folder study\n",
+COMMANDS = (
+    Command(
+        "demo",
+        "run a whole study on bundled data, and explain it",
+        add_arguments,
+        run,
+        "  dpeffects demo\n  dpeffects demo --folder study\n",
+    ),
 )

@@ -1,4 +1,4 @@
-"""The door of the command line: one line on stderr for what can go wrong, and an exit code."""
+"""What ``dpeffects`` runs: one line on stderr for what can go wrong, and an exit code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpeffects.commands import parser
-from dpeffects.commands.shared import one_line
+from dpeffects.cli import demo, estimates, ledger, setup, studies
+from dpeffects.cli.parser import make_parser, one_line
 from dpeffects.errors import BoundsError, DPEffectsError
 
+COMMANDS = (
+    *estimates.COMMANDS,
+    *studies.COMMANDS,
+    *ledger.COMMANDS,
+    *setup.COMMANDS,
+    *demo.COMMANDS,
+)
 ERROR, INTERRUPTED = 2, 130
 _ACCEPT = re.compile(r"Write (accept_\w+)=True")
 """How Python accepts a guarantee that is not exact; here it is an option."""
@@ -30,19 +37,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a letter that cannot be shown must not cost a result
             stream.reconfigure(errors="replace")
     try:
-        given = parser().parse_args(argv)
+        args = make_parser(COMMANDS).parse_args(argv)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else ERROR
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _warn
-        return _guarded(given)
+        return _run(args)
 
 
-def _guarded(given: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     try:
-        code = given.run(given) or 0
+        code = args.run(args) or 0
         sys.stdout.flush()
     except BoundsError as error:
         return _fail(_with_template(str(error)))
@@ -66,14 +73,14 @@ def _guarded(given: argparse.Namespace) -> int:
 
 def _with_template(message: str) -> str:
     """Errors about bounds end with Python to paste; here it is a file to fill in."""
-    said, pasted, _ = message.partition("\nbounds={")
-    started = "entries to the file of --bounds (dpeffects bounds-template DATA starts one)"
-    return f"{said.removesuffix('Add').rstrip(' .:')}. Add {started}" if pasted else message
+    text, python, _ = message.partition("\nbounds={")
+    entries = "entries to the file of --bounds (dpeffects bounds-template DATA starts one)"
+    return f"{text.removesuffix('Add').rstrip(' .:')}. Add {entries}" if python else message
 
 
 def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame for frame in frames if str(Path(__file__).parent) in frame.filename]
+    inside = [frame for frame in frames if str(Path(__file__).parents[1]) in frame.filename]
     return f"{Path(inside[-1].filename).name}:{inside[-1].lineno}" if inside else "start"
 
 
