@@ -70,8 +70,9 @@ class Concentrated:
     """Rhos of zero-concentrated privacy add up, also where later calls depend on earlier ones.
 
     A charge (epsilon, delta) costs rho = epsilon^2 / 2 and delta; a Gaussian draw that stands
-    alone costs half the square of sensitivity over scale, and no delta, where that is less. Half of
-    the delta allowed covers the deltas, the other half turns the total rho to epsilon (claim 41).
+    alone costs half the square of sensitivity over scale, and no delta: its price holds only
+    together with those of its call's other Gaussian draws. Half of the delta allowed covers the
+    deltas, the other half turns the total rho to epsilon (claim L2).
     """
 
     name = "zcdp"
@@ -94,9 +95,7 @@ class Concentrated:
         if not spend.alone:
             return Pair(((joint + epsilon) ** 2 - joint**2) / 2, delta)
         rho = gaussian_rho(spend)
-        if rho is not None and rho < epsilon**2 / 2:
-            return Pair(rho, Fraction(0))
-        return Pair(epsilon**2 / 2, delta)
+        return Pair(epsilon**2 / 2, delta) if rho is None else Pair(rho, Fraction(0))
 
     def largest_call(self, left: Pair) -> tuple[float, float]:
         """Return the epsilon whose half square is left, and delta, rounded down."""
@@ -138,7 +137,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 
 def log_delta(rho: float, epsilon: float) -> float:
-    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim 41).
+    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim L2).
 
     Every order above 1 gives a bound; a search by thirds finds a good one.
     """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
 from dpeffects.privacy.sets import COUNT, Bins, Box, Gram, WithSquares, add_up
@@ -209,3 +210,30 @@ def test_numbers_with_gaussian_noise_are_counted():
     held.sums("x", phi, box, share="a", part=0.5)
     with pytest.raises(PrivacyError, match="too many numbers"):
         held.sums("x", phi, box, share="a", part=0.5)
+
+
+def test_deltas_of_shares_never_exceed_the_budget():
+    rng = np.random.default_rng(14)
+    for _ in range(300):
+        names = list("abcdefgh")[: rng.integers(2, 9)]
+        delta = float(f"{10.0 ** rng.uniform(-9, -3):.3g}")
+        uses = {name: None if rng.random() < 0.5 else 100.0 for name in names}
+        shares = {name: float(rng.uniform(0.1, 1)) for name in names}
+        split = Split.of(Budget(1.0, delta), shares, uses)
+        assert sum(Fraction(x.delta) for x in split.shares.values()) <= as_written(delta)
+
+
+def test_a_gaussian_share_has_no_price_of_its_own():
+    held = curator([1, 2, 3], epsilon=1.0, delta=1e-6, uses={"a": 1e9})
+    releaser, steps = held._releaser, np.zeros(1, np.int64)
+    price = releaser.share("a")
+    for attempt in (
+        lambda: releaser.laplace("x", steps, 1, 1.0, price, share="a", claim=5),
+        lambda: releaser.flip("x", np.zeros(1, np.bool_), share="a", claim=3),
+        lambda: held.halves({"a": 1.0}, {"a": 1.0}, lambda half: None),
+    ):
+        with pytest.raises(PrivacyError, match="Gaussian"):
+            attempt()
+    held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a", part=0.5)
+    with pytest.raises(PrivacyError, match="than its shares pay for"):
+        held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a")
