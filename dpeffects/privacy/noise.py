@@ -38,9 +38,9 @@ _KEYS = 2**20
 LEAST_DELTA = 1e-90
 """With less, which only a huge epsilon leaves, Laplace noise is used."""
 LEAST_SIGMA = 2.0**20
-"""Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 12)."""
+"""Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 4)."""
 MOST_ENTRIES = 50_000
-"""Numbers with Gaussian noise that one call may release: each needs a little slack (claim 3)."""
+"""Numbers with Gaussian noise that one call may release: each needs a little slack (claim 4)."""
 _MOST_EPSILON = 700.0
 """exp() of more than this overflows; more epsilon changes nothing for a single bit."""
 
@@ -77,14 +77,14 @@ def laplace_scale(sensitivity: int, epsilon: float) -> float:
 
 @lru_cache(maxsize=1024)
 def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) -> float:
-    """Return the standard deviation of the analytic Gaussian mechanism (claim 12).
+    """Return the standard deviation of the analytic Gaussian mechanism (claim 4).
 
     ``sensitivity`` is in L2; ``size`` is the number of entries, for the slack that the grid needs.
     """
     from scipy.optimize import brentq
     from scipy.special import log_ndtr
 
-    tight = epsilon - 2e-10 * size
+    tight = epsilon - 2e-10 * size * max(1.0, epsilon / 300.0)
     if not (1e-100 < delta < 1.0 and tight > 0.0 and size <= 100_000):
         raise PrivacyError("Gaussian noise needs 0 < delta < 1 and an epsilon that is not tiny")
 
@@ -210,7 +210,7 @@ def fixed_generator(seed: int) -> Iterator[None]:
     """Set the global generators of numpy, Python and torch for a while, then give them back.
 
     Models without a random_state draw from them. None of the privacy rests on those draws, but what
-    one block of records draws must not shift what the next one gets (claim 38). torch's are set
+    one block of records draws must not shift what the next one gets (claim 10). torch's are set
     where it is imported, on all devices.
     """
     numpys, pythons, torch = np.random.get_state(), random.getstate(), sys.modules.get("torch")  # noqa: NPY002

@@ -121,6 +121,11 @@ def bits_for(n: float, rate: float, largest: float = 1.0, most: int = 30) -> int
     return bits
 
 
+def unit_bits(rows: int, columns: int) -> int:
+    """Bits of a grid on which squared norms of the sums of a unit's rows stay below 2^62."""
+    return min(24, 30 - math.ceil(math.log2(rows * columns)))
+
+
 @dataclass(frozen=True, eq=False)
 class Box:
     """Columns within [low, high], measured from ``centre`` (by default the middle), on one grid.
@@ -144,6 +149,10 @@ class Box:
         finite = np.isfinite(low) & np.isfinite(high) & np.isfinite(self.centre)
         if not ((finite & (low <= high)).all() and 1e-100 <= self.half.max() <= 1e100):
             raise OptionError("a set needs finite ends, in order, neither too close nor too far")
+        if self.radius is not None and not 1e-100 <= self.radius <= 1e100:
+            raise OptionError("the radius of a ball must be positive, neither tiny nor huge")
+        if self.whole and not self.half.max() <= 2.0**30:
+            raise OptionError("whole numbers of a set must be within 2^30 of its centre")
         if self.radius is not None and not ((low <= self.centre) & (self.centre <= high)).all():
             raise OptionError("a ball needs its centre, where failing rows go, inside the box")
 
@@ -160,6 +169,7 @@ class Box:
     def on(self, n: int, rate: float, most: int = 30) -> BoxGrid:
         """The box on its finest grid."""
         if self.whole:
+            bits_for(n * float(self.half.max()), rate, float(self.half.sum()))  # is there room?
             return BoxGrid(self, 1.0, 1.0)
         widest = float(self.half.max())
         if self.radius is not None:
@@ -245,7 +255,7 @@ class BoxGrid:
         low, high = (np.tile(most * end, cells) for end in self.ends)
         inside = np.trunc(sums * np.minimum(shrink, 1.0)[:, None])
         inside = np.clip(inside, np.minimum(low, 0.0), np.maximum(high, 0.0))
-        steps = inside.astype(np.int64)
+        steps = inside.astype(np.int64)  # squares have room for their sum (`unit_bits`)
         steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
         return steps
 
@@ -327,6 +337,9 @@ class Gram:
         if self.box.centre.any():
             raise OptionError("products need a box with centre 0")
         first, second = np.triu_indices(self.columns) if self.pairs is None else self.pairs
+        pairs = set(zip(first.tolist(), second.tolist(), strict=True))
+        if len(pairs) < len(first) or not (first <= second).all():
+            raise OptionError("products need different pairs of columns j <= k")
         half = self.box.half / self.box.half.max()
         bits = bits_for(n, rate, float((half[first] * half[second]).sum()), 54) // 2
         return GramGrid(self.box.on(n, 1.0, min(most, bits)), (first, second))
@@ -362,8 +375,11 @@ class GramGrid:
 
     def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
         """Exact products, by cell."""
-        z, top = self.rows.project(values), max(np.abs(x).max() for x in self.rows.ends)
-        bits, by_cell = 2 * math.ceil(math.log2(top)), []
+        z, by_cell = self.rows.project(values), []
+        top = max(int(np.abs(x).max()) for x in self.rows.ends)
+        if (r2 := self.rows.squared_radius) is not None:
+            top = min(top, math.isqrt(r2))
+        bits = 2 * (top - 1).bit_length()
         if cell is not None and cell.max(initial=0) == size:
             z[cell == size] = 0.0
         part = scratch_buffer("sets.part", *z.shape)
@@ -388,6 +404,10 @@ class WithSquares:
     k: int
     count: float = 0.0
     claim: ClassVar[int] = 7
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.count <= 2.0:
+            raise OptionError("the constant beside columns must be from 0 to 2")
 
     @property
     def columns(self) -> int:
@@ -480,7 +500,7 @@ class BinsGrid:
         for column in values.T:
             inside = (column >= 0) & (column < self.bins)
             index = np.where(inside, column, 0.0).astype(np.int64)
-            place = index if cell is None else cell * self.bins + index
+            place = index if cell is None else np.int64(self.bins) * cell + index
             counts = np.bincount(place, minlength=(size + 1) * self.bins)
             by_cell.append(counts[: size * self.bins].reshape(size, self.bins))
         return np.concatenate(by_cell, axis=1)

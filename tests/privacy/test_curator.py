@@ -14,7 +14,7 @@ from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
-from dpeffects.privacy.sets import COUNT, Bins, Box, Gram, WithSquares, add_up
+from dpeffects.privacy.sets import COUNT, Bins, Box, Gram, WithSquares, add_up, unit_bits
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
@@ -237,3 +237,52 @@ def test_a_gaussian_share_has_no_price_of_its_own():
     held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a", part=0.5)
     with pytest.raises(PrivacyError, match="than its shares pay for"):
         held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a")
+
+
+@pytest.mark.parametrize("radius", [-1.0, 0.0, 1e-320, math.inf, math.nan])
+def test_a_ball_needs_a_radius(radius):
+    with pytest.raises(OptionError, match="radius"):
+        Box(-1.0, 1.0, radius=radius)
+
+
+def test_a_set_has_room_for_its_sums():
+    with pytest.raises(OptionError, match="whole numbers"):
+        Box(0.0, 1e30, whole=True)
+    with pytest.raises(OptionError, match="from 0 to 2"):
+        WithSquares(2, -1.0)
+    twice = np.array([0, 0]), np.array([1, 1])
+    with pytest.raises(OptionError, match="different pairs"):
+        Gram(Box(-np.ones(2), np.ones(2)), twice).on(10, 1.0)
+    grid = Gram(Box(-np.ones(3), np.ones(3), radius=1e-3)).on(10, 1.0)
+    assert (grid.totals(np.ones((10, 3)), None, 1) > 0).all()
+    treated = Cells(reads("treated")(lambda rows: rows.treated), 2)
+    cell = treated.of(Block(treated=np.array([True, False])))
+    counts = Bins(1, 500).on(2, 1.0).totals(np.full((2, 1), 499.0), cell, 2)
+    assert counts[:, 499].tolist() == [1, 1]
+
+
+def test_squares_of_sums_of_many_rows_do_not_overflow():
+    rng = np.random.default_rng(15)
+    grid = Box(-np.ones(4), np.ones(4)).on(2000, 1.0, unit_bits(1000, 4))
+    sums = rng.uniform(-1, 1, (500, 4)) * 10.0 ** rng.uniform(0, 13, (500, 1))
+    steps = grid.project_units(np.trunc(sums), 1, 1000).astype(object)
+    squared = 1000**2 * grid.reach.single.squared_l2
+    assert squared < 2**62
+    assert max((row * row).sum() for row in steps) <= squared
+
+
+def test_nothing_is_public_where_units_have_rows():
+    held = curator([1, 2, 3], [0, 0, 1], 2, public=("treatment", "covariates"))
+    assert held.sums("rows", None, share="a").scale > 0
+    with pytest.raises(OptionError, match="taken apart"):
+        held.halves({"a": 1.0}, {"a": 1.0}, lambda half: None)
+
+
+def test_a_row_function_cannot_write_to_rows():
+    @reads("outcome")
+    def writes(rows):
+        rows.outcome[:] += 1.0
+        return rows.outcome
+
+    with pytest.raises(ValueError, match="read-only"):
+        curator([1, 2, 3]).sums("x", writes, Box(0, 1), share="a")
