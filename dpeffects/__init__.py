@@ -19,7 +19,7 @@ from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, plan
-from dpeffects.privacy.bounds import Bounds, Declared, declare
+from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.results import Comparison, Result, Summary, compare

@@ -13,7 +13,6 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,12 +32,13 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
 from dpeffects.inference.estimate import Estimate
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
-from dpeffects.privacy.bounds import SOURCES, Bounds, records_needed, skeleton
-from dpeffects.privacy.budget import Budget, Share, merge_shares
-from dpeffects.privacy.curator import Curator, Releaser, find_bounds
+from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.privacy.budget import Budget, merge_shares
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource, noise_source
+from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.results import Result
 
@@ -159,7 +159,7 @@ class Prepared:
     table: Table | LazyTable
     groups: Any
     points: FloatArray | None
-    shares: Mapping[str, Share]
+    split: Split
     noise: NoiseSource
     ledger: Ledger
     reservation: Account | None
@@ -174,12 +174,12 @@ class Prepared:
             ledger = Ledger(budget.epsilon, budget.delta)
         noise = noise or self.noise
         # the noise of an audit brings a releaser that watches
-        releaser: Releaser = getattr(noise, "releaser", Releaser)(self.shares, ledger, noise)
+        releaser: Releaser = getattr(noise, "releaser", Releaser)(self.split, ledger, noise)
         design = self.table.design
         # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
         with np.errstate(all="ignore"):
             if design.missing or self._rows is None:
-                missing = {name: partial(self.table.magnitudes, name) for name in design.missing}
+                missing = {name: self.table.column(name) for name in design.missing}
                 complete = design.with_bounds(find_bounds(missing, releaser))
                 self.completed = replace(self.table, design=complete)
                 self._rows = self.completed.encode(self.groups)
@@ -208,7 +208,9 @@ def prepare(request: Request) -> Prepared:
             table = read(request.data, formula, request.bounds, public, attended=request.attended)
             groups = _groups(request, table, public)
             points, clipped = _points(request, table)
-            options = _resolved(request, spec, options, level, public, table)
+            count = 0 if points is None else len(points)
+            facts = Facts(table.design.n, table.design.width, budget, level, count)
+            options = _resolved(spec, options, facts, public, table)
             return Prepared(
                 request=request,
                 spec=spec,
@@ -218,7 +220,7 @@ def prepare(request: Request) -> Prepared:
                 table=table,
                 groups=groups,
                 points=points,
-                shares=_divided(request, spec, options, level, table),
+                split=_divided(request, spec, options, facts, table),
                 noise=noise,
                 ledger=Ledger(budget.epsilon, budget.delta, parent=reservation, terms=terms),
                 reservation=reservation,
@@ -339,10 +341,9 @@ def _points(
 
 
 def _resolved(
-    request: Request,
     spec: MethodSpec,
     options: Options,
-    level: str,
+    facts: Facts,
     public: frozenset[str],
     table: Table | LazyTable,
 ) -> Options:
@@ -358,7 +359,7 @@ def _resolved(
     if "treatment" in public:
         smallest = min(table.treated_count, design.n - table.treated_count)
     options.check(design.n, smallest)
-    return options.resolve(Facts(design.n, design.width, request.budget, level))
+    return options.resolve(facts)
 
 
 def _check_engine(spec: MethodSpec, options: Options, table: LazyTable) -> None:
@@ -386,18 +387,19 @@ def _adds_up(options: Options) -> bool:
 
 
 def _divided(
-    request: Request, spec: MethodSpec, options: Options, level: str, table: Table | LazyTable
-) -> Mapping[str, Share]:
+    request: Request, spec: MethodSpec, options: Options, facts: Facts, table: Table | LazyTable
+) -> Split:
     """Divide the budget; raises where public numbers say that it does not suffice."""
     n, missing = table.design.n, table.design.missing
-    proportions = dict(spec.shares(level, options))
+    proportions = dict(spec.shares(facts.level, options))
     if not request.variance:
         proportions = {k: x for k, x in proportions.items() if k not in spec.variance_shares}
     if missing:
         proportions["bounds"] = _BOUNDS_SHARE
-    shares = request.budget.shares(merge_shares(proportions, request.shares))
+    uses_delta = spec.uses_delta(options, facts)
+    split = Split.of(request.budget, merge_shares(proportions, request.shares), uses_delta)
     if missing:
-        each = shares["bounds"].epsilon / len(missing)
+        each = split.shares["bounds"].epsilon / len(missing)
         needed = records_needed(2.0 / each)
         if n < needed:
             raise BoundsError(
@@ -405,7 +407,7 @@ def _divided(
                 f"with epsilon = {each:.3g} each takes about {needed} records; there are {n}. "
                 f"Declare what the variables could be:\n{skeleton(missing, [])}"
             )
-    return shares
+    return split
 
 
 def _notes(

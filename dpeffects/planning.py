@@ -26,7 +26,7 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.formula.ranges import range_of
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.privacy.bounds import Bounds, skeleton
+from dpeffects.design.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
 from dpeffects.render import Notes, Pairs, Shown, Summary, Table

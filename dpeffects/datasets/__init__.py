@@ -11,7 +11,7 @@ import numpy as np
 from dpeffects.datasets import bundled, ihdp, optional, simulators
 from dpeffects.datasets.info import DataInfo, Dataset, Simulator
 from dpeffects.errors import DataError, OptionError
-from dpeffects.privacy.bounds import Declared
+from dpeffects.design.bounds import Declared
 
 if TYPE_CHECKING:
     import pandas as pd

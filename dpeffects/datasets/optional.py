@@ -16,7 +16,7 @@ from dpeffects.datasets.bundled import (
 )
 from dpeffects.datasets.info import INDICATOR, DataInfo, Dataset, Entries
 from dpeffects.errors import MissingExtraError
-from dpeffects.privacy.bounds import Declared, declare
+from dpeffects.design.bounds import Declared, declare
 
 if TYPE_CHECKING:
     import pandas as pd

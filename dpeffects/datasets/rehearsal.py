@@ -8,7 +8,7 @@ import numpy as np
 
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import Column
-from dpeffects.privacy.bounds import Bounds
+from dpeffects.design.bounds import Bounds
 
 
 def rehearsal(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dpeffects.datasets.info import INDICATOR, DataInfo, Entries, Simulator
 from dpeffects.errors import OptionError
-from dpeffects.privacy.bounds import Declared, declare
+from dpeffects.design.bounds import Declared, declare
 
 Array = npt.NDArray[np.float64]
 

@@ -23,8 +23,10 @@ from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import Expression, Number, columns, evaluate, shown
 from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
-from dpeffects.privacy.bounds import Bounds, clip
-from dpeffects.privacy.rows import Block, room
+from dpeffects.design.bounds import Bounds
+from dpeffects.formula.ranges import clip
+from dpeffects.privacy.exact import scratch_buffer
+from dpeffects.privacy.rows import Block
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -231,7 +233,7 @@ class Recipe:
             if part == "outcome":
                 made[part] = self.outcome(numeric, treated.size)
             else:
-                out = room("covariates", treated.size, len(self.encoding.names))
+                out = scratch_buffer("covariates", treated.size, len(self.encoding.names))
                 made[part] = self.covariates(numeric, coded, out)
         return Block(treated, **made)
 

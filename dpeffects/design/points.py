@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.errors import OptionError
-from dpeffects.privacy.bounds import Declared
+from dpeffects.design.bounds import Declared
 
 
 def refuse_private_rows(at: Any, data: Any, names: Sequence[str]) -> None:

@@ -45,7 +45,8 @@ from dpeffects.formula.expression import (
     evaluate,
     needs_domain,
 )
-from dpeffects.privacy.bounds import Bounds, Declared, clip, magnitude_counts, skeleton
+from dpeffects.design.bounds import Bounds, Declared, skeleton
+from dpeffects.formula.ranges import clip
 from dpeffects.privacy.rows import ROWS, Rows
 
 Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
@@ -65,9 +66,10 @@ class Table:
         """Number of treated records."""
         return int(np.count_nonzero(self.treated))
 
-    def magnitudes(self, name: str) -> IntArray:
-        """Counts of a column's values by magnitude, for the private search for its range."""
-        return magnitude_counts(self.numeric[name].astype(np.float64))
+    def column(self, name: str) -> Rows:
+        """A column as a source of values, for the private search for its range."""
+        values = self.numeric[name].astype(np.float64)
+        return Rows(values, (0.0, 0.0), self.treated, lambda: np.zeros((len(values), 1)), 1)
 
     def encode(self, groups: Table | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.

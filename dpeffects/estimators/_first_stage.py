@@ -24,13 +24,16 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
 from dpeffects.estimators._propensity import share_treated
+from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
+from dpeffects.estimators.features import Features, Fourier, spread_points
+from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import VOLUME, default_strength, least_strength
-from dpeffects.privacy.features import Features, Fourier, spread_points
-from dpeffects.privacy.kernel import Nuisance
+from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.minimise import minimise, propensity_model
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.weighting import Propensity
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -46,17 +49,19 @@ def first_stage(curator: Curator, features: Fourier, clip: float, *, by_arm: boo
     """Release counts, arm means, a propensity model and an outcome function."""
     n, d = curator.n, curator.width
     lower, upper = curator.outcome_range
-    count = curator.treated_count("counts")
+    count = treated_count(curator, "counts")
     share = share_treated(curator, count)
-    sums = curator.arm_sums("arms")
+    sums = arm_sums(curator, "arms")
     half = (upper - lower) / 2.0
     means = lower + half + np.clip(sums.value / (n * np.array([share, 1.0 - share])), -half, half)
-    squares = curator.arm_squares("ends")
+    squares = arm_squares(curator, "ends")
     ends = min(max(float(np.sum(squares.value)) / n + 0.5, 0.0), 1.0)
     threshold = max(threshold_for(ends), _THRESHOLD)
     epsilon, delta = curator.epsilon("propensity"), curator.delta("propensity")
     offset = math.log(share / (1.0 - share))
-    weights = curator.propensity_model(default_strength(n, d, epsilon, delta), offset, "propensity")
+    weights = propensity_model(
+        curator, default_strength(n, d, epsilon, delta), offset, "propensity"
+    )
     base = Nuisance(
         propensity=Propensity.within(weights.value, offset, (clip, 1.0 - clip)),
         means=(float(means[0]), float(means[1])),
@@ -78,7 +83,9 @@ def first_stage(curator: Curator, features: Fourier, clip: float, *, by_arm: boo
         spread=_SPREAD / threshold,
         least=least_strength(epsilon, 1.0),
     )
-    return replace(base, outcome=curator.outcome_function(base, strength, "outcome").value)
+    problem = Huber(OutcomeTerms(base), features.size, strength, by_arm=by_arm)
+    outcome = minimise(curator, "outcome function", problem, "outcome")
+    return replace(base, outcome=outcome.value)
 
 
 def threshold_for(ends: float) -> float:

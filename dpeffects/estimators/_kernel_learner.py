@@ -30,16 +30,30 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
+from dpeffects.estimators._nuisance import (
+    BINS,
+    EffectSquares,
+    EffectTerms,
+    GroupSquares,
+    GroupTerms,
+    Learner,
+    covariate_bins,
+    group,
+)
 from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.conditional_effects import EffectFunction, Effects
-from dpeffects.estimators.spec import MethodSpec, Options
+from dpeffects.estimators.features import Features, Fourier, Linear
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import least_strength
-from dpeffects.privacy.features import Features, Fourier, Linear
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.kernel import BINS, Learner
-from dpeffects.privacy.weighting import Propensity
+from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
+from dpeffects.privacy.rows import Cells
+from dpeffects.privacy.sets import Bins, Box, entries
+from dpeffects.unproved.claimed import claimed_effects
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -50,6 +64,8 @@ RELEASES = {
 }
 """What can be released, and the proportions of the budget for the second stage."""
 STAGES = ("kernel", "linear")
+_GROUP_BOX = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
+"""Both sums of a group in one release, each over its largest size."""
 
 _LEAST_THRESHOLD = 0.15
 """Least threshold of Huber's loss for effects, as a share of the outcome's range."""
@@ -148,6 +164,15 @@ def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
     return {**_first_stage.SHARES, **RELEASES[options.release]}
 
 
+def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float | None]:
+    """Regressions have a delta of their own; sums by group and histograms are vectors."""
+    if options.as_in_paper:
+        return {"effect": None}
+    of_groups = entries(_GROUP_BOX, cells=2) if options.release == "groups" else None
+    bins = entries(Bins(max(facts.width - 1, 1), BINS))
+    return {"propensity": None, "outcome": None, "effect": of_groups, "spread": bins}
+
+
 @dataclass(frozen=True)
 class KernelLearner(ABC):
     """The second stage, and how two learners differ in it."""
@@ -181,7 +206,7 @@ class KernelLearner(ABC):
         if options.as_in_paper:
             assert points is not None
             paper = PaperLearner(self, options.second_stage, points, curator.outcome_range)
-            noisy = curator.claimed_effects(paper, "effect")
+            noisy = claimed_effects(curator, paper, "effect")
             return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
         smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
         nuisance = first_stage(curator, smooth, options.clip, by_arm=by_arm)
@@ -207,12 +232,21 @@ class KernelLearner(ABC):
     ) -> EffectFunction:
         """Release the weights of the second stage, and what bands need."""
         strength, _ = self.planned(curator, learner, features, perturbation)
-        weights = curator.effect_function(learner, features, strength, perturbation, "effect")
+        terms = EffectTerms(learner, features)
+        problem = self._problem(terms, strength)
+        release = minimise if perturbation == "objective" else noisy_weights
+        weights = release(curator, "effect function", problem, "effect")
         information = variation = None
         margins = np.full((curator.width - 1, BINS), 1.0 / BINS)
         if curator.has("variance"):
-            margins = _margins(curator.covariate_histograms("spread"), curator.n)
-            squares = curator.effect_squares(learner, features, weights.value, strength, "variance")
+            bins = Bins(curator.width - 1, BINS)
+            counts = curator.sums("histograms of covariates", covariate_bins, bins, share="spread")
+            margins = _margins(counts, curator.n)
+            top = np.full(2, problem.hessian_bound)
+            row = EffectSquares(terms, weights.value)
+            squares = curator.sums(
+                "spread of residuals", row, Box(np.zeros(2), top), share="variance"
+            )
             least, most = 0.02 * curator.n, learner.steepest**2 * curator.n
             variation, information = (float(np.clip(x, least, most)) for x in squares.value)
         return EffectFunction(
@@ -253,22 +287,36 @@ class KernelLearner(ABC):
             return Effects(
                 tuple(Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2) for x, sd in pairs)
             )
-        strength = planned[perturbation][0]
-        noisy = curator.effects_at(learner, features, points, strength, "effect")
+        problem = self._problem(EffectTerms(learner, features), planned[perturbation][0])
+        at = features(points)
+        noisy = noisy_predictions(curator, "effects at points", problem, at, "effect")
         return Effects(at_points(noisy, learner.nuisance.effect, learner.threshold))
 
     def _groups(self, curator: Curator, learner: Learner) -> Effects:
         """Release sums by group, and squares of their residuals."""
-        tops, weights = curator.group_sums(learner, "effect")
+        terms, groups = GroupTerms(learner), Cells(group, curator.n_strata)
+        top = learner.steepest
+        both = curator.sums("sums and weights by group", terms, _GROUP_BOX, groups, share="effect")
+        tops, weights = (
+            replace(both, value=both.value[:, k] * unit, scale=both.scale * unit)
+            for k, unit in enumerate((top, top**2))
+        )
         size = np.maximum(weights.value, weights.scale)
         ratio = np.clip(tops.value / size, -1.0, 1.0)
         squares = None
         if curator.has("variance"):
-            squares = curator.group_squares(learner, ratio, "variance")
-        groups = range(ratio.size)
+            row, largest = GroupSquares(terms, ratio), Box(0.0, top**2, centre=0.0)
+            squares = curator.sums("squares by group", row, largest, groups, share="variance")
+            squares = replace(squares, value=squares.value[:, 0])
+        each = range(ratio.size)
         return Effects(
-            tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in groups)
+            tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
         )
+
+    def _problem(self, terms: EffectTerms, strength: float) -> Huber:
+        """The regression of the second stage."""
+        steepest = terms.learner.steepest * (1.0 + 1e-9)
+        return Huber(terms, terms.features.size, strength, steepest)
 
     def planned(
         self,
@@ -348,7 +396,7 @@ def _spread(curator: Curator, learner: Learner) -> float:
 
 def _margins(counts: Noisy, n: int) -> FloatArray:
     """Shares of records by bin, pulled to even ones by as much as noise explains."""
-    noisy, noise = counts.value / n, counts.variance / n**2
+    noisy, noise = counts.value.reshape(-1, BINS) / n, counts.variance / n**2
     pull = 1.0 / (1.0 + noise * (_CORNER * BINS) ** 2 / 16.0)
     shares = np.maximum(1.0 / BINS + pull * (noisy - 1.0 / BINS), 0.002)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
-from dpeffects.privacy.weighting import limits, ratios
+from dpeffects.estimands import ESTIMANDS
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -143,7 +143,7 @@ class Nuisances:
         average over) are its influence values.
         """
         part = weights_of(estimand, treated)
-        a, b = ratios(estimand, self.propensity)
+        a, b = ESTIMANDS[estimand].weights(self.propensity)
         a, b = a * treated, b * ~treated
         return np.asarray(
             part * (self.treated - self.control)
@@ -209,7 +209,7 @@ class BlockLearner:
         """Propensities and mean outcomes; those of "ipw" are the weighted means of the arms."""
         e = self._propensities(rows, treated)
         if self.estimator == "ipw":
-            pairs = zip(ratios(self.estimand, e), (treated, ~treated), strict=True)
+            pairs = zip(ESTIMANDS[self.estimand].weights(e), (treated, ~treated), strict=True)
             means = [np.average(outcome, weights=weight * arm) for weight, arm in pairs]
             return Nuisances(e, *(np.full(len(e), mean) for mean in means))
         return Nuisances(
@@ -219,7 +219,7 @@ class BlockLearner:
     def _propensities(self, rows: FloatArray, treated: BoolArray) -> FloatArray:
         target = treated.astype(np.int64)
         found = self._across(rows, treated, lambda i: self.propensity.fitted(rows[i], target[i]))
-        return np.clip(found, *limits(self.estimand, self.clip))
+        return np.clip(found, *ESTIMANDS[self.estimand].clip_limits(self.clip))
 
     def _outcomes(
         self, rows: FloatArray, treated: BoolArray, outcome: FloatArray, used: BoolArray

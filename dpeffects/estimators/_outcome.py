@@ -40,13 +40,16 @@ class MomentRow:
 
 def arm_moments(curator: Curator, share: str) -> Noisy:
     """Release, by arm, the sums of z z' (upper triangle) and then of z r."""
-    d = curator.width
+    row, within = MomentRow(*curator.outcome_range), moment_set(curator.width)
+    return curator.sums("outcome regression", row, within, ARMS, share=share)
+
+
+def moment_set(d: int) -> Gram:
+    """Products of a row z of d entries, |z| <= 1, and of z with r in [-1, 1]."""
     half = np.append(np.full(d, 1.0 / math.sqrt(d)), 1.0)
     first, second = np.triu_indices(d)
     pairs = np.append(first, np.arange(d)), np.append(second, np.full(d, d))
-    within = Gram(Box(-half, half, centre=0.0), pairs)
-    row = MomentRow(*curator.outcome_range)
-    return curator.sums("outcome regression", row, within, ARMS, share=share)
+    return Gram(Box(-half, half, centre=0.0), pairs)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@
 3. A histogram of its scores by arm (share "overlap").
 4. The sums again, weighted by inverse propensities (share "adjusted"), where it pays.
 
-Standardised mean differences follow from the sums. Covariates are on the scale u in [-1, 1]
-(`privacy.balance`); a standardised difference is the same on every scale. It is
+Standardised mean differences follow from the sums. Covariates are on the scale u in [-1, 1]; a standardised difference is the same on every scale. It is
 (mean_1 - mean_0) / sqrt((s_1^2 + s_0^2) / 2), s the standard deviations of the arms before
 weighting, so that both columns of a table have one denominator.
 """
@@ -16,20 +15,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.design.arms import ARMS
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators._blocks import block_counts
 from dpeffects.estimators._checks import check_clip, check_flag, check_whole
 from dpeffects.estimators._plan import weight_noise
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.weighting import Propensity, relative_weights
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_strength, unit_norm
+from dpeffects.privacy.erm import default_strength, unit_norm, unit_rows
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.weighting import Propensity
+from dpeffects.privacy.minimise import propensity_model
+from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.sets import COUNT, Box, WithSquares, entries
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -77,21 +81,70 @@ def shares(level: str, options: BalanceOptions) -> dict[str, float]:
     return {k: v for k, v in _SHARES.items() if options.adjusted or k != "adjusted"}
 
 
+def uses_delta(options: BalanceOptions, facts: Facts) -> dict[str, float | None]:
+    """Which shares can use a delta, and in how many entries a record moves their releases."""
+    m = max(facts.width - 1, 1)
+    return {
+        "balance": entries(WithSquares(m, count=0.5), cells=2),
+        "propensity": None,
+        "overlap": entries(COUNT, cells=2),
+        "adjusted": entries(_weighted_box(m), cells=2),
+    }
+
+
+@reads("covariates")
+def _centred(rows: Block) -> FloatArray:
+    """Covariates in [-1/2, 1/2], without the intercept."""
+    return rows.covariates[:, 1:] - 0.5
+
+
+def arm_covariates(curator: Curator, share: str) -> Noisy:
+    """Release counts by arm and, of each covariate, sums of u and of (u^2 - 1/2) / 2.
+
+    u is a covariate in [-1, 1]. Half a square costs a quarter of u itself, and is needed less
+    exactly. One row for each arm (treated, control): the count, m sums, m half squares.
+    """
+    within = WithSquares(curator.width - 1, count=0.5)
+    sums = curator.sums("covariates by arm", _centred, within, ARMS, share=share)
+    return replace(sums, value=2.0 * sums.value, scale=2.0 * sums.scale)
+
+
+@dataclass(frozen=True)
+class WeightedCovariates:
+    """A weight over the largest of its arm, and covariates in [-1, 1] times the weight."""
+
+    model: Propensity
+    estimand: str
+    reads: ClassVar[tuple[str, ...]] = ("covariates", "treated")
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Columns of some rows."""
+        weights = relative_weights(
+            self.model, self.estimand, rows.treated, unit_rows(rows.covariates)
+        )
+        return (weights, *(weights * (2.0 * x - 1.0) for x in rows.covariates.T[1:]))
+
+
+def _weighted_box(m: int) -> Box:
+    return Box([0.0] + [-1.0] * m, [1.0] * (m + 1), centre=0.0)
+
+
 def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, Any]:
     """Release the four parts; return what a `Balance` holds of them."""
-    covariates = curator.arm_covariates("balance")
+    covariates = arm_covariates(curator, "balance")
     first = differences(covariates, None, curator.n)
     offset = _log_odds(first, curator.n)
     epsilon, delta = curator.epsilon("propensity"), curator.delta("propensity")
     strength = default_strength(curator.n, curator.width, epsilon, delta)
-    model = curator.propensity_model(strength, offset, "propensity").value
+    model = propensity_model(curator, strength, offset, "propensity").value
     edges = np.linspace(0.0, 1.0, options.bins + 1)
     on_rows = np.concatenate([[offset - 0.5 * model[1:].sum() / unit_norm(model.size)], _on(model)])
-    counts = curator.block_counts("histogram of scores", on_rows, edges[1:-1], "overlap")
+    counts = block_counts(curator, "histogram of scores", on_rows, edges[1:-1], "overlap")
     found = first
     if options.adjusted:
         within = Propensity.within(model, offset, ESTIMANDS[estimand].clip_limits(options.clip))
-        weighted = curator.weighted_covariates(within, estimand, "adjusted")
+        row, box = WeightedCovariates(within, estimand), _weighted_box(curator.width - 1)
+        weighted = curator.sums("weighted covariates by arm", row, box, ARMS, share="adjusted")
         found = differences(covariates, weighted, curator.n)
     return {
         "smd": tuple(found.raw.tolist()),
@@ -247,6 +300,7 @@ BALANCE = MethodSpec(
     levels=("sample",),
     options=BalanceOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     citation="",
     uses_outcome=False,

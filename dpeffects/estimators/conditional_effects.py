@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from dpeffects.errors import DataError
 from dpeffects.inference.estimate import Estimate
-from dpeffects.privacy.features import Features, Fourier, Linear, along, spread_points
-from dpeffects.privacy.kernel import BINS
+from dpeffects.estimators.features import Features, Fourier, Linear, spread_points
+from dpeffects.privacy.huber import along
+from dpeffects.estimators._nuisance import BINS
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpeffects.estimators import r_learner
 from dpeffects.estimators._kernel_learner import KernelLearner
-from dpeffects.privacy.weighting import Propensity
+from dpeffects.estimators.weighting import Propensity
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -48,12 +48,12 @@ from dpeffects.estimators._blocks import (
     score_cells,
 )
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
-from dpeffects.estimators._outcome import OutcomeRegression
+from dpeffects.estimators._outcome import OutcomeRegression, moment_set
 from dpeffects.estimators._plan import MOST_LEFT, plan, regression_error, share_left
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy.sets import COUNT, Box, entries
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,6 +105,16 @@ def shares(level: str, options: PrivateAIPWOptions) -> dict[str, float]:
     split = {"propensity": 0.28, "spread": 0.03, "blocks": 0.05, "counts": 0.14, "estimate": 0.3}
     split["variance"] = 0.2
     return {**split, "regression": 0.25} if options.regression else split
+
+
+def uses_delta(options: PrivateAIPWOptions, facts: Facts) -> dict[str, float | None]:
+    """Which shares can use a delta, and in how many entries a record moves their releases."""
+    return {
+        "propensity": None,
+        "regression": entries(moment_set(facts.width), cells=2),
+        "blocks": entries(COUNT, cells=2),
+        "counts": entries(COUNT, cells=2),
+    }
 
 
 def fit(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimate:
@@ -249,6 +259,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=PrivateAIPWOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     reference=reference,
     citation="dpeffects: blocked augmented inverse probability weighting (docs/architecture.md).",

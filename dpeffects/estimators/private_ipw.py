@@ -47,20 +47,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._plan import price
 from dpeffects.estimators._propensity import Model, Setting
 from dpeffects.estimators.arms import arm_sums, treated_count
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.weighting import Propensity, limits, ratios
+from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.erm import unit_norm, unit_rows
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.rows import Block, BoolArray, Interval
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy.sets import Box, WithSquares, entries
 
 _SQUARES, _MOMENT = 0.5, 0.5
 """Parts of the share "variance": for the squares, and for the effect of noise in the model."""
@@ -174,7 +176,7 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
 class Score:
     """What one record adds to an inverse-probability-weighted sum, given released values.
 
-    A treated record adds a (y - c_1), a control record -b (y - c_0), with a and b from `ratios` and
+    A treated record adds a (y - c_1), a control record -b (y - c_0), with the weights a and b of the estimand and
     centres (c_1, c_0); ``minus`` = (treated, control) is taken off for the squares of residuals.
     """
 
@@ -187,7 +189,7 @@ class Score:
 
     def arms(self) -> tuple[Interval, Interval]:
         """Intervals of what a treated and a control record can add."""
-        a, b = ratios(self.estimand, np.array([self.model.low, self.model.high]))
+        a, b = ESTIMANDS[self.estimand].weights(np.array([self.model.low, self.model.high]))
         outcomes, (m1, m0) = np.array(self.outcome_range), self.minus
         treated = np.multiply.outer(a, outcomes - self.centres[0]) - m1  # extremes are at corners
         control = np.multiply.outer(b, self.centres[1] - outcomes) - m0
@@ -203,7 +205,7 @@ class Score:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Return what each record adds: a function of that record and of released values."""
-        a, b = ratios(self.estimand, self.model.scores(unit_rows(rows.covariates)))
+        a, b = ESTIMANDS[self.estimand].weights(self.model.scores(unit_rows(rows.covariates)))
         return np.where(
             rows.treated,
             a * (rows.outcome - self.centres[0]) - self.minus[0],
@@ -258,9 +260,18 @@ class OutcomeMoment:
         return Box(-half, half)
 
 
+def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | None]:
+    """Which shares can use a delta; the paper's noise is Gaussian everywhere."""
+    if options.noise == "laplace":
+        return {}
+    if options.noise == "gaussian":
+        return {**dict.fromkeys(_REST, math.inf), "model": None}
+    return {"model": None, "spread": entries(WithSquares(max(facts.width - 1, 1)))}
+
+
 def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
     """Algorithm 1: the model, then the weighted sum."""
-    clipped = limits(estimand, options.clip)
+    clipped = ESTIMANDS[estimand].clip_limits(options.clip)
     estimate, n = curator.epsilon("estimate"), curator.n
     records = ((n + 1) // 2, n // 2) if options.split else (n, n)
 
@@ -272,7 +283,9 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
         model = _propensity.public_model(curator, options.penalty, clipped)
     elif options.split:
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
-        (model, _), curator = curator.halves(_FIRST_HALF, second, released)
+        facts = Facts(n, curator.width, Budget(1.0), "sample")
+        known = uses_delta(options, facts)
+        (model, _), curator = curator.halves(_FIRST_HALF, second, released, known)
     else:
         return _estimate(curator, options, estimand, *released(curator))
     return _estimate(curator, options, estimand, model, treated_count(curator, "counts"))
@@ -297,7 +310,7 @@ def _estimate(
     """Release the weighted sum; everything after that is post-processing."""
     n = float(curator.n)
     treated = n * _propensity.share_treated(curator, count)
-    size = {"ATE": n, "ATT": treated, "ATC": n - treated}[estimand]
+    size = ESTIMANDS[estimand].population(treated, n - treated)
     centres = _centres(curator, options, treated)
     score = Score(estimand, model.propensity, centres, curator.outcome_range)
     total = _weighted_sum(curator, score, count)
@@ -384,11 +397,11 @@ def reference(
     import statsmodels.api as sm
 
     logit = sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200)
-    e = np.clip(np.asarray(logit.predict(rows)), *limits(estimand, clip))
+    e = np.clip(np.asarray(logit.predict(rows)), *ESTIMANDS[estimand].clip_limits(clip))
     middle = (outcome.min() + outcome.max()) / 2.0 if centre == "middle" else 0.0
     arms = (outcome[treated].mean(), outcome[~treated].mean())
     one, zero = arms if centre == "arms" else (middle, middle)
-    a, b = ratios(estimand, e)
+    a, b = ESTIMANDS[estimand].weights(e)
     part = {"ATE": np.ones_like(e), "ATT": 1.0 * treated, "ATC": 1.0 - treated}[estimand]
     terms = np.where(treated, a * (outcome - one), -b * (outcome - zero))
     extra = terms.sum() / part.sum()
@@ -404,6 +417,7 @@ SPEC = MethodSpec(
     levels=("sample", "label"),
     options=PrivateIPWOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     reference=reference,
     citation=(

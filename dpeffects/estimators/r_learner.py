@@ -12,9 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.estimators._kernel_learner import KernelLearner, KernelLearnerOptions, shares
+from dpeffects.estimators._kernel_learner import (
+    KernelLearner,
+    KernelLearnerOptions,
+    shares,
+    uses_delta,
+)
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.privacy.weighting import Propensity
+from dpeffects.estimators.weighting import Propensity
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -59,6 +64,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=KernelLearnerOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=RLearner().fit,
     citation=CITATION,
     variance_shares=("variance", "spread"),

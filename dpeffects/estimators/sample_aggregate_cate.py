@@ -1,7 +1,7 @@
 """Effects at points by any scikit-learn learners, with an exact guarantee: sample and aggregate.
 
 The whole two-stage learner is fitted in each of K blocks of records; the effects at the
-points are clipped to a declared range and averaged over blocks, with noise (claim 38). The noise
+points are clipped to a declared range and averaged over blocks, with noise (claim 10). The noise
 grows with the root of the number of points (with a delta), so ask for few.
 """
 
@@ -19,8 +19,8 @@ from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._kernel_learner import at_points
 from dpeffects.estimators._learners import AT_POINTS, BlockLearner, Learner
 from dpeffects.estimators.conditional_effects import Effects
-from dpeffects.estimators.sample_aggregate import SampleAggregateOptions
-from dpeffects.estimators.spec import Options
+from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
+from dpeffects.estimators.spec import Facts, Options
 from dpeffects.privacy.curator import Curator
 
 FloatArray = npt.NDArray[np.float64]
@@ -70,13 +70,19 @@ def shares(level: str, options: Options) -> dict[str, float]:
     return {"effect": 1.0}
 
 
+def uses_delta(options: Options, facts: Facts) -> dict[str, float | None]:
+    """One number for each point."""
+    return {"effect": float(facts.points)}
+
+
 def fit(curator: Curator, options: AtPointsOptions, points: FloatArray) -> Effects:
     """Release the mean over blocks of the effects at encoded points."""
     lower, upper = curator.outcome_range
     interval = options.effect_range or (lower - upper, upper - lower)
     blocks = options.blocks or 2
     learner, count = options.at(points), len(points)
-    noisy = curator.block_answers("effects at points", learner, blocks, interval, count, "effect")
+    answers = curator.by_block(learner, blocks, count)
+    noisy = mean_answer(answers, "effects at points", interval, "effect", count)
     return Effects(at_points(noisy, 0.0, 1.0), (_BIAS.format(curator.n // blocks),))
 
 
@@ -86,6 +92,7 @@ SPEC = replace(
     estimands=("CATE",),
     options=AtPointsOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     needs_intercept=True,
 )

@@ -103,6 +103,12 @@ def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
     return {"estimate": 0.7, _LOG_SHARE: 0.2, "variance": 0.1}
 
 
+def uses_delta(options: SmoothMatchingOptions, facts: Facts) -> dict[str, float | None]:
+    """A smooth sensitivity has a delta of its own."""
+    smooth = ("estimate", "variance") if options.variance_noise == "smooth" else ("estimate",)
+    return dict.fromkeys(smooth)
+
+
 def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Estimate:
     """Release ln S, then the estimate, then its variance."""
     weights, paper = options.weights, options.paper_constants
@@ -243,6 +249,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=SmoothMatchingOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     reference=reference,
     citation=CITATION,

@@ -28,6 +28,7 @@ class Facts:
     width: int
     budget: Budget
     level: str
+    points: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,17 @@ class Options:
         """
 
 
+def with_own_delta(
+    shares: Callable[[str, Any], Mapping[str, float]],
+) -> Callable[[Any, Facts], dict[str, None]]:
+    """Every share has a mechanism with a delta of its own."""
+    return lambda options, facts: dict.fromkeys(shares(facts.level, options))
+
+
+def _uses_no_delta(options: Options, facts: Facts) -> Mapping[str, float | None]:
+    return {}
+
+
 def _no_reference(*arguments: Any, **options: Any) -> tuple[float, float]:
     raise OptionError("there is no non-private reference for this method")
 
@@ -82,7 +94,9 @@ class MethodSpec:
 
     ``shares`` gives the default split of the budget for a level and options; the shares named in
     ``variance_shares`` are dropped (and their part goes to the others) when no variance is wanted.
-    ``fit`` gets the curator, the options and the estimand, and returns an `Estimate`. A method for
+    ``uses_delta`` names the shares that can use a delta: with the number of entries in which a
+    record moves their release, or None for a mechanism with a delta of its own. ``fit`` gets the
+    curator, the options and the estimand, and returns an `Estimate`. A method for
     conditional effects gets the encoded points instead, or None, and returns an `EffectFunction` or
     `Effects`. ``guarantee`` is one of `KINDS`; all but "exact" have to be accepted by the caller.
 
@@ -101,6 +115,7 @@ class MethodSpec:
     fit: Callable[[Curator, Any, Any], Any]
     citation: str
     reference: Callable[..., tuple[float, float]] = _no_reference
+    uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
     variance_shares: tuple[str, ...] = ("variance",)
     uses_outcome: bool = True
     uses_covariates: bool = True

@@ -31,7 +31,7 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import AVERAGES, BlockLearner, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.generators import environment
@@ -146,6 +146,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=SyntheticOptions,
     shares=shares,
+    uses_delta=with_own_delta(shares),
     fit=fit,
     reference=reference,
     citation=(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.privacy.erm import logits, sigmoid, unit_norm
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.rows import BoolArray, Interval
@@ -35,31 +36,11 @@ class Propensity:
         return np.clip(sigmoid(logits(rows, self.weights, self.offset)), self.low, self.high)
 
 
-def limits(estimand: str, clip: float) -> Interval:
-    """Where propensities are clipped: only on the side on which they divide.
-
-    Examples
-    --------
-    >>> limits("ATE", 0.1), limits("ATT", 0.1), limits("ATC", 0.1)
-    ((0.1, 0.9), (0.0, 0.9), (0.1, 1.0))
-    """
-    return (0.0 if estimand == "ATT" else clip, 1.0 if estimand == "ATC" else 1.0 - clip)
-
-
-def ratios(estimand: str, e: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Weights of treated and of control records with propensities e."""
-    if estimand == "ATT":
-        return np.ones_like(e), e / (1.0 - e)
-    if estimand == "ATC":
-        return (1.0 - e) / e, np.ones_like(e)
-    return 1.0 / e, 1.0 / (1.0 - e)
-
-
 def relative_weights(
     model: Propensity, estimand: str, treated: BoolArray, rows: FloatArray
 ) -> FloatArray:
     """Weights over the largest that any record of the arm could have: within [0, 1]."""
-    tops = [float(w.max()) for w in ratios(estimand, np.array([model.low, model.high]))]
-    a, b = ratios(estimand, model.scores(rows))
+    tops = [float(w.max()) for w in ESTIMANDS[estimand].weights(np.array([model.low, model.high]))]
+    a, b = ESTIMANDS[estimand].weights(model.scores(rows))
     scaled = np.where(treated, a / max(tops[0], 1e-300), b / max(tops[1], 1e-300))
     return np.clip(scaled, 0.0, 1.0)

@@ -29,7 +29,7 @@ from dpeffects.federation.store import Price, Store
 from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
-from dpeffects.privacy.bounds import Bounds, Declared
+from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.sites import document

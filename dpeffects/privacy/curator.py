@@ -262,7 +262,11 @@ class Curator:
         return type(self)(Rows.of_answers(answers), self._releaser, frozenset())
 
     def halves(
-        self, first: Mapping[str, float], second: Mapping[str, float], run: Callable[[Self], T]
+        self,
+        first: Mapping[str, float],
+        second: Mapping[str, float],
+        run: Callable[[Self], T],
+        uses_delta: Mapping[str, float | None],
     ) -> tuple[T, Self]:
         """Run releases on even places of the secret order, and return the odd ones (claim 11).
 
@@ -275,12 +279,12 @@ class Curator:
         whole = [self._releaser.share(name) for name in second]
         epsilon = round_down(sum((Fraction(x.epsilon) for x in whole), Fraction()))
         delta = round_down(sum((Fraction(x.delta) for x in whole), Fraction()))
-        before, uses_delta = self._releaser.paid(), dict.fromkeys(first)
+        before = self._releaser.paid()
         split = Split.of(Budget(epsilon, delta), first, uses_delta)
         result = run(self._half(0, self._releaser.for_subset(split)))
         paid = [b - a for a, b in zip(before, self._releaser.paid(), strict=True)]
         covered = Budget(*(round_down(x) * (1.0 - 2.0**-40) for x in paid))
-        split = Split.of(covered, second)
+        split = Split.of(covered, second, uses_delta)
         ledger = Ledger(covered.epsilon, covered.delta)
         return result, self._half(1, self._releaser.for_subset(split, ledger))
 

@@ -220,6 +220,25 @@ class Source(Protocol):
         """Return the rows in memory; raises where they are not, and says why they must be."""
 
 
+class OneColumn:
+    """The parts of a source that values of one column, in the place of outcomes, do not have."""
+
+    width = 1
+    outcome_range = (0.0, 0.0)
+    n_strata = None
+
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """Values of single records are not asked for."""
+        raise NotImplementedError
+
+    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
+        """An engine has no words for these."""
+
+    def in_memory(self, why: str) -> Rows:
+        """They are not in memory."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Rows:
     """Private rows in memory, clipped to their bounds. Only the curator looks inside.

@@ -111,6 +111,12 @@ class Within(Protocol):
         """The finest grid for sums of n contributions, with noise of 1 / rate times their size."""
 
 
+def entries(within: Within, cells: int | None = None) -> float:
+    """In how many entries of equal size a record moves the sums: (L1 / L2)^2."""
+    moves = within.on(1, 1.0).reach.sensitivity(cells, False)
+    return (moves.l1 / moves.l2) ** 2
+
+
 def bits_for(n: float, rate: float, largest: float = 1.0, most: int = 30) -> int:
     """Bits of the finest grid on which sums and noise fit, from public numbers."""
     room = _TOP - math.ceil(math.log2(max(n, 1.0)))

@@ -15,7 +15,7 @@ from dpeffects.errors import (
     ReleaseError,
 )
 from dpeffects.flow import Prepared, finish
-from dpeffects.privacy.bounds import Declared
+from dpeffects.design.bounds import Declared
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule

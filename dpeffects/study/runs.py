@@ -15,7 +15,7 @@ import numpy as np
 from dpeffects.datasets import simulate
 from dpeffects.effects import dp_atc, dp_ate, dp_att
 from dpeffects.errors import DataError, DPEffectsError, OptionError
-from dpeffects.privacy.bounds import Declared
+from dpeffects.design.bounds import Declared
 from dpeffects.progress import bar
 
 Fit = Mapping[str, Any] | Callable[..., Any]

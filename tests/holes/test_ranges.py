@@ -24,7 +24,7 @@ from dpeffects.formula.encoding import Encoding
 from dpeffects.formula.expression import Binary, Call, Column, Number, Unary, evaluate
 from dpeffects.formula.ranges import range_of
 from dpeffects.formula.strata import Strata
-from dpeffects.privacy.bounds import clip, magnitude_counts
+from dpeffects.design.bounds import clip, magnitude_counts
 from tests.replay import replay
 
 NASTY = [math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0, -0.0]

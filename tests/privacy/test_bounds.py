@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from dpeffects.privacy.bounds import (
+from dpeffects.design.bounds import (
     BINS,
     Bounds,
     declare,

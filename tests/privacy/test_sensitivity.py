@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from dpeffects.privacy.bounds import magnitude_counts
+from dpeffects.design.bounds import magnitude_counts
 from dpeffects.privacy.sums import Grid, weights_to_grid
 from dpeffects.privacy.weighting import Propensity, limits
 
