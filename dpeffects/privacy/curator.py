@@ -274,8 +274,7 @@ class Curator:
         each half. The even rows pay; what the odd rows release is covered by that, with the same
         budget.
         """
-        if set(second) & set(self._releaser.split.mu):
-            raise PrivacyError("Gaussian shares of a call cannot be divided by halves")
+        self._releaser.give_up_pool(second)
         whole = [self._releaser.share(name) for name in second]
         epsilon = round_down(sum((Fraction(x.epsilon) for x in whole), Fraction()))
         delta = round_down(sum((Fraction(x.delta) for x in whole), Fraction()))

@@ -80,6 +80,8 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
     """Return the standard deviation of the analytic Gaussian mechanism (claim 4).
 
     ``sensitivity`` is in L2; ``size`` is the number of entries, for the slack that the grid needs.
+    It is never less than sensitivity / epsilon, which only a huge delta would allow, so that a
+    ledger of concentrated privacy has reserved enough.
     """
     from scipy.optimize import brentq
     from scipy.special import log_ndtr
@@ -95,7 +97,7 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
         return gap - delta * (1.0 - 1e-5)
 
     root = brentq(excess, math.log(1e-6), math.log(1e12), xtol=1e-13)
-    return sensitivity * math.exp(root) * (1.0 + 1e-9)
+    return sensitivity * max(math.exp(root), 1.0 / epsilon) * (1.0 + 1e-9)
 
 
 def flip_chance(epsilon: float) -> float:

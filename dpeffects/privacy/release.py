@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
@@ -99,15 +99,11 @@ class Split:
 
 
 def _pooled(epsilon: Mapping[str, float], delta: float) -> dict[str, float]:
-    """mu of each share: squares add up to that of one mechanism with the whole price.
-
-    It is at most epsilon, so that what a ledger of concentrated privacy reserves is enough.
-    """
+    """mu of each share: squares add up to that of one mechanism with the whole price."""
     total = sum(epsilon.values())
     if not (epsilon and delta > LEAST_DELTA and total > 1e-4):
         return {}
     mu = 1.0 / gaussian_scale(1.0, total * (1.0 - 1e-12), delta * (1.0 - 1e-12), MOST_ENTRIES)
-    mu = min(mu, total * (1.0 - 1e-9))
     return {k: mu * math.sqrt(e / total) * (1.0 - 1e-12) for k, e in epsilon.items()}
 
 
@@ -242,6 +238,13 @@ class Releaser:
         """Gaussian shares have a price together, not each (claim 4)."""
         if share in self.split.mu:
             raise PrivacyError(f"the share {share!r} is part of a Gaussian pool; nothing drawn")
+
+    def give_up_pool(self, shares: Iterable[str]) -> None:
+        """Spend the price of these shares in another way: all of a Gaussian pool, or none of it."""
+        if pooled := set(shares) & set(self.split.mu):
+            if pooled < set(self.split.mu) or self._entries < MOST_ENTRIES:
+                raise PrivacyError("a part of a Gaussian pool has no price; nothing drawn")
+            self._pool = 0.0
 
     def minimise_perturbed(self, problem: Perturbed, hidden: Noisy) -> FloatArray:
         """Minimise with hidden noise in the objective: what comes out is private still."""

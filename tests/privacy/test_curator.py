@@ -230,13 +230,30 @@ def test_a_gaussian_share_has_no_price_of_its_own():
     for attempt in (
         lambda: releaser.laplace("x", steps, 1, 1.0, price, share="a", claim=5),
         lambda: releaser.flip("x", np.zeros(1, np.bool_), share="a", claim=3),
-        lambda: held.halves({"a": 1.0}, {"a": 1.0}, lambda half: None),
     ):
         with pytest.raises(PrivacyError, match="Gaussian"):
             attempt()
     held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a", part=0.5)
     with pytest.raises(PrivacyError, match="than its shares pay for"):
         held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a")
+
+
+def test_halves_take_all_of_a_gaussian_pool_or_none_of_it():
+    uses, outcome = {"a": 1e9, "b": 1e9}, reads("outcome")(lambda rows: rows.outcome)
+
+    def release(half):
+        return half.sums("x", outcome, Box(0, 1), share="a")
+
+    for names in (["a"], ["b"]):
+        held = curator(range(9), shares=("a", "b", "c"), delta=1e-6, uses=uses)
+        with pytest.raises(PrivacyError, match="a part of a Gaussian pool"):
+            held.halves(dict.fromkeys(names, 1.0), dict.fromkeys(names, 1.0), release, uses)
+    held = curator(range(9), shares=("a", "b", "c"), delta=1e-6, uses=uses)
+    _, other = held.halves({"a": 1.0}, {"a": 1.0, "b": 1.0}, release, uses)
+    assert other.sums("x", outcome, Box(0, 1), share="b").gaussian
+    held.sums("x", outcome, Box(0, 1), share="c")
+    with pytest.raises(PrivacyError, match="than its shares pay for"):
+        held.sums("x", outcome, Box(0, 1), share="b")
 
 
 @pytest.mark.parametrize("radius", [-1.0, 0.0, 1e-320, math.inf, math.nan])
@@ -275,7 +292,7 @@ def test_nothing_is_public_where_units_have_rows():
     held = curator([1, 2, 3], [0, 0, 1], 2, public=("treatment", "covariates"))
     assert held.sums("rows", None, share="a").scale > 0
     with pytest.raises(OptionError, match="taken apart"):
-        held.halves({"a": 1.0}, {"a": 1.0}, lambda half: None)
+        held.halves({"a": 1.0}, {"a": 1.0}, lambda half: None, {})
 
 
 def test_a_row_function_cannot_write_to_rows():
