@@ -166,7 +166,9 @@ class Curator:
             most = min(most, unit_bits(self._max_rows, within.columns))
         grid = within.on(self.n * max(self._max_rows, 1), rate, most)
         size = cells.size if cells else 1
-        totals = None if self._max_rows else self._source.in_engine(phi, grid, cells)
+        totals = None
+        if isinstance(grid, BoxGrid) and grid.squared_radius is None and not self._max_rows:
+            totals = self._source.in_engine(phi, grid, cells)
         if totals is None:
             add = partial(_block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid)
             if self._max_rows:

@@ -94,7 +94,7 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
         ratio = math.exp(log_sigma)  # sigma / sensitivity
         one, other = 0.5 / ratio, tight * ratio
         gap = math.exp(log_ndtr(one - other)) - math.exp(tight + log_ndtr(-one - other))
-        return gap - delta * (1.0 - 1e-5)
+        return gap - min(delta, 0.999) * (1.0 - 1e-5)
 
     root = brentq(excess, math.log(1e-6), math.log(1e12), xtol=1e-13)
     return sensitivity * max(math.exp(root), 1.0 / epsilon) * (1.0 + 1e-9)

@@ -292,6 +292,8 @@ class BoxGrid:
         """`project` of one column in the words of an engine, by narwhals: the same operations."""
         import narwhals.stable.v2 as nw
 
+        if self.squared_radius is not None:
+            raise OptionError("an engine has no words for a ball")
         (low, high), centre = (float(end[j]) for end in self.ends), float(self.box.centre[j])
         middle = min(max(0.0, low), high)
         steps = ((values - centre if centre else values) * self.steps + 0.5).floor()

@@ -303,3 +303,16 @@ def test_a_row_function_cannot_write_to_rows():
 
     with pytest.raises(ValueError, match="read-only"):
         curator([1, 2, 3]).sums("x", writes, Box(0, 1), share="a")
+
+
+def test_an_engine_is_asked_for_boxes_only():
+    """Its expression has the ends of a box, not a ball."""
+    with pytest.raises(OptionError, match="no words for a ball"):
+        Box(0.0, 1.0, radius=0.1).on(10, 1.0).expression(None)
+    held, asked = curator([1, 2, 3]), []
+    source = type("Engine", (type(held._source),), {"in_engine": lambda *rest: asked.append(rest)})
+    held._source = source(**vars(held._source))
+    outcome = reads("outcome")(lambda rows: rows.outcome)
+    for within in (Box(0.0, 1.0, radius=0.1), WithSquares(1), Bins(1, 3), Box(0.0, 1.0)):
+        held.exact_sums(outcome, within, None, rate=1.0)
+    assert len(asked) == 1
