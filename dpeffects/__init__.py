@@ -5,6 +5,7 @@ from dpeffects.auditing import AuditResult, audit
 from dpeffects.balance.result import Balance
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
+from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.inference.theory import (
@@ -19,7 +20,6 @@ from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, plan
-from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.results import Comparison, Result, Summary, compare

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dpeffects.balance.result import Balance
 from dpeffects.cate.results import CateEffects, CateFunction
+from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
@@ -32,7 +33,6 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
 from dpeffects.inference.estimate import Estimate
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
-from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
 from dpeffects.privacy.budget import Budget, merge_shares
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Guarantee

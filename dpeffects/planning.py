@@ -17,6 +17,7 @@ import numpy as np
 
 from dpeffects.datasets.rehearsal import rehearsal
 from dpeffects.design import read as design
+from dpeffects.design.bounds import Bounds, skeleton
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimands import AVERAGES
@@ -26,7 +27,6 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.formula.ranges import range_of
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.design.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
 from dpeffects.render import Notes, Pairs, Shown, Summary, Table

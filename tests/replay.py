@@ -22,16 +22,16 @@ from unittest import mock
 
 import numpy as np
 
+from dpeffects.auditing.minimisers import gradient
 from dpeffects.auditing.shown import leaves
 from dpeffects.errors import DPEffectsError
-from dpeffects.privacy.erm import _largest
 from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.minimise import largest_noise
 from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.release import Releaser
-from dpeffects.privacy.rows import Rows
 
 _WIDER = 1.0 + 1e-9
-"""What `erm.minimise` adds to the reach of a gradient, for rounding."""
+"""What `minimise` adds to the norms of a gradient, for rounding."""
 
 
 class Diverged(BaseException):
@@ -161,22 +161,22 @@ class Measuring(Releaser):
         self._noise.hold(label, int((before != bits).sum()), 1)
         return super().flip(label, bits, **rest)
 
-    def solved(self, objective, hidden):
+    def minimise_perturbed(self, fit, hidden):
         """Noise in an objective is not added to a value: it is what makes the weights a minimum.
 
         So on the second run the weights are those of the first, and what moves is the noise that
         they would take: the sum of the gradients at them. The problem is solved on both runs, as
         far as the distance that the small noise on the weights is made for.
         """
-        own = super().solved(objective, hidden)
-        problem = _in_memory(objective)
-        rest = problem.gradient(own) + problem.strength * own + hidden.value
-        slack = problem.slack(_largest(hidden, own.size))
-        self._noise.hold("solver", float(np.linalg.norm(rest)) / problem.strength, slack)
-        weights = self._noise.next(("solved", own.shape), lambda: own)
-        gradient = problem.gradient(weights)
-        change = gradient - self._noise.next(("gradient", problem.reach), lambda: gradient)
-        l1, l2 = (2.0 * reach * _WIDER for reach in problem.reach)
+        own, problem = super().minimise_perturbed(fit, hidden), fit.problem
+        rest = gradient(fit, own) + problem.strength * own + hidden.value
+        largest = largest_noise(hidden.scale, own.size, hidden.gaussian)
+        error = problem.solver_error(fit.curator.n, largest)
+        self._noise.hold("solver", float(np.linalg.norm(rest)) / problem.strength, error)
+        weights = self._noise.next(("minimiser", own.shape), lambda: own)
+        there, bound = gradient(fit, weights), problem.gradient_bound
+        change = there - self._noise.next(("gradient", bound), lambda: there)
+        l1, l2 = (2.0 * size * _WIDER for size in bound)
         self._noise.hold("gradient", float(np.abs(change).sum()), l1)
         self._noise.hold("gradient (L2)", float(np.linalg.norm(change)), l2)
         return weights
@@ -185,20 +185,6 @@ class Measuring(Releaser):
         super()._charge(spend)
         self._noise.charged = True
         self._noise.next(("charge", spend), lambda: None)
-
-
-def _in_memory(problem):
-    """The same problem with its rows in memory, wherever they are."""
-    blocks, source = [], problem.source
-
-    def keep(block):
-        blocks.append(tuple(map(np.array, (block.treated, block.outcome, block.covariates))))
-        return (np.zeros(1, dtype=np.int64),)
-
-    source.fold(keep, "outcome", "covariates")
-    treated, outcome, matrix = (np.concatenate(part) for part in zip(*blocks, strict=True))
-    held = Rows(outcome, source.outcome_range, treated, lambda: matrix, source.width)
-    return replace(problem, source=held)
 
 
 @dataclass(frozen=True)
@@ -256,7 +242,7 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
     result, raised = None, ""
     with (
         warnings.catch_warnings(record=True) as caught,
-        mock.patch("dpeffects.flow.noise_source", return_value=noise),
+        mock.patch("dpeffects.call.noise_source", return_value=noise),
     ):
         warnings.simplefilter("always")
         try:

@@ -10,6 +10,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from dpeffects.privacy.sums import Grid
 
 import dpeffects as dpe
 from dpeffects import flow
@@ -18,7 +19,6 @@ from dpeffects.design import read as design
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.rows import ArmTotals, Block
-from dpeffects.privacy.sums import Grid
 
 N = 3001
 # bounds that are no round numbers in binary, and clip some values

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.privacy.erm import Logistic, Problem, sigmoid
+from dpeffects.auditing.minimisers import by_record
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import BoolArray, IntArray, NoiseSource, SeededNoise, flip_chance
 from dpeffects.privacy.release import FloatArray, Releaser
 
@@ -60,7 +60,7 @@ class Watch(SeededNoise):
 
     def _start(self) -> None:
         self.log_chance, self._last, self._orders_used = 0.0, 0.0, 0
-        self._pending: tuple[Problem, Noisy] | None = None
+        self._pending: tuple[Fit, Noisy] | None = None
 
     @property
     def recording(self) -> bool:
@@ -136,13 +136,13 @@ class Watch(SeededNoise):
         self._add(-abs(released / unit - value) / scale - math.log(scale))
         return Noisy(np.array([released]), noisy.scale, noisy.spend)
 
-    def solved(self, problem: Any, hidden: Noisy) -> FloatArray:
+    def minimise_perturbed(self, fit: Fit, hidden: Noisy) -> FloatArray:
         """A minimiser with noise in its objective; the next release is made of it."""
         self._take_back()
         if self.recording:
             self.seen.pop()
-        self._pending = (problem, hidden)
-        return np.asarray(self._next("solved", lambda: problem.solve(hidden.value)))
+        self._pending = (fit, hidden)
+        return np.asarray(self._next("minimiser", lambda: fit.solve(hidden.value)))
 
     def _next(self, kind: Any, draw: Callable[[], Any]) -> Any:
         if self.recording:
@@ -191,27 +191,22 @@ class Watching(Releaser):
         scale = min(max(smooth, lattice.least), lattice.most) / smoothing.rate
         return self._noise.show(label, self._noise.smooth(noisy, float(value), scale, unit))
 
-    def solved(self, objective: Any, hidden: Noisy) -> FloatArray:
+    def minimise_perturbed(self, problem: Any, hidden: Noisy) -> FloatArray:
         """Minimise and note."""
-        return self._noise.solved(objective, hidden)
+        return self._noise.minimise_perturbed(problem, hidden)
 
 
 Watch.releaser = Watching
 
 
-def _log_density(problem: Problem, hidden: Noisy, weights: FloatArray) -> float:
+def _log_density(fit: Fit, hidden: Noisy, weights: FloatArray) -> float:
     """Log-density of a minimiser, up to a constant (claims 21 and 31).
 
     It is that of the noise that would make these weights the minimiser, times the change of volume.
     """
-    tilt = problem.gradient(weights) + problem.strength * weights
-    if isinstance(problem, Huber):
-        bends = problem.squares(weights)[1]
-    else:
-        offset = problem.offset if isinstance(problem, Logistic) else 0.0
-        chance = sigmoid(problem.rows @ weights + offset)
-        bends = chance * (1.0 - chance)
-    rows = problem.rows
-    volume = (rows.T * bends) @ rows + problem.strength * np.eye(weights.size)
+    rows, factors, curvatures = by_record(fit, weights)
+    strength = fit.problem.strength
+    tilt = factors @ rows + strength * weights
+    volume = (rows.T * curvatures) @ rows + strength * np.eye(weights.size)
     size = float(tilt @ tilt) / (2.0 * hidden.scale) if hidden.gaussian else np.abs(tilt).sum()
     return float(np.linalg.slogdet(volume)[1] - size / hidden.scale)

@@ -17,14 +17,13 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.design.bounds import Bounds
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import Expression, Number, columns, evaluate, shown
-from dpeffects.formula.ranges import range_of
+from dpeffects.formula.ranges import clip, range_of
 from dpeffects.formula.strata import Strata
-from dpeffects.design.bounds import Bounds
-from dpeffects.formula.ranges import clip
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.errors import OptionError
 from dpeffects.design.bounds import Declared
+from dpeffects.errors import OptionError
 
 
 def refuse_private_rows(at: Any, data: Any, names: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.design import engines
+from dpeffects.design.bounds import Bounds, Declared, skeleton
 from dpeffects.design.columns import (
     BoolArray,
     Columns,
@@ -45,7 +46,6 @@ from dpeffects.formula.expression import (
     evaluate,
     needs_domain,
 )
-from dpeffects.design.bounds import Bounds, Declared, skeleton
 from dpeffects.formula.ranges import clip
 from dpeffects.privacy.rows import ROWS, Rows
 

@@ -13,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.estimators._plan import MOST_LEFT, weight_noise
+from dpeffects.estimators.features import logits
+from dpeffects.estimators.strengths import default_strength
+from dpeffects.estimators.weighting import propensity_model
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_strength, logits, sigmoid, unit_norm
+from dpeffects.privacy.exact import IntArray
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.minimise import propensity_model
-from dpeffects.privacy.rows import Block, Cells, IntArray, reads
+from dpeffects.privacy.logistic import sigmoid, unit_norm
+from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import COUNT, Box
 
 FloatArray = npt.NDArray[np.float64]

@@ -28,11 +28,11 @@ from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
 from dpeffects.estimators._propensity import share_treated
 from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.features import Features, Fourier, spread_points
-from dpeffects.estimators.weighting import Propensity
+from dpeffects.estimators.strengths import VOLUME, default_strength, least_strength
+from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import VOLUME, default_strength, least_strength
 from dpeffects.privacy.huber import Huber
-from dpeffects.privacy.minimise import minimise, propensity_model
+from dpeffects.privacy.minimise import minimise
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 FloatArray = npt.NDArray[np.float64]

@@ -44,15 +44,16 @@ from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.conditional_effects import EffectFunction, Effects
 from dpeffects.estimators.features import Features, Fourier, Linear
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.strengths import least_strength
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import least_strength
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
+from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.rows import Cells
-from dpeffects.privacy.sets import Bins, Box, entries
+from dpeffects.privacy.sets import Box, entries
 from dpeffects.unproved.claimed import claimed_effects
 
 FloatArray = npt.NDArray[np.float64]

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

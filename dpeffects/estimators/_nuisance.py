@@ -12,11 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpeffects.estimators.features import Features
+from dpeffects.estimators.features import Features, unit_rows
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.privacy.exact import FloatArray, scratch_buffer
-from dpeffects.privacy.huber import Terms, along
-from dpeffects.privacy.logistic import unit_rows
+from dpeffects.privacy.exact import FloatArray, IntArray, scratch_buffer
+from dpeffects.privacy.huber import along
 from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
 
 BINS = 8
@@ -115,8 +114,8 @@ class OutcomeTerms:
     base: Nuisance
     reads: ClassVar[tuple[str, ...]] = _READS
 
-    def __call__(self, block: Block) -> Terms:
-        """Features, slopes of 1, and targets."""
+    def __call__(self, block: Block) -> tuple[FloatArray, ...]:
+        """Features, a slope of 1, and a target."""
         base = self.base
         rows = _features(base.features, block)
         one, zero = base.outcomes(block.covariates, rows)
@@ -125,7 +124,7 @@ class OutcomeTerms:
         else:
             score = base.scores(block.covariates)
             mean = score * one + (1.0 - score) * zero
-        return rows, np.ones(block.size), (block.outcome - mean) / base.threshold
+        return (*rows.T, np.ones(block.size), (block.outcome - mean) / base.threshold)
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,13 @@ class EffectTerms:
     features: Features
     reads: ClassVar[tuple[str, ...]] = _READS
 
-    def __call__(self, block: Block) -> Terms:
-        """Features, slopes and targets."""
+    def __call__(self, block: Block) -> tuple[FloatArray, ...]:
+        """Features, a slope and a target."""
+        rows, slopes, targets = self.parts(block)
+        return (*rows.T, slopes, targets)
+
+    def parts(self, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """A matrix of features, slopes and targets."""
         learner = self.learner
         rows = _features(learner.nuisance.features, block)
         slopes, targets = learner.slopes_and_targets(
@@ -158,7 +162,7 @@ class EffectSquares:
 
     def __call__(self, block: Block) -> tuple[FloatArray, FloatArray]:
         """Both for some rows."""
-        rows, slopes, targets = self.terms(block)
+        rows, slopes, targets = self.terms.parts(block)
         residual = targets - slopes * along(rows, self.weights)
         inside = np.abs(residual) <= 1.0
         return slopes**2 * np.clip(residual, -1.0, 1.0) ** 2, slopes**2 * inside
@@ -205,7 +209,7 @@ class GroupSquares:
 
 
 @reads("strata")
-def group(block: Block) -> FloatArray:
+def group(block: Block) -> IntArray:
     """The group of each record."""
     return block.strata
 

@@ -13,8 +13,9 @@ from dpeffects.design.arms import ARMS
 from dpeffects.estimators._blocks import CONTROL, TREATED
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box, Gram
+from dpeffects.privacy.sets import Box
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.privacy.rows import Interval
 from dpeffects.estimators.features import spread_points
+from dpeffects.privacy.rows import Interval
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -5,7 +5,8 @@
 3. A histogram of its scores by arm (share "overlap").
 4. The sums again, weighted by inverse propensities (share "adjusted"), where it pays.
 
-Standardised mean differences follow from the sums. Covariates are on the scale u in [-1, 1]; a standardised difference is the same on every scale. It is
+Standardised mean differences follow from the sums. Covariates are on the scale u in [-1, 1]; a
+standardised difference is the same on every scale. It is
 (mean_1 - mean_0) / sqrt((s_1^2 + s_0^2) / 2), s the standard deviations of the arms before
 weighting, so that both columns of a table have one denominator.
 """
@@ -25,15 +26,17 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._blocks import block_counts
 from dpeffects.estimators._checks import check_clip, check_flag, check_whole
 from dpeffects.estimators._plan import weight_noise
+from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.weighting import Propensity, relative_weights
+from dpeffects.estimators.strengths import default_strength
+from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_strength, unit_norm, unit_rows
 from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.minimise import propensity_model
 from dpeffects.privacy.rows import Block, reads
-from dpeffects.privacy.sets import COUNT, Box, WithSquares, entries
+from dpeffects.privacy.sets import COUNT, Box, entries
 
 FloatArray = npt.NDArray[np.float64]
 

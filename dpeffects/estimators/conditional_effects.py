@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import DataError
-from dpeffects.inference.estimate import Estimate
-from dpeffects.estimators.features import Features, Fourier, Linear, spread_points
-from dpeffects.privacy.huber import along
 from dpeffects.estimators._nuisance import BINS
+from dpeffects.estimators.features import Features, Fourier, Linear, spread_points
+from dpeffects.inference.estimate import Estimate
+from dpeffects.privacy.huber import along
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -53,16 +53,19 @@ from dpeffects.estimators._checks import check_choice, check_clip, check_penalty
 from dpeffects.estimators._plan import price
 from dpeffects.estimators._propensity import Model, Setting
 from dpeffects.estimators.arms import arm_sums, treated_count
+from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import unit_norm, unit_rows
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.moments import WithSquares
+from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block, BoolArray, Interval
-from dpeffects.privacy.sets import Box, WithSquares, entries
+from dpeffects.privacy.sets import Box, entries
 
 _SQUARES, _MOMENT = 0.5, 0.5
 """Parts of the share "variance": for the squares, and for the effect of noise in the model."""
@@ -176,8 +179,9 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
 class Score:
     """What one record adds to an inverse-probability-weighted sum, given released values.
 
-    A treated record adds a (y - c_1), a control record -b (y - c_0), with the weights a and b of the estimand and
-    centres (c_1, c_0); ``minus`` = (treated, control) is taken off for the squares of residuals.
+    A treated record adds a (y - c_1), a control record -b (y - c_0), with the weights a and b of
+    the estimand and centres (c_1, c_0); ``minus`` = (treated, control) is taken off for the squares
+    of residuals.
     """
 
     estimand: str
@@ -285,7 +289,7 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
         facts = Facts(n, curator.width, Budget(1.0), "sample")
         known = uses_delta(options, facts)
-        (model, _), curator = curator.halves(_FIRST_HALF, second, released, known)
+        (model, _), curator = halves(curator, _FIRST_HALF, second, released, known)
     else:
         return _estimate(curator, options, estimand, *released(curator))
     return _estimate(curator, options, estimand, model, treated_count(curator, "counts"))

@@ -34,14 +34,16 @@ import numpy as np
 
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_penalty
+from dpeffects.estimators.features import logits
 from dpeffects.estimators.matching import Matches, feasible, match, match_limits, pairs
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.strengths import default_penalty
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_penalty, least_penalty, logits, sigmoid
 from dpeffects.privacy.exact import FloatArray
+from dpeffects.privacy.logistic import least_penalty, sigmoid
 from dpeffects.privacy.matched import MatchedRecords
-from dpeffects.privacy.minimise import propensity_weights, public_propensity_weights
+from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.rows import Block, BoolArray
 
@@ -167,8 +169,9 @@ def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate
 
 def _label_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
     """Phase 1 and 2 at label level: covariates and treatment are public, nothing is charged."""
-    weights = public_propensity_weights(curator, options.penalty or _TINY_PENALTY)
-    records = MatchedRecords(curator, PropensityScore(weights))
+    penalty = options.penalty or _TINY_PENALTY
+    model = public_propensity_model(curator, penalty, centred=False)
+    records = MatchedRecords(curator, PropensityScore(model.value))
     return _Inputs(records, "label", *records.public(), {})
 
 

@@ -58,9 +58,10 @@ from dpeffects.estimators._learners import (
 )
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.curator import Curator, answer
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.parts import answer, by_block
 from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
 from dpeffects.privacy.sets import Box
 
@@ -243,7 +244,7 @@ def fit(curator: Curator, options: SampleAggregateOptions, estimand: str) -> Est
     interval = options.effect_range or (lower - upper, upper - lower)
     blocks = options.blocks or 2
     learner = options.in_block(estimand)
-    answers = curator.by_block(learner, blocks, 1)
+    answers = by_block(curator, learner, blocks, 1)
     mean = mean_answer(answers, "mean over blocks", interval, "estimate")
     records = curator.n // blocks
     few = records < _COLUMNS * curator.width * (2 if learner.flexible else 1)

@@ -22,6 +22,7 @@ from dpeffects.estimators.conditional_effects import Effects
 from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
 from dpeffects.estimators.spec import Facts, Options
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.parts import by_block
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -81,7 +82,7 @@ def fit(curator: Curator, options: AtPointsOptions, points: FloatArray) -> Effec
     interval = options.effect_range or (lower - upper, upper - lower)
     blocks = options.blocks or 2
     learner, count = options.at(points), len(points)
-    answers = curator.by_block(learner, blocks, count)
+    answers = by_block(curator, learner, blocks, count)
     noisy = mean_answer(answers, "effects at points", interval, "effect", count)
     return Effects(at_points(noisy, 0.0, 1.0), (_BIAS.format(curator.n // blocks),))
 

@@ -7,9 +7,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.privacy.erm import logits, sigmoid, unit_norm
+from dpeffects.estimators.features import logits
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
+from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm
+from dpeffects.privacy.minimise import Weights, minimise, noisy_weights
 from dpeffects.privacy.rows import BoolArray, Interval
+
+
+def propensity_model(
+    curator: Curator,
+    strength: float,
+    offset: float,
+    share: str,
+    perturbation: str = "objective",
+    noise: str = "auto",
+) -> Weights:
+    """Release the weights of a penalised logistic regression on rows of norm at most 1.
+
+    ``perturbation`` is "objective" (noise in the objective) or "output" (noise on the weights).
+    """
+    release = minimise if perturbation == "objective" else noisy_weights
+    problem = Logistic(curator.width, strength, offset)
+    return release(curator, "propensity model", problem, share, noise)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from dpeffects.errors import BoundsError, DataError, FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
 from dpeffects.formula.parse import Formula, Term
-from dpeffects.formula.ranges import range_of
-from dpeffects.formula.ranges import clip
+from dpeffects.formula.ranges import clip, range_of
 
 MAX_COLUMNS = 10_000
 """Columns that covariates may have; they are counted before any is made."""

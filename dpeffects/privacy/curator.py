@@ -7,29 +7,20 @@ the level declares public are handed out as they are, and cost nothing.
 
 from __future__ import annotations
 
-import copy
 import math
-import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError, PrivacyError
-from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import fixed_generator
-from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.release import Releaser
 from dpeffects.privacy.rows import (
     ROWS,
     Block,
-    BoolArray,
     Cells,
     Records,
     RowFunction,
@@ -50,15 +41,7 @@ from dpeffects.privacy.sets import (
     unit_bits,
     whole_weights,
 )
-from dpeffects.progress import bar
 
-T = TypeVar("T")
-Learner = Callable[[FloatArray, BoolArray, FloatArray], npt.ArrayLike]
-"""(covariates in [0, 1]^d, treated, outcome) of a block of records -> numbers.
-
-What it keeps in itself is copied for each block. It must keep nothing elsewhere from one call to
-the next: in a closure or a default argument, a class or a module, a file (claim 10).
-"""
 _PARTS = {"treated": "treatment", "strata": "covariates"}
 
 
@@ -127,7 +110,7 @@ class Curator:
             raise OptionError("a set other than COUNT needs a row function")
         if self._is_public(phi, cells):
             grid, totals, _ = self.exact_sums(phi, within, cells, rate=1.0)
-            noisy = Noisy(totals * grid.unit, 0.0)
+            noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
             rate = self._releaser.rate(share, part)
             grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
@@ -178,7 +161,7 @@ class Curator:
             parts = [x for x in _reads(phi, cells) if x != "treated"]
             totals = self._source.fold(add, *parts)[0]
         public_cells = cells is not None and self._is_public(cells)
-        moves = grid.reach.sensitivity(cells and size, public_cells, self._max_rows)
+        moves = grid.reach.sensitivity(size if cells else None, public_cells, self._max_rows)
         return grid, totals if cells else totals[0], moves
 
     def _is_public(self, *functions: RowFunction | Cells | None) -> bool:
@@ -242,77 +225,6 @@ class Curator:
             if what not in self._public:
                 raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
-    # --- parts of the records -------------------------------------------------------------------
-
-    def by_block(self, learner: Learner, blocks: int, size: int) -> Curator:
-        """Return a curator whose rows are a learner's answers in blocks of records (claim 10).
-
-        In the secret order place i is in block i mod ``blocks``, so that one record moves one row.
-        A block in which the learner fails answers with NaN.
-        """
-        if self._max_rows or not 2 <= blocks <= self.n or size < 1:
-            raise OptionError("blocks must be from 2 to n, of records that are units")
-        answers = np.full((blocks, size), np.nan)
-        matrix, rows = self._rows.covariates(), self._rows
-        for block in bar(range(blocks), "blocks"):
-            own = slice(block, None, blocks)
-            try:
-                part = matrix[own].copy(), rows.treated[own].copy(), rows.outcome[own].copy()
-                answers[block] = answer(learner, part, size, block)
-            except (Exception, SystemExit):
-                continue  # nothing may fail because of what is in a block
-        return type(self)(Rows.of_answers(answers), self._releaser, frozenset())
-
-    def halves(
-        self,
-        first: Mapping[str, float],
-        second: Mapping[str, float],
-        run: Callable[[Self], T],
-        uses_delta: Mapping[str, float | None],
-    ) -> tuple[T, Self]:
-        """Run releases on even places of the secret order, and return the odd ones (claim 11).
-
-        ``first`` and ``second`` divide the budget of the call's shares named in ``second`` within
-        each half. The even rows pay; what the odd rows release is covered by that, with the same
-        budget.
-        """
-        self._releaser.give_up_pool(second)
-        whole = [self._releaser.share(name) for name in second]
-        epsilon = round_down(sum((Fraction(x.epsilon) for x in whole), Fraction()))
-        delta = round_down(sum((Fraction(x.delta) for x in whole), Fraction()))
-        before = self._releaser.paid()
-        split = Split.of(Budget(epsilon, delta), first, uses_delta)
-        result = run(self._half(0, self._releaser.for_subset(split)))
-        paid = [b - a for a, b in zip(before, self._releaser.paid(), strict=True)]
-        covered = Budget(*(round_down(x) * (1.0 - 2.0**-40) for x in paid))
-        split = Split.of(covered, second, uses_delta)
-        ledger = Ledger(covered.epsilon, covered.delta)
-        return result, self._half(1, self._releaser.for_subset(split, ledger))
-
-    def _half(self, start: int, releaser: Releaser) -> Self:
-        half = replace(self._rows.reordered(np.arange(start, self.n, 2)), strata=None)
-        return type(self)(half, releaser, self._public)
-
-
-def answer(
-    learner: Learner,
-    rows: tuple[FloatArray, BoolArray, FloatArray],
-    size: int,
-    block: int = 0,
-) -> FloatArray:
-    """Return what a learner says of one block: a function of these rows and of the block's number.
-
-    The learner is copied, and global generators (`fixed_generator`) are set by the block's number,
-    so that nothing is carried over from other blocks. Warnings are silenced. Raises whatever the
-    learner raises, and `EstimationError` where it does not return ``size`` finite numbers.
-    """
-    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(block):
-        warnings.simplefilter("ignore")
-        numbers = np.asarray(copy.deepcopy(learner)(*rows), dtype=np.float64)
-    if numbers.shape != (size,) or not np.isfinite(numbers).all():
-        raise EstimationError(f"a learner must return {size} finite numbers")
-    return numbers
-
 
 def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
     """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
@@ -325,7 +237,7 @@ def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: 
         np.zeros((rows, columns)),
     )
     with np.errstate(all="ignore"):
-        for function, size in ((phi, columns), (cells and cells.function, 1)):
+        for function, size in ((phi, columns), (cells.function if cells else None, 1)):
             if function is not None:
                 fill(np.empty((rows, size)), function(zeros.only(function.reads)))
 
@@ -364,6 +276,6 @@ def _unit_totals(
     units = int(unit[-1]) + 1
     place = unit * (size + 1) + cell
     sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)
-    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1)
+    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1).astype(np.float64)
     steps = grid.project_units(own, size, most)
     return (steps.sum(axis=0).reshape(size, columns),)

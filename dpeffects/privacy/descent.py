@@ -1,28 +1,131 @@
-"""Newton's method that ends at a small gradient whatever the rows are (claim 20).
+"""Newton's method on exact sums over rows, which ends at a small gradient whatever the rows are.
 
-`erm` and `huber` have fast solvers of their own, which take steps by a coarse Hessian. What they do
-not solve in a few steps is solved here, by exact sums too, so that the result still does not depend
-on the order of the rows. Every step either halves the smallest gradient so far, or lowers the
+Rows are whole numbers. A record's factor in the gradient is rounded to a multiple of 2^-44, and its
+second derivative, which only steers the steps, to a few bits: numbers so short that products of
+matrices add them up exactly, in floats. So weights do not depend on the order of the records, nor
+on how they are spread over blocks and machines.
+
+`newton` takes steps by a coarse Hessian. What it does not solve in a few looks at the rows is
+solved by `descend` (claim 20): every step either halves the smallest gradient so far, or lowers the
 objective by an amount that is certain in spite of rounding; so there are finitely many of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from dpeffects.privacy import exact
+from dpeffects.privacy.exact import FloatArray, IntArray
 
+_HIGH = 22
+FINE = 44
+"""A factor of the gradient is rounded to a multiple of 2^-44, in two parts of 22 bits."""
 ABOVE = 1.1
 """A gradient is followed while it is this many times what rounding could have made of nothing."""
 _SURE = 0.004
 _TRIES = 40
 
+Values = TypeVar("Values", npt.NDArray[np.float64], npt.NDArray[np.float32])
+Derivatives = tuple[FloatArray, FloatArray]
+"""A gradient, and a Hessian, or several Hessians for pieces of the gradient of the same size."""
+
+
+class Precision(NamedTuple):
+    """Second derivatives are rounded to the first of ``bits``, what is left to the next.
+
+    No product of two entries that are added up has more than ``product`` bits.
+    """
+
+    bits: tuple[int, ...]
+    product: int
+
+
+def rounded(values: Values, bits: int, out: Values | None = None) -> Values:
+    """Multiples of 2^-bits as whole numbers."""
+    whole = np.multiply(values, 2.0**bits, out=out)
+    whole += 0.5
+    return np.floor(whole, out=whole)
+
+
+def derivative_sums(
+    rows: FloatArray, factors: FloatArray, curvatures: FloatArray, precision: Precision
+) -> IntArray:
+    """Sums over whole rows, in two limbs: d columns for each of the bits, two for the gradient.
+
+    A record's gradient is its factor times its row, its Hessian the curvature times row row'.
+    """
+    size, d = rows.shape
+    terms = exact.scratch_buffer("descent.terms", size, len(precision.bits) * d + 2)
+    for k, bits in enumerate(precision.bits):
+        part = rounded(curvatures, bits)
+        np.multiply(rows, part[:, None], out=terms[:, k * d : (k + 1) * d])
+        curvatures = curvatures - part * 2.0**-bits
+    terms[:, -2] = rounded(factors, _HIGH)
+    terms[:, -1] = rounded(factors - terms[:, -2] * 2.0**-_HIGH, FINE)
+    return exact.two_limbs(exact.exact_products(rows, terms, precision.product))
+
+
+def derivatives(
+    limbs: IntArray, scale: float, n: int, penalty: float, precision: Precision
+) -> Derivatives:
+    """Gradient of the losses and penalised Hessian over n, of rows that are ``scale`` too large."""
+    sums, d = exact.near_limbs(limbs, 0), limbs.shape[-2]
+    gradient = (sums[..., -2] * 2.0**-_HIGH + sums[..., -1] * 2.0**-FINE) / (n * scale)
+    hessian = penalty * np.eye(d)
+    for k, bits in enumerate(precision.bits):
+        hessian = sums[..., k * d : (k + 1) * d] * 2.0**-bits / (n * scale**2) + hessian
+    return gradient, hessian
+
+
+def newton(
+    at: Callable[[FloatArray, FloatArray], Derivatives],
+    width: int,
+    stop: float,
+    looks: int,
+    after: Callable[[FloatArray, FloatArray, FloatArray], float] | None = None,
+) -> FloatArray | None:
+    """Newton steps to a gradient norm of ``stop``; None where that takes more looks at the rows.
+
+    ``at`` returns what is known at some weights, given in two parts (`descend`).
+    A step is taken where the objective still falls at its end, or where the gradient is much
+    smaller than any before; else a shorter one is tried, by the slopes at both ends. Smooth losses
+    have an ``after`` that bounds the gradient after a step from what is known before it, so that
+    the last one needs no look; then a step must lower the gradient, and is halved until it does.
+    """
+    weights, no_tail, best, looked = np.zeros(width), np.zeros(width), math.inf, 1
+    gradient, hessian = at(weights, no_tail)
+    while looked < looks:
+        best = min(best, size := norm(gradient))
+        if size <= stop:
+            return weights
+        step = direction(hessian, gradient)
+        if after is not None and after(step, gradient, hessian) <= stop:
+            return weights - step
+        falls, shrink = float(gradient @ step), 1.0
+        while looked < looks:
+            candidate = weights - shrink * step
+            gradient, hessian = at(candidate, no_tail)
+            looked += 1
+            rises, size = -float(gradient @ step), norm(gradient)
+            if after is not None:
+                if size < best:
+                    break
+                shrink /= 2.0
+            else:
+                if rises <= 0.0 or size < 0.9 * best or shrink < 1e-10:
+                    break
+                shrink *= min(max(falls / (falls + rises), 0.1), 0.9)
+        weights = candidate
+    return None
+
 
 def descend(
-    at: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]],
+    at: Callable[[FloatArray, FloatArray], Derivatives],
     width: int,
     stop: float,
     noise: Callable[[float], float],
@@ -30,29 +133,29 @@ def descend(
 ) -> FloatArray:
     """Minimise a convex function to a gradient norm of ``stop``, or of `ABOVE` times ``noise``.
 
-    ``at`` returns the gradient at some weights, and a direction to subtract there; it is given the
-    weights in two parts, as large weights need more bits than a float has. ``noise`` says how far a
-    computed gradient can be off at weights of a norm; no second derivative exceeds ``curve``.
+    ``at`` is given the weights in two parts, as large weights need more bits than a float has.
+    ``noise`` says how far a computed gradient can be off at weights of a norm; no second derivative
+    exceeds ``curve``. Hessians are not trusted.
     """
     weights, tail = np.zeros(width), np.zeros(width)
-    gradient, step = at(weights, tail)
-    least = size = float(np.linalg.norm(gradient))
-    while size > stop and size > ABOVE * (off := noise(float(np.linalg.norm(weights)))):
-        shrink, length, falls = 1.0, float(np.linalg.norm(step)), float(gradient @ step)
+    gradient, hessian = at(weights, tail)
+    least = size = norm(gradient)
+    while size > stop and size > ABOVE * (off := noise(norm(weights))):
+        step, shrink = direction(hessian, gradient), 1.0
+        length, falls = norm(step), float(gradient @ step)
         for _ in range(_TRIES):
             candidate = _minus(weights, tail, shrink * step)
-            new, following = at(*candidate)
-            slope, after = float(new @ step), float(np.linalg.norm(new))
-            doubt = noise(float(np.linalg.norm(candidate[0]))) + width * 2.0**-52 * after
+            new, hessian = at(*candidate)
+            slope, after = float(new @ step), norm(new)
+            doubt = noise(norm(candidate[0])) + width * 2.0**-52 * after
             sure = shrink * (slope - doubt * length)  # the objective has fallen by more
             if after <= least / 2.0 or sure >= _SURE * size**2 / curve:
                 break
             shrink *= min(max(falls / max(falls + max(-slope, 0.0), 1e-300), 0.1), 0.5)
         else:
             candidate = _minus(weights, tail, (1.0 - off / size) / curve * gradient)
-            new, following = at(*candidate)
-        (weights, tail), gradient, step = candidate, new, following
-        size = float(np.linalg.norm(gradient))
+            new, hessian = at(*candidate)
+        (weights, tail), gradient, size = candidate, new, norm(new)
         least = min(least, size)
     return weights
 
@@ -69,13 +172,21 @@ def _minus(
 
 
 def direction(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Newton's step, or the gradient where rounding leaves no step along which it falls.
-
-    ``hessian`` is one matrix, or several for pieces of the gradient of the same size.
-    """
+    """Newton's step, or the gradient where rounding leaves no step along which it falls."""
     pieces = gradient.reshape(*hessian.shape[:-2], hessian.shape[-1], 1)
     try:
         step = np.asarray(np.linalg.solve(hessian, pieces), np.float64).reshape(-1)
     except np.linalg.LinAlgError:
         return gradient
     return step if np.isfinite(step).all() and float(gradient @ step) > 0.0 else gradient
+
+
+def norm(values: FloatArray) -> float:
+    """L2 norm."""
+    return float(np.linalg.norm(values))
+
+
+def shortened(weights: FloatArray, longest: float) -> FloatArray:
+    """Weights of at most this norm."""
+    size = norm(weights)
+    return weights if size <= longest else weights * (longest / size)

@@ -4,271 +4,166 @@ The objective is sum_i h(y_i - s_i x_i'w) + (strength/2) |w|^2 with h(r) = r^2 /
 |r| - 1/2 beyond, so that a record's gradient has norm at most |s_i| whatever its target y_i is. A
 threshold other than 1 is a matter of units: divide targets by it, multiply the weights.
 
-Rows are multiples of 2^-18 (`features`), a record's factor in the gradient is rounded to one of
-2^-44, and that in the Hessian, which only steers the steps, to one of 2^-11: numbers so short that
-products of matrices add them up exactly, in floats. So the weights do not depend on the order of
-the records, nor on how they are spread over blocks and machines.
+Rows, slopes and targets come from a row function that nobody trusts. Rows are put on the grid of
+multiples of 2^-18, and a row that is longer than 1 there becomes 0; slopes are clipped
+(`bounded_terms`). `descent` has the rest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
-from dpeffects.privacy.descent import descend, direction
-from dpeffects.privacy.features import GRID, ROWS, along, along_error
-from dpeffects.privacy.release import FloatArray, IntArray
-from dpeffects.privacy.rows import Block, Source, Totals, exact_products, room, weight_bits
-from dpeffects.privacy.sums import Grid, from_limbs, near_limbs, two_limbs
+from dpeffects.errors import OptionError
+from dpeffects.privacy import descent
+from dpeffects.privacy.descent import FINE, Derivatives, Precision, Values, norm, rounded
+from dpeffects.privacy.exact import FloatArray, exact_dots, row_norms_squared, weight_bits
+from dpeffects.privacy.rows import Block, RowFunction, Source, Totals, evaluate
 
-_TIGHT = 1e-12
+GRID = 18
+"""Rows are multiples of 2^-18."""
+_STOP = 1e-12
 _ACCOUNTED = 2e-12
-"""The solver stops at _TIGHT; the rest is for the rounding of a computed gradient."""
+"""The solver stops at _STOP; the rest is for the rounding of a computed gradient."""
 _LOOKS = 100
 """A problem that takes more looks at the rows is a hard one."""
-_HIGH, _FINE = 22, 44
-"""A factor of the gradient is rounded to a multiple of 2^-44, in two parts of 22 bits."""
-_BEND = 11
-_FINE_BENDS = (_BEND, 22, 33)
-"""Bits of a second derivative, and for hard problems those of what is left, twice."""
-
-Terms = tuple[FloatArray, FloatArray, FloatArray]
-"""Rows of records (multiples of 2^-18), their slopes and their targets.
-
-They are for one look: the next block's may take their place in memory.
-"""
+_QUICK = Precision((11,), 2 * GRID + 11)
+_CAREFUL = Precision((11, 22, 33), 2 * GRID + 11)
+_STEEPEST = 1.0 + 1e-6
+"""Products have as many bits as `_QUICK` says up to here."""
 
 
 @dataclass(frozen=True)
 class Huber:
-    """The problem: how a block's records enter it, number of features, strength, largest slope.
+    """The problem: a row function to ``size`` features, a slope and a target; the penalty.
 
-    ``by_arm`` has weights for treated records and others, after them, for controls.
+    Slopes are at most ``steepest``. ``by_arm`` has weights for treated records and others, after
+    them, for controls.
     """
 
-    source: Source
-    terms: Callable[[Block], Terms]
+    terms: RowFunction
     size: int
     strength: float
     steepest: float = 1.0
     by_arm: bool = False
+    gradient_shifts = 4  # a gradient is its row times a number of either sign (claim 31)
+    claims = (31, 32)
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.steepest <= _STEEPEST and 0.0 < self.strength < math.inf):
+            raise OptionError("slopes must be at most 1, and the penalty positive")
 
     @property
     def width(self) -> int:
         """Number of weights."""
-        return self.size * self.arms
+        return self.size * (2 if self.by_arm else 1)
 
     @property
-    def arms(self) -> int:
-        """Number of regressions side by side."""
-        return 2 if self.by_arm else 1
-
-    @property
-    def reach(self) -> tuple[float, float]:
+    def gradient_bound(self) -> tuple[float, float]:
         """Largest L1 and L2 norm of one record's gradient."""
         return self.steepest * math.sqrt(self.size), self.steepest
 
     @property
-    def bend(self) -> float:
+    def hessian_bound(self) -> float:
         """Largest second derivative of one record's loss along its row."""
         return self.steepest**2
 
-    @property
-    def corners(self) -> int:
-        """A gradient is its row times a number of either sign: four corners (claim 31)."""
-        return 4
-
-    @property
-    def claim(self) -> int:
-        """The claim that proves noise in the objective."""
-        return 31
-
-    def largest_weights(self, noise: float = 0.0) -> float:
+    def largest_weights(self, n: int, noise: float = 0.0) -> float:
         """Norm that no minimiser exceeds, for noise of at most this norm (claim 31)."""
-        return (self.source.n * self.steepest + noise) / self.strength
+        return (n * self.steepest + noise) / self.strength
 
-    def slack(self, noise: float = 0.0) -> float:
+    def solver_error(self, n: int, noise: float = 0.0) -> float:
         """L2 distance of a returned vector from the exact minimiser, at most (claim 31).
 
         ``noise`` bounds the norm of noise in the objective, and with it that of the weights, which
         the rounding error of residuals is proportional to.
         """
-        largest = self.largest_weights(noise)
+        largest = self.largest_weights(n, noise)
         off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - 2 * weight_bits(self.size, GRID))
         off *= 1.0 if self.size <= 256 else 1.05
-        most = self.source.n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise
+        most = n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise
         return most / self.strength
 
-    def _rounding(self, size: float, noise: float) -> float:
-        """Distance of a computed gradient from the true one, at weights of this norm."""
-        off = along_error(self.size) + 2.0**-52
-        each = 2.0 ** -(_FINE + 1) + 2.0**-50 + off * size
-        return self.source.n * each + 2.0**-52 * (self.strength * size + noise)
-
-    def solve(self, noise: FloatArray | None = None) -> FloatArray:
-        """Minimise the objective plus noise'w, whatever the rows are, to within `slack`."""
-        tilt = np.zeros(self.width) if noise is None else noise
-        push = float(np.linalg.norm(tilt))
-        enough = self.source.n * _TIGHT + 1e-15 * push
-        weights = self._quickly(tilt, enough)
+    def solve(self, source: Source, noise: FloatArray | None = None) -> FloatArray:
+        """Minimise the objective plus noise'w, whatever the rows are, to within `solver_error`."""
+        n, noise = source.n, np.zeros(self.width) if noise is None else noise
+        push, at = norm(noise), partial(self._at, source, noise)
+        stop = n * _STOP + 1e-15 * push
+        weights = descent.newton(partial(at, False), self.width, stop, _LOOKS)
         if weights is None:
 
-            def carefully(weights: FloatArray, tail: FloatArray) -> tuple[FloatArray, FloatArray]:
-                gradient, hessian = self._at(weights, tilt, _FINE_BENDS, tail)
-                return gradient, direction(hessian, gradient)
+            def rounding(size: float) -> float:
+                """Distance of a computed gradient from the true one, at weights of this norm."""
+                each = 2.0 ** -(FINE + 1) + 2.0**-50 + (along_error(self.size) + 2.0**-52) * size
+                return n * each + 2.0**-52 * (self.strength * size + push)
 
-            curve = 1.01 * (self.strength + self.source.n * self.bend)
-            weights = descend(
-                carefully, self.width, enough, lambda size: self._rounding(size, push), curve
-            )
-        size, top = float(np.linalg.norm(weights)), 1.001 * self.largest_weights(push)
-        return weights if size <= top else weights * (top / size)
-
-    def _quickly(self, tilt: FloatArray, enough: float) -> FloatArray | None:
-        """Newton steps by a coarse Hessian, which do for all but hard problems; None for these.
-
-        A step is taken where the objective still falls at its end, or where the gradient is much
-        smaller than any before; else a shorter one is tried, by the slopes at both ends.
-        """
-        weights = np.zeros(self.width)
-        gradient, hessian = self._at(weights, tilt)
-        best, looks = float(np.linalg.norm(gradient)), 1
-        while looks < _LOOKS:
-            if float(np.linalg.norm(gradient)) <= enough:
-                return weights
-            step = direction(hessian, gradient)
-            falls, shrink = float(gradient @ step), 1.0
-            while looks < _LOOKS:
-                candidate = weights - shrink * step
-                found = self._at(candidate, tilt)
-                looks += 1
-                rises, size = -float(found[0] @ step), float(np.linalg.norm(found[0]))
-                if rises <= 0.0 or size < 0.9 * best or shrink < 1e-10:
-                    break
-                shrink *= min(max(falls / (falls + rises), 0.1), 0.9)
-            weights, (gradient, hessian), best = candidate, found, min(best, size)
-        return None
+            curve = 1.01 * (self.strength + n * self.hessian_bound)
+            weights = descent.descend(partial(at, True), self.width, stop, rounding, curve)
+        return descent.shortened(weights, 1.001 * self.largest_weights(n, push))
 
     def _at(
-        self,
-        weights: FloatArray,
-        tilt: FloatArray,
-        bends: tuple[int, ...] = (_BEND,),
-        tail: FloatArray | None = None,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Gradient, and the Hessian of each regression; ``tail`` is what weights leave out."""
-        rest = np.zeros(self.width) if tail is None else tail
-        own, left_out = (part.reshape(self.arms, self.size) for part in (weights, rest))
-        add = partial(_derivatives, terms=self.terms, weights=own, tails=left_out, bends=bends)
-        limbs = self.source.fold(add, "covariates", "outcome")[0]
-        high, low = np.moveaxis(from_limbs(limbs[..., -2:], GRID), -1, 0)
-        slopes = high * 2.0**-_HIGH + low * 2.0**-_FINE
-        gradient = self.strength * weights + tilt - slopes.reshape(-1)
-        hessian = self.strength * np.eye(self.size)
-        for k, bits in enumerate(bends):
-            part = limbs[..., k * self.size : (k + 1) * self.size]
-            hessian = near_limbs(part, bits + 2 * GRID) + hessian
-        return gradient, hessian
-
-    def sum_squares(self, weights: FloatArray, grid: Grid) -> IntArray:
-        """Sums over the records of what `squares` returns, on a grid."""
-        add = partial(_square_sums, terms=self.terms, weights=weights, grid=grid)
-        return self.source.fold(add, "covariates", "outcome")[0]
-
-    # --- all records at once, for an audit --------------------------------------------------------
-
-    @cached_property
-    def _held(self) -> Terms:
-        held = self.source.held("an audit looks at all rows at once")
-        block = Block(held.treated, held.outcome, held.covariates())
-        rows, slopes, targets = (np.array(part) for part in self.terms(block))
-        if self.by_arm:
-            own = held.treated[:, None]
-            rows = np.concatenate([rows * own, rows * ~own], axis=1)
-        return rows, slopes, targets
-
-    @property
-    def rows(self) -> FloatArray:
-        """Rows, in memory."""
-        return self._held[0]
-
-    @property
-    def slopes(self) -> FloatArray:
-        """Slopes, in memory."""
-        return self._held[1]
-
-    @property
-    def targets(self) -> FloatArray:
-        """Targets, in memory."""
-        return self._held[2]
-
-    def gradient(self, weights: FloatArray) -> FloatArray:
-        """Sum of the gradients of the losses: what one record moves by at most 2 steepest."""
-        psi = np.clip(self.targets - self.slopes * (self.rows @ weights), -1.0, 1.0)
-        return np.asarray(-(self.slopes * psi) @ self.rows)
-
-    def squares(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Squared size of each record's gradient, and its second derivative, along its row."""
-        return _squares(self._held, weights)
+        self, source: Source, tilt: FloatArray, careful: bool, weights: FloatArray, tail: FloatArray
+    ) -> Derivatives:
+        """Gradient, and the Hessian of each arm; ``tail`` is what weights leave out."""
+        precision = _CAREFUL if careful else _QUICK
+        parts = np.stack([weights, tail]).reshape(2, -1, self.size) / 2.0**GRID
+        add = partial(_block_sums, problem=self, parts=parts, precision=precision)
+        limbs = source.fold(add, *(part for part in self.terms.reads if part != "treated"))[0]
+        falls, hessian = descent.derivatives(limbs, 2.0**GRID, 1, self.strength, precision)
+        return self.strength * weights + tilt - falls.reshape(-1), hessian
 
 
-def chunks(block: Block, size: int) -> Iterator[Block]:
-    """Few records at a time: their features take far more room than their covariates."""
-    rows = min(ROWS, max(64, 2**17 // size))  # a product with two vectors stays in one thread
-    for start in range(0, block.treated.size, rows):
-        yield block.some(slice(start, start + rows))
+def _block_sums(block: Block, problem: Huber, parts: FloatArray, precision: Precision) -> Totals:
+    """What a block adds, for each arm; ``parts`` are weights of whole rows, and their tails."""
+    _, arms, size = parts.shape
+    pieces = [block] if arms == 1 else [block.some(block.treated), block.some(~block.treated)]
+    limbs = np.zeros((2, arms, size, len(precision.bits) * size + 2), dtype=np.int64)
+    step = min(2**11, max(64, 2**17 // size))  # features take far more memory than covariates
+    for arm, (piece, weights, tail) in enumerate(zip(pieces, *parts, strict=True)):
+        for start in range(0, piece.size, step):
+            some = piece.some(slice(start, start + step))
+            rows, slopes, targets = bounded_terms(problem, some)
+            residual = targets - slopes * exact_dots(rows, weights, GRID, tail)
+            factors = slopes * np.clip(residual, -1.0, 1.0)
+            curvatures = slopes**2 * (np.abs(residual) <= 1.0)
+            limbs[:, arm] += descent.derivative_sums(rows, factors, curvatures, precision)
+    return (limbs,)
 
 
-def _derivatives(
-    block: Block,
-    terms: Callable[[Block], Terms],
-    weights: FloatArray,
-    tails: FloatArray,
-    bends: tuple[int, ...],
-) -> Totals:
-    """What a block adds, for each regression: Hessian, high and low part of the gradient.
+def bounded_terms(problem: Huber, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rows in steps of the grid, slopes and targets, within bounds whatever the function returns.
 
-    Squared slopes are rounded to the first of ``bends`` bits, what is left to the next.
+    They are for one look: the next block's take their place in memory.
     """
-    arms, size = weights.shape
-    treated = block.treated
-    pieces = [block] if arms == 1 else [block.some(treated), block.some(~treated)]
-    total = np.zeros((arms, size, len(bends) * size + 2), dtype=np.int64)
-    for sums, piece, own, tail in zip(total, pieces, weights, tails, strict=True):
-        for chunk in chunks(piece, size):
-            rows, slopes, targets = terms(chunk)
-            residual = np.nan_to_num(targets - slopes * along(rows, own, tail))
-            made = room("terms", len(rows), len(bends) * size + 2)
-            left = slopes**2 * (np.abs(residual) <= 1.0)
-            for k, bits in enumerate(bends):
-                part = np.floor(left * 2.0**bits + 0.5)
-                left = left - part * 2.0**-bits
-                columns = made[:, k * size : (k + 1) * size]
-                np.multiply(rows, (part * 2.0 ** (2 * GRID))[:, None], out=columns)
-            factor = slopes * np.clip(residual, -1.0, 1.0)
-            high = np.floor(factor * 2.0**_HIGH + 0.5)
-            factor -= high * 2.0**-_HIGH
-            made[:, -2] = high * 2.0**GRID
-            made[:, -1] = np.floor(factor * 2.0**_FINE + 0.5) * 2.0**GRID
-            sums += exact_products(rows, made, 2 * GRID + _BEND)
-    return (two_limbs(total),)
+    values = evaluate(problem.terms, block, problem.size + 2, "huber.terms")
+    rows, steepest = values[:, :-2], problem.steepest
+    with np.errstate(all="ignore"):
+        rounded(rows, GRID, out=rows)
+        rows[~(row_norms_squared(rows) <= 4.0**GRID)] = 0.0
+    slopes = np.clip(np.nan_to_num(values[:, -2]), -steepest, steepest)
+    return rows, slopes, np.nan_to_num(values[:, -1], posinf=0.0, neginf=0.0)
 
 
-def _square_sums(
-    block: Block, terms: Callable[[Block], Terms], weights: FloatArray, grid: Grid
-) -> Totals:
-    total = np.zeros(2, dtype=np.int64)
-    for chunk in chunks(block, weights.size):
-        total += [grid.encode(part).sum() for part in _squares(terms(chunk), weights)]
-    return (total,)
+def widened(size: int) -> float:
+    """Return what rows of norm at most 1 are divided by, so that they are so on the grid too."""
+    return 1.0 + math.sqrt(size) * 2.0**-GRID
 
 
-def _squares(terms: Terms, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    rows, slopes, targets = terms
-    residual = targets - slopes * along(rows, weights)
-    inside = np.abs(residual) <= 1.0
-    return slopes**2 * np.clip(residual, -1.0, 1.0) ** 2, slopes**2 * inside
+def on_grid(values: Values) -> Values:
+    """Round to multiples of 2^-18, in place."""
+    rounded(values, GRID, out=values)
+    values *= 2.0**-GRID
+    return values
+
+
+def along(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """rows'weights for rows on the grid, such that a row's value is its own."""
+    return exact_dots(rows, weights, GRID)
+
+
+def along_error(size: int) -> float:
+    """How far `along` is off at most, for rows of norm 1 and weights of norm 1 of this size."""
+    return math.sqrt(size) * 2.0 ** (-2 * weight_bits(size, GRID)) + 2.0**-53

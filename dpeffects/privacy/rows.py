@@ -82,7 +82,9 @@ class RowFunction(Protocol):
     trusted: whatever it returns or raises, a record moves a sum by no more than its set allows.
     """
 
-    reads: tuple[str, ...]
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the parts of a row."""
 
     def __call__(self, rows: Block, /) -> Any:
         """Numbers of each row."""

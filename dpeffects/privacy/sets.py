@@ -60,23 +60,25 @@ class Reach(NamedTuple):
         set, or are 0; over several cells only their norms are known (claim 5).
         """
         if rows:
-            l1, squared = self.absent if cells is None else _times(self.single, 2, 4)
+            l1, squared = self.absent if cells is None else times(self.single, 2, 4)
             return Sensitivity(l1 * rows, math.sqrt(squared) * rows * _ROUND_UP)
         norms = self.same
         if cells is not None and not public_cells:
             factor = 1 if cells == 1 else 2
-            norms = Norms(*map(max, norms, _times(self.single, factor, factor)))
+            norms = Norms(*map(max, norms, times(self.single, factor, factor)))
         return Sensitivity(norms.l1, math.sqrt(norms.squared_l2) * _ROUND_UP)
 
 
 _ROUND_UP = 1.0 + 2.0**-50
 
 
-def _times(norms: Norms, l1: int, squared_l2: int) -> Norms:
+def times(norms: Norms, l1: int, squared_l2: int) -> Norms:
+    """Both norms by their own factors."""
     return Norms(l1 * norms.l1, squared_l2 * norms.squared_l2)
 
 
-def _norms(entries: list[int]) -> Norms:
+def norms_of(entries: list[int]) -> Norms:
+    """Norms of whole numbers."""
     return Norms(sum(entries), sum(x * x for x in entries))
 
 
@@ -155,7 +157,8 @@ class Box:
         finite = np.isfinite(low) & np.isfinite(high) & np.isfinite(self.centre)
         if not ((finite & (low <= high)).all() and 1e-100 <= self.half.max() <= 1e100):
             raise OptionError("a set needs finite ends, in order, neither too close nor too far")
-        if self.radius is not None and not 1e-100 <= self.radius <= 1e100:
+        ball = self.radius is None or (1e-100 <= self.radius <= 1e100 and len(low) <= 2**13)
+        if not ball:
             raise OptionError("the radius of a ball must be positive, neither tiny nor huge")
         if self.whole and not self.half.max() <= 2.0**30:
             raise OptionError("whole numbers of a set must be within 2^30 of its centre")
@@ -270,9 +273,9 @@ class BoxGrid:
         """A contribution lies between the ends, by the last clip, and in the ball."""
         low, high = ([int(x) for x in ends] for ends in self.ends)
         pairs = list(zip(low, high, strict=True))
-        single = _norms([max(abs(a), abs(b)) for a, b in pairs])
-        same = _norms([b - a for a, b in pairs])
-        absent = _norms([max(b, 0) - min(a, 0) for a, b in pairs])
+        single = norms_of([max(abs(a), abs(b)) for a, b in pairs])
+        same = norms_of([b - a for a, b in pairs])
+        absent = norms_of([max(b, 0) - min(a, 0) for a, b in pairs])
         if self.squared_radius is not None:
             r2, k = self.squared_radius, self.box.columns
             single = Norms(*map(min, single, (math.isqrt(k * r2), r2)))
@@ -325,194 +328,3 @@ def whole_weights(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
     if not (np.abs(weights) < 2.0**30).all():
         raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
     return np.rint(weights * 2.0**bits).astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Gram:
-    """Products z_j z_k of a row z in a box about 0, for ``pairs`` of columns (all with j <= k)."""
-
-    box: Box
-    pairs: tuple[IntArray, IntArray] | None = None
-    claim: ClassVar[int] = 6
-
-    @property
-    def columns(self) -> int:
-        """Entries of z."""
-        return self.box.columns
-
-    def on(self, n: int, rate: float, most: int = 18) -> GramGrid:
-        """The products on the finest grid of z."""
-        if self.box.centre.any():
-            raise OptionError("products need a box with centre 0")
-        first, second = np.triu_indices(self.columns) if self.pairs is None else self.pairs
-        pairs = set(zip(first.tolist(), second.tolist(), strict=True))
-        if len(pairs) < len(first) or not (first <= second).all():
-            raise OptionError("products need different pairs of columns j <= k")
-        half = self.box.half / self.box.half.max()
-        bits = bits_for(n, rate, float((half[first] * half[second]).sum()), 54) // 2
-        return GramGrid(self.box.on(n, 1.0, min(most, bits)), (first, second))
-
-
-@dataclass(frozen=True, eq=False)
-class GramGrid:
-    """Products of whole numbers are whole: their sums are exact products of matrices."""
-
-    rows: BoxGrid
-    pairs: tuple[IntArray, IntArray]
-
-    @property
-    def unit(self) -> float:
-        """Value of one step."""
-        return self.rows.unit**2
-
-    @cached_property
-    def reach(self) -> Reach:
-        """By entry |z_j z_k| <= t_j t_k, and a square has one sign.
-
-        In a ball |zz'| = |z|^2 <= r^2 and |zz' - ww'|^2 = |z|^4 + |w|^4 - 2 (z'w)^2 <= 2 r^4.
-        """
-        t = [int(max(abs(a), abs(b))) for a, b in zip(*self.rows.ends, strict=True)]
-        pairs = [(int(j), int(k)) for j, k in zip(*self.pairs, strict=True)]
-        single = _norms([t[j] * t[k] for j, k in pairs])
-        same = _norms([t[j] * t[k] * (1 if j == k else 2) for j, k in pairs])
-        if (r2 := self.rows.squared_radius) is not None:
-            l1 = (len(t) + 1) * r2 // 2 + 1  # (|z|_1^2 + |z|_2^2) / 2 over pairs j <= k
-            single = Norms(*map(min, single, (l1, r2 * r2)))
-            same = Norms(*map(min, same, (2 * l1, 2 * r2 * r2)))
-        return Reach(single, same, _times(single, 2, 4))
-
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Exact products, by cell."""
-        z, by_cell = self.rows.project(values), []
-        top = max(int(np.abs(x).max()) for x in self.rows.ends)
-        if (r2 := self.rows.squared_radius) is not None:
-            top = min(top, math.isqrt(r2))
-        bits = 2 * (top - 1).bit_length()
-        if cell is not None and cell.max(initial=0) == size:
-            z[cell == size] = 0.0
-        part = scratch_buffer("sets.part", *z.shape)
-        for c in range(size - 1):
-            np.multiply(z, (cell == c).astype(np.float64)[:, None], out=part)
-            by_cell.append(exact_products(part, z, bits)[self.pairs])
-        last = exact_products(z, z, bits)[self.pairs] - sum(by_cell)
-        return np.stack([*by_cell, last])
-
-    def offset(self, n: int) -> float:
-        """The centre is 0."""
-        return 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class WithSquares:
-    """Columns z in [-1/2, 1/2], and z^2 - 1/8 beside each; first a constant ``count`` if not 0.
-
-    Whoever moves z far moves z^2 little: together they move by 1 in L1 and in L2 (claim 7).
-    """
-
-    k: int
-    count: float = 0.0
-    claim: ClassVar[int] = 7
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.count <= 2.0:
-            raise OptionError("the constant beside columns must be from 0 to 2")
-
-    @property
-    def columns(self) -> int:
-        """Number of columns z."""
-        return self.k
-
-    def on(self, n: int, rate: float, most: int = 30) -> SquaresGrid:
-        """The set on its finest grid: z in steps of 2^-(bits + 1)."""
-        bits = bits_for(n, rate, self.k + 2.0 * self.count, most)
-        box = Box(np.full(self.k, -0.5), np.full(self.k, 0.5))
-        return SquaresGrid(BoxGrid(box, 2.0 ** (bits + 1), 2.0 ** -(bits + 1)), bits, self.count)
-
-
-@dataclass(frozen=True, eq=False)
-class SquaresGrid:
-    """Columns and centred squares in steps of the same grid."""
-
-    rows: BoxGrid
-    bits: int
-    count: float
-
-    @property
-    def unit(self) -> float:
-        """Value of one step."""
-        return self.rows.unit
-
-    @property
-    def _ones(self) -> int:
-        return math.ceil(self.count * 2.0 ** (self.bits + 1))
-
-    @cached_property
-    def reach(self) -> Reach:
-        """z is at most 2^bits steps, its centred square a quarter of that, and one for rounding."""
-        k, top = self.rows.box.columns, 2**self.bits
-        move, square, ones = 2 * top + 1, top // 4 + 1, self._ones
-        single = Norms(k * (top + square) + ones, k * (top**2 + square**2) + ones**2)
-        return Reach(single, Norms(k * move, k * move**2), _times(single, 2, 4))
-
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Sums by cell: the constant, the columns, the squares."""
-        z = self.rows.project(values)
-        squares = np.floor(z * z * 2.0 ** -(self.bits + 1) + (0.5 - 2.0 ** (self.bits - 2)))
-        parts = [z, squares]
-        if self.count:
-            parts.insert(0, np.full((len(z), 1), float(self._ones)))
-        return add_up(np.concatenate(parts, axis=1), cell, size)
-
-    def offset(self, n: int) -> FloatArray:
-        """The squares are measured from 1/8."""
-        k = self.rows.box.columns
-        ones = [n * (self.count - self._ones * self.unit)] if self.count else []
-        return np.array([*ones, *[0.0] * k, *[n / 8.0] * k])
-
-
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """One of ``bins`` bins for each of k columns: k histograms at once (claim 8)."""
-
-    k: int
-    bins: int
-    claim: ClassVar[int] = 8
-
-    @property
-    def columns(self) -> int:
-        """Number of histograms."""
-        return self.k
-
-    def on(self, n: int, rate: float, most: int = 30) -> BinsGrid:
-        """Counts are whole numbers."""
-        return BinsGrid(self.k, self.bins)
-
-
-@dataclass(frozen=True, eq=False)
-class BinsGrid:
-    """A record adds 1 to one bin of each histogram."""
-
-    k: int
-    bins: int
-    unit: ClassVar[float] = 1.0
-
-    @property
-    def reach(self) -> Reach:
-        """1 in k places; two records differ in at most 2 k."""
-        single, two = Norms(self.k, self.k), Norms(2 * self.k, 2 * self.k)
-        return Reach(single, two, two)
-
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Counts of all histograms by cell, one after the other; what is no bin is in the first."""
-        by_cell = []
-        for column in values.T:
-            inside = (column >= 0) & (column < self.bins)
-            index = np.where(inside, column, 0.0).astype(np.int64)
-            place = index if cell is None else np.int64(self.bins) * cell + index
-            counts = np.bincount(place, minlength=(size + 1) * self.bins)
-            by_cell.append(counts[: size * self.bins].reshape(size, self.bins))
-        return np.concatenate(by_cell, axis=1)
-
-    def offset(self, n: int) -> float:
-        """Counts have no centre."""
-        return 0.0

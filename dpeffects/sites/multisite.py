@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from dpeffects.design.bounds import Declared
 from dpeffects.errors import (
     DataError,
     DPEffectsError,
@@ -15,7 +16,6 @@ from dpeffects.errors import (
     ReleaseError,
 )
 from dpeffects.flow import Prepared, finish
-from dpeffects.design.bounds import Declared
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule

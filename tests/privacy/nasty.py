@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpeffects.privacy import erm
+from dpeffects.privacy import logistic
 
 KINDS = (
     "plain",
@@ -54,13 +54,13 @@ def treatment_and_rows(rng, kind=None, n=None, d=None):
 
 def fitted_rows(x, unit):
     """The rows as they are fitted, in long doubles."""
-    norm = np.longdouble(erm.unit_norm(x.shape[1])) if unit else np.longdouble(1.0)
-    return erm.whole_rows(x, unit).astype(np.longdouble) / (np.longdouble(2.0**16) * norm)
+    norm = np.longdouble(logistic.unit_norm(x.shape[1])) if unit else np.longdouble(1.0)
+    return logistic.whole_rows(x, unit).astype(np.longdouble) / (np.longdouble(2.0**16) * norm)
 
 
 def fitted_weights(w, unit):
     """Weights as they multiply those rows: on rows of norm 1 they are divided by a float."""
-    scale = 2.0**16 * (erm.unit_norm(w.size) if unit else 1.0)
+    scale = 2.0**16 * (logistic.unit_norm(w.size) if unit else 1.0)
     return (w / scale).astype(np.longdouble) * np.longdouble(scale)
 
 
@@ -131,6 +131,7 @@ def huber_terms(rng, n, d):
 
 def huber_gradient(p, w, noise):
     """Norm of the gradient in long doubles."""
-    rows, w = p.rows.astype(np.longdouble), w.astype(np.longdouble)
-    psi = np.clip(p.targets - p.slopes * (rows @ w), -1.0, 1.0)
-    return float(np.linalg.norm(p.strength * w + noise - (p.slopes * psi) @ rows))
+    rows, slopes, targets = p.terms
+    rows, w = rows.astype(np.longdouble), w.astype(np.longdouble)
+    psi = np.clip(targets - slopes * (rows @ w), -1.0, 1.0)
+    return float(np.linalg.norm(p.strength * w + noise - (slopes * psi) @ rows))

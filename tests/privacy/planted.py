@@ -6,7 +6,7 @@ import inspect
 import sys
 import textwrap
 
-from dpeffects.privacy import curator, rows, sets
+from dpeffects.privacy import curator, moments, rows, sets
 
 BUGS = {
     "NaN is not replaced": (
@@ -28,14 +28,14 @@ BUGS = {
         "pass",
     ),
     "a failing row spoils its block": (rows, "evaluate", "out[bad] = np.nan", "out[:] = np.nan"),
-    "products differ by too little": (sets.GramGrid, "reach", "(1 if j == k else 2)", "1"),
+    "products differ by too little": (moments.GramGrid, "reach", "(1 if j == k else 2)", "1"),
     "the ball is not kept": (
         sets.BoxGrid,
         "_into_ball",
         "short / np.maximum(norm, 1e-300))[:, None]\n",
         "1.0)\n    return [self._round(x, j) for j, x in enumerate(values.T)]\n",
     ),
-    "squares cost nothing": (sets.SquaresGrid, "reach", "2 * top + 1, top // 4 + 1", "top, 0"),
+    "squares cost nothing": (moments.SquaresGrid, "reach", "2 * top + 1, top // 4 + 1", "top, 0"),
     "units are not bounded": (
         sets.BoxGrid,
         "project_units",
@@ -59,6 +59,6 @@ def plant(monkeypatch, name):
     if hasattr(changed, "__set_name__"):
         changed.__set_name__(owner, function)
     monkeypatch.setattr(owner, function, changed)
-    for other in (curator, rows, sets):
+    for other in (curator, moments, rows, sets):
         if getattr(other, function, None) is attribute:
             monkeypatch.setattr(other, function, changed)

@@ -1,5 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dpeffects.design.bounds import (
     BINS,
     Bounds,
@@ -9,9 +12,6 @@ from dpeffects.design.bounds import (
     skeleton,
     threshold,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
 from dpeffects.errors import BoundsError
 
 BAD = {

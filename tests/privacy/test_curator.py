@@ -12,9 +12,11 @@ from scipy.stats import norm
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.privacy.moments import Bins, Gram, WithSquares
+from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
-from dpeffects.privacy.sets import COUNT, Bins, Box, Gram, WithSquares, add_up, unit_bits
+from dpeffects.privacy.sets import COUNT, Box, add_up, unit_bits
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
@@ -247,9 +249,9 @@ def test_halves_take_all_of_a_gaussian_pool_or_none_of_it():
     for names in (["a"], ["b"]):
         held = curator(range(9), shares=("a", "b", "c"), delta=1e-6, uses=uses)
         with pytest.raises(PrivacyError, match="a part of a Gaussian pool"):
-            held.halves(dict.fromkeys(names, 1.0), dict.fromkeys(names, 1.0), release, uses)
+            halves(held, dict.fromkeys(names, 1.0), dict.fromkeys(names, 1.0), release, uses)
     held = curator(range(9), shares=("a", "b", "c"), delta=1e-6, uses=uses)
-    _, other = held.halves({"a": 1.0}, {"a": 1.0, "b": 1.0}, release, uses)
+    _, other = halves(held, {"a": 1.0}, {"a": 1.0, "b": 1.0}, release, uses)
     assert other.sums("x", outcome, Box(0, 1), share="b").gaussian
     held.sums("x", outcome, Box(0, 1), share="c")
     with pytest.raises(PrivacyError, match="than its shares pay for"):
@@ -292,7 +294,7 @@ def test_nothing_is_public_where_units_have_rows():
     held = curator([1, 2, 3], [0, 0, 1], 2, public=("treatment", "covariates"))
     assert held.sums("rows", None, share="a").scale > 0
     with pytest.raises(OptionError, match="taken apart"):
-        held.halves({"a": 1.0}, {"a": 1.0}, lambda half: None, {})
+        halves(held, {"a": 1.0}, {"a": 1.0}, lambda half: None, {})
 
 
 def test_a_row_function_cannot_write_to_rows():

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from dpeffects.design.bounds import magnitude_counts
 from dpeffects.privacy.sums import Grid, weights_to_grid
 from dpeffects.privacy.weighting import Propensity, limits
 
+from dpeffects.design.bounds import magnitude_counts
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.matching import match, pairs
 from dpeffects.privacy import erm

@@ -5,32 +5,30 @@
 frequencies are a fixed low-discrepancy sequence, so they are public and the same for everybody.
 `Linear` features are the covariates themselves, centred.
 
-Features are rounded to multiples of 2^-18, so that products of matrices of them are exact in floats
-(`huber`), and are made by sums and products of single numbers: a row has the same features alone,
-in a batch, and on another machine.
+Features are rounded to multiples of 2^-18, the grid of `dpeffects.privacy.huber`, and are made by
+sums and products of single numbers: a row has the same features alone, in a batch, and on another
+machine.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.erm import unit_rows
-from dpeffects.privacy.rows import exact_dots, room, weight_bits
+from dpeffects.privacy.exact import scratch_buffer
+from dpeffects.privacy.huber import on_grid, widened
+from dpeffects.privacy.logistic import unit_norm
 
 FloatArray = npt.NDArray[np.float64]
-Values = TypeVar("Values", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
 _PER_COLUMN = 3
 """Frequencies for each covariate in the additive kernel."""
-ROWS = 2**11
+_ROWS = 2**11
 """Rows at a time: what is made of them stays close to the processor."""
-GRID = 18
-"""Features are multiples of 2^-18."""
 _SINE = (6.283164044, -41.337142306, 81.34076697, -70.993416573)
 """sin(2 pi z) for |z| <= 1/4 as a polynomial z (c_0 + c_1 z^2 + ...), off by less than 1e-6."""
 
@@ -79,14 +77,14 @@ class Fourier:
         """Features of encoded rows, the intercept first, in ``out`` where it is given."""
         if out is None:
             out = np.empty((len(covariates), self.size), order="F")
-        for start in range(0, len(covariates), ROWS):
-            part = slice(start, start + ROWS)
+        for start in range(0, len(covariates), _ROWS):
+            part = slice(start, start + _ROWS)
             self._write(covariates[part].T, out[part].T)
         return out
 
     def _write(self, columns: FloatArray, out: FloatArray) -> None:
         pairs, n = len(self.frequencies), columns.shape[1]
-        turns, work = (room(f"features {k}", n, pairs).T for k in range(2))
+        turns, work = (scratch_buffer(f"features {k}", n, pairs).T for k in range(2))
         centred = np.fmax(np.fmin(columns[1:], 1.0), 0.0)
         centred -= 0.5
         turns[:] = 0.0
@@ -133,28 +131,25 @@ class Linear:
 Features = Fourier | Linear
 
 
-def widened(size: int) -> float:
-    """Return what rows of norm at most 1 are divided by, so that they are so on the grid too."""
-    return 1.0 + math.sqrt(size) * 2.0**-GRID
+def unit_rows(matrix: FloatArray) -> FloatArray:
+    """Rows of norm at most 1: columns in [0, 1] centred at 1/2, the intercept as it is.
+
+    It is what a propensity model is fitted on, but for rounding (`dpeffects.privacy.logistic`).
+    """
+    rows = np.fmax(np.fmin(matrix, 1.0), 0.0)
+    rows[:, 1:] -= 0.5
+    rows /= unit_norm(matrix.shape[1])
+    return rows
 
 
-def on_grid(values: Values) -> Values:
-    """Round to multiples of 2^-18, in place."""
-    values *= 2.0**GRID
-    values += 0.5
-    np.floor(values, out=values)
-    values *= 2.0**-GRID
-    return values
-
-
-def along(rows: FloatArray, weights: FloatArray, tail: FloatArray | float = 0.0) -> FloatArray:
-    """rows'weights for rows on the grid, such that a row's value is its own."""
-    return exact_dots(rows, weights, GRID, tail)
-
-
-def along_error(size: int) -> float:
-    """How far `along` is off at most, for rows of norm 1 and weights of norm 1 of this size."""
-    return math.sqrt(size) * 2.0 ** (-2 * weight_bits(size, GRID)) + 2.0**-53
+def logits(rows: FloatArray, weights: FloatArray, offset: float = 0.0) -> FloatArray:
+    """offset + rows'weights, column by column, so that a row's value is its own."""
+    total = np.full(len(rows), offset)
+    work = np.empty(len(rows))
+    for column, weight in zip(rows.T, weights, strict=True):
+        np.multiply(column, weight, out=work)
+        total += work
+    return total
 
 
 def _cosines_and_sines(turns: FloatArray, size: float) -> npt.NDArray[np.float32]:
@@ -163,7 +158,7 @@ def _cosines_and_sines(turns: FloatArray, size: float) -> npt.NDArray[np.float32
     Single precision has six bits more than the grid, and takes half the time.
     """
     pairs, n = turns.shape
-    z, square, total = (room(f"waves {k}", n, 2 * pairs, np.float32).T for k in range(3))
+    z, square, total = (scratch_buffer(f"waves {k}", n, 2 * pairs, np.float32).T for k in range(3))
     cosine, sine = z[:pairs], z[pairs:]
     sine[:] = turns
     np.abs(sine, out=cosine)

@@ -1,0 +1,52 @@
+"""What each record adds to a penalised regression, in plain floats, for audits of its minimiser."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.privacy.huber import GRID, Huber, bounded_terms
+from dpeffects.privacy.logistic import GRID as LOGISTIC_GRID
+from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm, whole_rows
+from dpeffects.privacy.minimise import Fit
+from dpeffects.privacy.rows import Block, Records
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def by_record(fit: Fit, weights: FloatArray) -> Records:
+    """Return rows, factors and curvatures at some weights, wherever the rows are.
+
+    A record's gradient is its factor times its row, its Hessian the curvature times row row'.
+    """
+    problem = fit.problem
+    if isinstance(problem, Huber):
+        reads = [part for part in problem.terms.reads if part != "treated"]
+        function = partial(_huber, problem=problem, weights=weights)
+        return fit.curator._source.gather(function, *reads)
+    function = partial(_logistic, problem=problem, weights=weights)
+    return fit.curator._source.gather(function, "covariates")
+
+
+def gradient(fit: Fit, weights: FloatArray) -> FloatArray:
+    """Sum of the gradients of the losses."""
+    rows, factors, _ = by_record(fit, weights)
+    return np.asarray(factors @ rows)
+
+
+def _logistic(block: Block, problem: Logistic, weights: FloatArray) -> Records:
+    rows = whole_rows(block.covariates, True) / (2.0**LOGISTIC_GRID * unit_norm(problem.width))
+    chance = sigmoid(rows @ weights + problem.offset)
+    return rows, chance - block.treated, chance * (1.0 - chance)
+
+
+def _huber(block: Block, problem: Huber, weights: FloatArray) -> Records:
+    whole, slopes, targets = bounded_terms(problem, block)
+    rows = whole * 2.0**-GRID
+    if problem.by_arm:
+        own = block.treated[:, None]
+        rows = np.concatenate([rows * own, rows * ~own], axis=1)
+    residual = targets - slopes * (rows @ weights)
+    return rows, -slopes * np.clip(residual, -1.0, 1.0), slopes**2 * (np.abs(residual) <= 1.0)

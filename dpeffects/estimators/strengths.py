@@ -1,0 +1,44 @@
+"""Strengths of ridge penalties that balance shrinkage against noise, from public numbers only."""
+
+from __future__ import annotations
+
+import math
+
+from dpeffects.privacy.logistic import unit_l1
+from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
+
+VOLUME = 0.1
+"""Largest part of epsilon that is planned for the change of volume from noise to weights."""
+TREATED_VARIANCE = 0.2
+"""Variance e(1 - e) of a treatment of chance e that is not far from 1/2: a public stand-in."""
+SPREAD = 1.0 / 12.0
+"""Variance of a covariate that spreads evenly over its declared range: a public stand-in."""
+
+
+def least_strength(epsilon: float, hessian_bound: float = 0.25) -> float:
+    """Smallest strength whose change of volume costs at most a tenth of epsilon."""
+    return hessian_bound / math.expm1(min(VOLUME * epsilon, 5.0)) * (1.0 + 1e-9)
+
+
+def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
+    """Return the strength of a propensity model with noise in its objective.
+
+    With noise of variance s^2 in each gradient, information J about each weight and weights of
+    variance theta^2, the mean squared error (s^2 + strength^2 theta^2) / (J + strength)^2 is least
+    at strength = s^2 / (J theta^2). Logits of variance 1, spread evenly over d - 1 covariates, make
+    J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about `TREATED_VARIANCE`.
+    """
+    spent = (1.0 - VOLUME) * epsilon
+    variance = 2.0 * (2.0 * unit_l1(d) / spent) ** 2
+    if delta > LEAST_DELTA:
+        variance = min(variance, gaussian_scale(2.0, spent, delta / 3.0, d) ** 2)
+    return max(least_strength(epsilon), variance * max(d - 1, 1) / (TREATED_VARIANCE * n))
+
+
+def default_penalty(n: int, d: int, epsilon: float) -> float:
+    """Return the ridge penalty at which noise on the weights moves a row's logit by about one.
+
+    The noise of scale 2d / (n penalty epsilon) on d weights has a standard deviation of at most
+    2 sqrt(2) d^1.5 / (n penalty epsilon) in the logit of a row in [0, 1]^d.
+    """
+    return min(1.0, max(1.0 / n, 2.0 * math.sqrt(2.0) * d**1.5 / (n * epsilon)))
