@@ -49,9 +49,10 @@ class Composition:
 class Concentrated(Composition):
     """Rhos of zero-concentrated privacy add up, also where later calls depend on earlier ones.
 
-    A charge (epsilon, delta) costs rho = epsilon^2 / 2 and delta; a composable Gaussian draw
-    costs half the square of sensitivity over scale, and no delta, where that is less. Half of
-    the delta allowed covers the deltas, the other half turns the total rho to epsilon (claim 41).
+    A charge (epsilon, delta) costs rho = epsilon^2 / 2 and delta; a Gaussian draw that stands
+    alone costs half the square of sensitivity over scale, and no delta: its price holds only
+    together with those of its call's other Gaussian draws. Half of the delta allowed covers the
+    deltas, the other half turns the total rho to epsilon (claim L2).
     """
 
     name = "zcdp"
@@ -75,9 +76,7 @@ class Concentrated(Composition):
             together = noncomposable_epsilon + epsilon
             return Cost((together**2 - noncomposable_epsilon**2) / 2, delta)
         rho = gaussian_rho(spend)
-        if rho is not None and rho < epsilon**2 / 2:
-            return Cost(rho, Fraction(0))
-        return Cost(epsilon**2 / 2, delta)
+        return Cost(epsilon**2 / 2, delta) if rho is None else Cost(rho, Fraction(0))
 
     def largest_call(self, left: Cost) -> tuple[float, float]:
         """Return the epsilon whose half square is left, and delta, rounded down."""
@@ -119,7 +118,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 
 def log_delta(rho: float, epsilon: float) -> float:
-    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim 41).
+    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim L2).
 
     Every order above 1 gives a bound; a search by thirds finds a good one.
     """

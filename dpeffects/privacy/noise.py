@@ -36,9 +36,9 @@ _KEYS = 2**20
 LEAST_DELTA = 1e-90
 """With less, which only a huge epsilon leaves, Laplace noise is used."""
 LEAST_SIGMA = 2.0**20
-"""Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 12)."""
+"""Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 4)."""
 MOST_ENTRIES = 50_000
-"""Numbers with Gaussian noise that one call may release: each needs a little slack (claim 3)."""
+"""Numbers with Gaussian noise that one call may release: each needs a little slack (claim 4)."""
 _MOST_EPSILON = 700.0
 """exp() of more than this overflows; more epsilon changes nothing for a single bit."""
 
@@ -109,14 +109,16 @@ def laplace_scale(sensitivity: int, epsilon: float) -> float:
 
 @lru_cache(maxsize=1024)
 def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) -> float:
-    """Return the standard deviation of the analytic Gaussian mechanism (claim 12).
+    """Return the standard deviation of the analytic Gaussian mechanism (claim 4).
 
     ``sensitivity`` is in L2; ``size`` is the number of entries, for the slack that the grid needs.
+    It is never less than sensitivity / epsilon, which only a huge delta would allow, so that a
+    ledger of concentrated privacy has reserved enough.
     """
     from scipy.optimize import brentq
     from scipy.special import log_ndtr
 
-    tight = epsilon - 2e-10 * size
+    tight = epsilon - 2e-10 * size * max(1.0, epsilon / 300.0)
     if not (1e-100 < delta < 1.0 and tight > 0.0 and size <= 100_000):
         raise PrivacyError("Gaussian noise needs 0 < delta < 1 and an epsilon that is not tiny")
 
@@ -124,10 +126,10 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
         ratio = math.exp(log_sigma)  # sigma / sensitivity
         one, other = 0.5 / ratio, tight * ratio
         gap = math.exp(log_ndtr(one - other)) - math.exp(tight + log_ndtr(-one - other))
-        return gap - delta * (1.0 - 1e-5)
+        return gap - min(delta, 0.999) * (1.0 - 1e-5)
 
     root = brentq(excess, math.log(1e-6), math.log(1e12), xtol=1e-13)
-    return sensitivity * math.exp(root) * (1.0 + 1e-9)
+    return sensitivity * max(math.exp(root), 1.0 / epsilon) * (1.0 + 1e-9)
 
 
 def flip_chance(epsilon: float) -> float:
