@@ -1,12 +1,9 @@
 """Differentially private treatment effects, written the R way."""
 
-from dpeffects import plots
 from dpeffects.api import dp_atc, dp_ate, dp_att, methods
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.balance.api import dp_balance
-from dpeffects.balance.result import Balance
 from dpeffects.cate.api import dp_cate
-from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.errors import DPEffectsError
 from dpeffects.inference.theory import (
@@ -24,9 +21,11 @@ from dpeffects.planning import Plan, plan
 from dpeffects.privacy.bounds import Bounds, Declared, declare
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.results import Comparison, Result, Summary, compare
+from dpeffects.report import Comparison, compare, plots
+from dpeffects.results import Balance, CateEffects, CateFunction, Result, load_cate
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
 from dpeffects.study import Study, simulate_study
+from dpeffects.summary import Summary
 
 __version__ = "0.1.0"
 

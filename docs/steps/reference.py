@@ -80,7 +80,7 @@ def texts() -> dict[str, str]:
         if entries:
             head = f"{title}\n{'=' * len(title)}\n\n{intro}\n\n.. currentmodule:: dpeffects\n\n"
             pages[f"api/{area}.rst"] = head + entries
-    if find_spec("dpeffects.plots"):
+    if find_spec("dpeffects.report.plots"):
         from dpeffects import plots
 
         drawn = "".join(f".. autofunction:: {name}\n\n" for name in plots.__all__)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.auditing.audit_result import AuditResult, PairOutcome
 from dpeffects.auditing.evidence import Runs, choose, foresee, lower_bound
 from dpeffects.auditing.pairs import BOUNDS, Pair, neighbours, own_pairs
-from dpeffects.auditing.result import AuditResult, PairOutcome
 from dpeffects.auditing.runs import gather, misfit
 from dpeffects.auditing.targets import FunctionTarget, Target, target
 from dpeffects.errors import OptionError

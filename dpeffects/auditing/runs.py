@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.auditing.evidence import Runs
+from dpeffects.auditing.leaves import leaves
 from dpeffects.auditing.pairs import Pair
-from dpeffects.auditing.shown import leaves
 from dpeffects.auditing.targets import Run, Target
 from dpeffects.auditing.watch import Impossible, Watch
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.balance.result import Balance
 from dpeffects.balance.smd import Differences, differences
 from dpeffects.call import Ask, Call, refuse_tables
 from dpeffects.design import read as design
@@ -32,6 +31,7 @@ from dpeffects.privacy.erm import default_strength, unit_norm
 from dpeffects.privacy.ledger import Account
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.weighting import Propensity, limits
+from dpeffects.results import Balance
 
 FloatArray = npt.NDArray[np.float64]
 

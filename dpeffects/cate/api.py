@@ -14,7 +14,6 @@ from dpeffects.cate import function, groups, points
 from dpeffects.cate.aggregate import AggregateOptions, fit_blocks
 from dpeffects.cate.asymptotic import NAMED, NEEDS_OPT_IN, check_learner
 from dpeffects.cate.options import STAGES, CateOptions
-from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.design import read as design
 from dpeffects.design.engines import LazyTable
 from dpeffects.errors import OptionError
@@ -26,6 +25,8 @@ from dpeffects.inference.estimate import Estimate
 from dpeffects.ledgers import Address
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Account
+from dpeffects.results import CateEffects, CateFunction
+from dpeffects.results.effect_function import EffectFunction
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -325,7 +326,7 @@ def _space(call: Call) -> Any:
     )
 
 
-def _details(found: function.EffectFunction) -> dict[str, Any]:
+def _details(found: EffectFunction) -> dict[str, Any]:
     return {
         "features": found.features.size,
         "strength of the penalty": found.strength,

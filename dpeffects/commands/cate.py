@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from dpeffects.cate.api import RELEASES, adds_up, dp_cate, options_of
-from dpeffects.cate.results import CateFunction
 from dpeffects.commands.inputs import path_or_rows
 from dpeffects.commands.shared import (
     Command,
@@ -24,6 +23,7 @@ from dpeffects.commands.shared import (
 )
 from dpeffects.errors import OptionError
 from dpeffects.files import read_data
+from dpeffects.results import CateFunction
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

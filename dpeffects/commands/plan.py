@@ -21,8 +21,8 @@ from dpeffects.files import read_bounds
 from dpeffects.planning import Plan, plan
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
-from dpeffects.results.summary import Summary, Table
 from dpeffects.sites.release import ESTIMATORS
+from dpeffects.summary import Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd

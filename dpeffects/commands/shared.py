@@ -18,7 +18,7 @@ from dpeffects.files import read_bounds
 
 if TYPE_CHECKING:
     from dpeffects.results.record import Reported
-    from dpeffects.results.summary import Summary
+    from dpeffects.summary import Summary
 
 
 class Command(NamedTuple):
@@ -179,7 +179,7 @@ def record_files(path: str | None) -> tuple[str, ...]:
         return ()
     if Path(path).suffix.lower() != ".html":
         raise OptionError(f"--record takes the name of an .html file, got {path!r}")
-    from dpeffects.results.release_record import twin_of
+    from dpeffects.report.review_record import twin_of
 
     return path, str(twin_of(Path(path)))
 

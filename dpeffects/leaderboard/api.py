@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.entries import Bound, Entry, entries
-from dpeffects.leaderboard.result import Leaderboard
 from dpeffects.leaderboard.tasks import Task, tasks
 from dpeffects.results.export import frame_of
 from dpeffects.study import runs as study

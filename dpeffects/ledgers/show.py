@@ -17,7 +17,7 @@ from dpeffects.ledgers.entries import Entry, State, read_terms
 from dpeffects.ledgers.rules import Agreement, payments
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.guarantee import Spend
-from dpeffects.render import Pairs, Summary, Table
+from dpeffects.summary import Pairs, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd

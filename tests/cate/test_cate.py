@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import dpeffects as dpe
 from dpeffects import call
-from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.documents import checksum
 from dpeffects.errors import (
     BoundsError,
@@ -29,6 +28,7 @@ from dpeffects.errors import (
     OptionError,
 )
 from dpeffects.privacy.budget import as_written
+from dpeffects.results.conditional import CateEffects, CateFunction
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
 FORMULA = "y ~ t | x1 + x2 + g"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.auditing.result import AuditResult
+from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.estimators import proved, registry
 from dpeffects.files import read_bounds, toml_key, toml_text
 from tests.commands.shell import BOUNDS, FORMULA, refused, run

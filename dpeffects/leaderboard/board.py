@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpeffects.leaderboard.cells import NEAR, cells_of, overall, places
-from dpeffects.leaderboard.entries import Entry
-from dpeffects.leaderboard.tasks import Task
-from dpeffects.render import Notes, Pairs, Shown, Summary, Table
-from dpeffects.results.export import frame_of
+from dpeffects.leaderboard.cells import cells_of, overall, places
+from dpeffects.leaderboard.entries import Entry, entries
+from dpeffects.leaderboard.tasks import Task, tasks
+from dpeffects.results.export import READERS, JsonRecord, frame_of, plain
+from dpeffects.summary import Shown, draw
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Leaderboard(Shown):
+class Leaderboard(Shown, JsonRecord):
     """The runs of the leaderboard, and what they add up to.
 
     Parameters
@@ -62,9 +62,9 @@ class Leaderboard(Shown):
 
     def glance(self) -> pd.DataFrame:
         """One row: in which share of places one of ours is best, or within 10 % of the best."""
-        found = self.places()
-        share = float(found["near"].mean()) if len(found) else math.nan
-        row = {"runs": len(self.runs), "places": len(found), "near": share}
+        best = self.places()
+        share = float(best["near"].mean()) if len(best) else math.nan
+        row = {"runs": len(self.runs), "places": len(best), "near": share}
         failed = int((self.runs["failure"] != "").sum())
         return frame_of([row | {"failed": failed, "seconds": float(self.runs["seconds"].sum())}])
 
@@ -83,65 +83,19 @@ class Leaderboard(Shown):
             rows.append({"fit": name, "data": data, "reason": said})
         return frame_of(rows, ["fit", "data", "reason"])
 
-    def summary(self) -> Summary:
-        """The best of each place, and every entry over all."""
-        share = self.glance()["near"].iloc[0]
-        about = [
-            ("Data", ", ".join(task.name for task in self.tasks)),
-            ("Repeats", f"{self.repeats}, seed {self.seed}"),
-        ]
-        if not math.isnan(share):
-            about.append(("Ours near the best", f"{100 * share:.0f} % of places"))
-        notes = (
-            "Error: median of the relative error. Ranked: entries that protect records with a "
-            "proved guarantee.",
-            f"Near: best or within {100 * NEAR:.0f} % of the best. Ratio: geometric mean of the "
-            "error over the best.",
-            *_gaps(self.gaps()),
-        )
-        blocks = (Pairs(tuple(about)), _places(self.places()), _overall(self.overall()))
-        return Summary("Leaderboard", "", (*blocks, Notes(notes)))
-
     def plot(self, epsilon: float = 1.0, ax: Any = None) -> Any:
         """Draw how far each entry is from the best on each data set."""
-        from dpeffects.plots import leaderboard
-
-        return leaderboard(self.tidy(), epsilon, ax=ax)
+        return draw(self, epsilon, ax=ax)
 
 
-def _gaps(found: pd.DataFrame) -> list[str]:
-    """One line for each entry and reason."""
-    return [
-        f"{name} on {', '.join(group['data'])}: {reason}."
-        for (name, reason), group in found.groupby(["fit", "reason"], sort=False)
-    ]
+@plain.register
+def _(entry: Entry) -> str:
+    return entry.name
 
 
-def _places(found: pd.DataFrame) -> Table:
-    columns = ("data", "epsilon", "best", "error", "best of ours", "error")
-    rows = [
-        (
-            *(row["data"], f"{row['epsilon']:g}", row["best"], _figure(row["error"])),
-            *(row["ours"], _figure(row["ours_error"])),
-        )
-        for row in found.to_dict("records")
-    ]
-    return Table("Best in each place", columns, tuple(rows), "lrlrlr")
+@plain.register
+def _(task: Task) -> str:
+    return task.name
 
 
-def _overall(found: pd.DataFrame) -> Table:
-    columns = ("entry", "guarantee", "level", "ratio", "near", "coverage", "seconds")
-    rows = [
-        (
-            *(row["fit"], row["guarantee"], row["level"], _figure(row["ratio"])),
-            f"{row['near']} of {row['cells']}",
-            "n/a" if math.isnan(row["coverage"]) else f"{100 * row['coverage']:.0f} %",
-            f"{row['seconds']:.2g}",
-        )
-        for row in found.to_dict("records")
-    ]
-    return Table("Entries", columns, tuple(rows), "lllrrrr")
-
-
-def _figure(value: float) -> str:
-    return "n/a" if not math.isfinite(value) else f"{value:.3g}"
+READERS |= {Entry: lambda name: entries()[name], Task: lambda name: tasks()[name]}

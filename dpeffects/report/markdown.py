@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from dpeffects.render.blocks import Notes, Pairs, Table, clean
-
-if TYPE_CHECKING:
-    from dpeffects.render.blocks import Block, Summary
+from dpeffects.report.layout import clean
+from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
 _START = re.compile(r"^(\d*)([-+=.)])")  # a list or an underline
@@ -58,3 +55,6 @@ def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]], align: str) 
 def _row(cells: Iterable[str]) -> str:
     texts = (escaped(cell) for cell in cells)
     return "|" + "".join(f" {text} |" if text else " |" for text in texts)
+
+
+RENDERERS["markdown"] = Renderer(render_markdown, escaped)

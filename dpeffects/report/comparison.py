@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
+from dpeffects.inference.intervals import check_conf_level
 from dpeffects.privacy.guarantee import alarm
-from dpeffects.render import Block, Notes, Shown, Summary, Table
+from dpeffects.report.parts import percent, starred
 from dpeffects.results.numbers import number, numbers
+from dpeffects.summary import Block, Notes, Shown, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +91,7 @@ class Comparison(Shown):
         facts = {name: tidy[name].iloc[0] for name in ("outcome", "estimand")} | dict(glance)
         cells |= {(1, name, 0): number(facts[name]) for name in _FACTS}
         share = float(glance.get("noise_share", math.nan))
-        cells[1, "noise share", 0] = "n/a" if math.isnan(share) else f"{100 * share:.1f} %"
+        cells[1, "noise share", 0] = "n/a" if math.isnan(share) else percent(share, ".1f")
         cells[1, "caution", 0] = str(glance["caution"]).split(":")[0] or "-"
         return cells
 
@@ -99,13 +101,14 @@ class Comparison(Shown):
     def _alert(self) -> str:
         lines = []
         for name, row in zip(self.names, self.glance().to_dict("records"), strict=True):
-            found = (alarm(str(row["guarantee"])), row["caution"])
-            lines += [f"{name}: {words}" for words in found if words]
-        return "\n".join(f"*** {line} ***" for line in lines)
+            alerts = (alarm(str(row["guarantee"])), row["caution"])
+            lines += [f"{name}: {words}" for words in alerts if words]
+        return starred(lines)
 
     def _notes(self) -> tuple[str, ...]:
-        level = f"{100 * self.conf_level:.4g} %"
-        below = "standard errors in (...)" if self.stat == "std_error" else f"{level} [intervals]"
+        below = "standard errors in (...)"
+        if self.stat == "conf_int":
+            below = f"{percent(self.conf_level)} [intervals]"
         notes = [f"Below the estimates: {below}; sampling error and privacy noise together."]
         tidy = self.tidy()
         if "covers" in tidy and (tidy["covers"] == "noise").any():
@@ -165,10 +168,7 @@ def compare(
             raise OptionError(f"compare takes effects; {type(fit).__name__} has none")
     if stat not in _STATS:
         raise OptionError(f'stat must be "std_error" or "conf_int", got {stat!r}')
-    number_ok = isinstance(conf_level, int | float) and not isinstance(conf_level, bool)
-    if not number_ok or not 0.0 < conf_level < 1.0:
-        raise OptionError(f"conf_level must be between 0 and 1, got {conf_level!r}")
-    return Comparison(fits, _names(names, len(fits)), stat, conf_level)
+    return Comparison(fits, _names(names, len(fits)), stat, check_conf_level(conf_level))
 
 
 def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
@@ -184,21 +184,21 @@ def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
 def _bound(names: Sequence[str], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
 
-    made = []
+    named = []
     for name, frame in zip(names, frames, strict=True):
         own = frame.drop(columns="fit", errors="ignore")  # a covariate may have that name
         own.insert(0, "fit", name)
-        made.append(own)
-    return pd.concat(made, ignore_index=True)
+        named.append(own)
+    return pd.concat(named, ignore_index=True)
 
 
 def _unused(label: str, cells: dict[tuple[int, str, int], str]) -> str:
     """Two points may be called the same."""
-    found, i = label, 1
-    while (0, found, 0) in cells:
+    name, i = label, 1
+    while (0, name, 0) in cells:
         i += 1
-        found = f"{label} ({i})"
-    return found
+        name = f"{label} ({i})"
+    return name
 
 
 def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
@@ -209,8 +209,8 @@ def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
         below = [row["noise_sd"] if row.get("covers") == "noise" else row["std_error"]]
     if not all(math.isfinite(x) for x in below):
         return number(row["estimate"]), "[n/a]" if stat == "conf_int" else "(n/a)"
-    estimate, *shown = numbers([row["estimate"], *below])
-    return estimate, f"[{', '.join(shown)}]" if stat == "conf_int" else f"({shown[0]})"
+    estimate, *texts = numbers([row["estimate"], *below])
+    return estimate, f"[{', '.join(texts)}]" if stat == "conf_int" else f"({texts[0]})"
 
 
 def _table(labels: Sequence[tuple[int, str, int]], panel: Any) -> Table:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.results.export import frame_of, or_nan, plain
+from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
-from dpeffects.results.release_record import Page
-from dpeffects.results.report import about_effect
-from dpeffects.results.summary import Summary, summarise
+from dpeffects.summary import Summary, draw, summarise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +43,8 @@ class Result(Record):
     >>> low, high = fit.conf_int()
     >>> round(low, 2), round(high, 2)
     (0.01, 3.99)
+    >>> Result.from_json(fit.to_json()) == fit
+    True
     """
 
     released: Estimate
@@ -105,13 +103,13 @@ class Result(Record):
             return total
         return self.noise_variance / total if total > 0.0 else 0.0
 
-    def conf_int(self, level: float = 0.95) -> Interval | Unavailable:
+    def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Confidence interval for the effect; ``low, high = fit.conf_int()``.
 
         Returns `Unavailable`, which prints its reason, when the method released no sampling
         variance.
         """
-        return inference.interval(self.released, level)
+        return inference.interval(self.released, conf_level)
 
     @property
     def p_value(self) -> float | Unavailable:
@@ -120,61 +118,30 @@ class Result(Record):
 
     def summary(self, conf_level: float = 0.95) -> Summary:
         """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level)
-
-    def _paragraph(self, conf_level: float) -> str:
-        return about_effect(self, conf_level)
-
-    def _page(self, conf_level: float) -> Page:
-        page = super()._page(conf_level)
-        shown, kept = self.summary(conf_level), self.to_dict(conf_level)
-        return dataclasses.replace(page, summary=shown, result=kept)
+        return summarise(self, conf_level=conf_level)
 
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
         """Draw the estimate and both parts of its interval; return the axes (matplotlib)."""
-        from dpeffects import plots
-
-        return plots.estimate(self, conf_level=conf_level, ax=ax)
+        return draw(self, conf_level=conf_level, ax=ax)
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
         """One row for the effect; rows of several results bind with ``pandas.concat``.
 
         What is not available is NaN.
         """
+        about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
+        about |= {"term": self.treatment, "guarantee": self.guarantee.status}
         interval = self.conf_int(conf_level)
-        low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
-        error = or_nan(self.std_error)
-        row = {
-            "term": self.treatment,
-            "outcome": self.outcome,
-            "estimand": self.estimand,
-            "estimate": float(self.estimate),
-            "std_error": error,
-            "statistic": self.estimate / error if error > 0.0 else math.nan,
-            "p_value": or_nan(self.p_value),
-            "conf_low": low,
-            "conf_high": high,
-            "method": self.method,
-            "guarantee": self.guarantee.status,
-        }
+        row = effect_row(self.estimate, self.std_error, self.p_value, interval, **about)
         return frame_of([row])
 
-    def glance(self) -> pd.DataFrame:
-        """One row for the release: its size, guarantee and sources of error."""
-        row = {
-            "n": self.n,
-            "method": self.method,
-            "level": self.level,
-            "epsilon": float(self.guarantee.epsilon),
-            "delta": float(self.guarantee.delta),
-            "guarantee": self.guarantee.status,
-            "caution": self.released.caution,
-            "unit": self.guarantee.unit,
+    def _glance(self) -> dict[str, Any]:
+        """The release, and its sources of error."""
+        return super()._glance() | {
             "noise_variance": float(self.noise_variance),
             "sampling_variance": or_nan(self.sampling_variance),
             "noise_share": or_nan(self.noise_share),
         }
-        return frame_of([row])
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON.
@@ -183,38 +150,20 @@ class Result(Record):
         with ``"value": None`` beside it. The noise in the estimate is in ``released``: scales of
         its Laplace terms (variance 2 scale^2 each) and the variance of its Gaussian noise.
         """
-        interval, sampling = self.conf_int(conf_level), self.released.sampling
-        out = {
-            name: getattr(self, name)
-            for name in ("estimand", "estimate", "std_error", "sampling_variance")
-        }
-        out |= {
-            "noise_variance": self.noise_variance,
-            "noise_share": self.noise_share,
-            "p_value": self.p_value,
-            "caution": self.released.caution,
-            "conf_int": interval,
-            "released": {
-                "value": self.estimate,
-                "sampling": sampling,
-                "laplace": self.released.laplace,
-                "gaussian": self.released.gaussian,
-            },
-            "guarantee": self.guarantee.to_dict() | {"sentence": self.guarantee.sentence()},
-            "spends": [spend.to_dict() for spend in self.spends],
-        }
-        rest = (f.name for f in dataclasses.fields(self) if f.name not in out)
-        out |= {name: getattr(self, name) for name in rest}
-        out["bounds"] = [
-            dict(zip(("name", "range", "source"), bound, strict=True)) for bound in self.bounds
-        ]
-        return {name: plain(value) for name, value in out.items()}
+        names = ("estimate", "std_error", "sampling_variance", "noise_variance", "noise_share")
+        found = {name: plain(getattr(self, name)) for name in (*names, "p_value", "caution")}
+        return found | {"conf_int": plain(self.conf_int(conf_level))} | super().to_dict()
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave; what follows from the release is computed again."""
+        caution = {"caution": document["caution"]}  # earlier versions wrote it only once
+        return super().from_dict(document | {"released": caution | document["released"]})
 
     def __repr__(self) -> str:
         error = self.std_error
         shown = "not available" if isinstance(error, Unavailable) else number(error)
         return (
             f"<dpeffects {self.estimand} {number(self.estimate)} (se {shown}), {self.method}, "
-            f"epsilon={number(self.guarantee.epsilon)}, "
-            f"{self.guarantee.tag}>"
+            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )

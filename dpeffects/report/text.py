@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from dpeffects.errors import OptionError
-from dpeffects.render.blocks import NO_BREAK, Notes, Pairs, Table, column_widths, visible
-
-if TYPE_CHECKING:
-    from dpeffects.render.blocks import Block, Summary
+from dpeffects.report.layout import NO_BREAK, column_widths, visible
+from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
 
 _WIDEST_GAP = 6
 
@@ -86,3 +83,10 @@ def _wrap(text: str, width: int) -> list[str]:
     """Lines of at most ``width``; a no-break space never ends one."""
     lines = textwrap.wrap(visible(text), max(width, 1), break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines] or [""]
+
+
+def _paragraph(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_on_hyphens=False)
+
+
+RENDERERS["text"] = Renderer(render_text, _paragraph)

@@ -1,27 +1,41 @@
-"""The release record: one page for a review board with everything public, and its JSON twin."""
+"""report(): a paragraph for a paper, or the release record for a review board.
+
+The record is one page with everything public, and its JSON twin.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import singledispatch
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects import documents, writing
 from dpeffects.errors import OptionError
 from dpeffects.privacy.claims import titles
 from dpeffects.privacy.guarantee import Guarantee, Spend
-from dpeffects.render import Block, Pairs, Prose, Summary, Table
+from dpeffects.privacy.noise import SecureNoise
+from dpeffects.report.paragraph import describe, versions
+from dpeffects.results.average import Result
 from dpeffects.results.numbers import joined, number, text_of
-from dpeffects.results.report import versions
-
-if TYPE_CHECKING:
-    from dpeffects.results.record import Bound
+from dpeffects.results.record import Bound, Record, Reported
+from dpeffects.sites.combine import Combined
+from dpeffects.summary import (
+    Block,
+    Pairs,
+    Prose,
+    Report,
+    Summary,
+    Table,
+    summarise,
+    write_about,
+)
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
@@ -51,7 +65,39 @@ class Page:
     result: Mapping[str, Any]
 
 
-def write(page: Page, path: str | PathLike[str], overwrite: bool) -> Path:
+@singledispatch
+def parts_of(result: Any) -> tuple[tuple[Part, ...], Mapping[str, Any]]:
+    """Return the guarantees of a result with what was paid for each, and the options."""
+    raise NotImplementedError(f"no release record of {type(result).__name__}")
+
+
+@parts_of.register
+def _(fit: Record) -> tuple[tuple[Part, ...], Mapping[str, Any]]:
+    about = (fit.guarantee, fit.spends, fit.bounds, fit.caution)
+    return (Part("", *about, fit.epsilon_asked, fit.noise_source),), fit.options
+
+
+@parts_of.register
+def _(fit: Combined) -> tuple[tuple[Part, ...], Mapping[str, Any]]:
+    parts = (
+        Part(r.site, r.guarantee, r.spends, r.bounds, r.released.caution) for r in fit.releases
+    )
+    return tuple(parts), {"rule": fit.rule}
+
+
+@write_about.register
+def _(
+    fit: Reported, path: str | PathLike[str] | None, conf_level: float, overwrite: bool
+) -> Report | Path:
+    paragraph = describe(fit, conf_level)
+    if path is None:
+        return Report(paragraph)
+    result = fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict()
+    summary = summarise(fit, conf_level=conf_level)
+    return _write(Page(summary, paragraph, *parts_of(fit), result), path, overwrite)
+
+
+def _write(page: Page, path: str | PathLike[str], overwrite: bool) -> Path:
     """Write the page and, beside it, its twin; return the path of the page."""
     target = _target(path, overwrite)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -100,7 +146,7 @@ def checklist(parts: Sequence[Part]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _each(parts: Sequence[Part], say: Any) -> str:
+def _each(parts: Sequence[Part], say: Callable[[Part], str]) -> str:
     """Say it once if all parts agree, else by site."""
     said: dict[str, list[str]] = {}
     for part in parts:
@@ -149,8 +195,6 @@ def _bounds_check(parts: Sequence[Part]) -> tuple[str, str, str]:
 
 
 def _noise(parts: Sequence[Part]) -> tuple[str, str, str]:
-    from dpeffects.privacy.noise import SecureNoise
-
     known = {part.noise_source for part in parts}
     text = _each(parts, lambda p: p.noise_source or "not part of a site's release")
     if known == {SecureNoise.description}:
@@ -160,7 +204,7 @@ def _noise(parts: Sequence[Part]) -> tuple[str, str, str]:
 
 def _twin(page: Page, now: str) -> str:
     claims = {str(s.claim): titles()[s.claim] for part in page.parts for s in part.spends}
-    found = {
+    document = {
         "format": FORMAT,
         "version": 1,
         "written": now,
@@ -173,7 +217,7 @@ def _twin(page: Page, now: str) -> str:
         "claims": claims,
         "result": page.result,
     }
-    return json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False)
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def _page(page: Page, now: str, twin: str, digest: str) -> Summary:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
-from dpeffects.render.blocks import Notes, Pairs, Table, clean
-
-if TYPE_CHECKING:
-    from dpeffects.render.blocks import Block, Summary
+from dpeffects.report.layout import clean
+from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
 
 # Colours come from the notebook or the browser, so that light and dark themes both work; lines are
 # a grey that shows on either.
@@ -61,9 +58,9 @@ _LONG = 20
 def render_html(summary: Summary, standalone: bool = False) -> str:
     """Render a summary as an HTML element, or as a page."""
     big, small = ("h1", "h2") if standalone else ("h3", "h4")
-    parts = [f"<{big}>{escaped(summary.title)}</{big}>"]
+    parts = [f"<{big}>{_escaped(summary.title)}</{big}>"]
     parts += [
-        f'<p class="dpe-alert" role="alert">&#9888; {escaped(line)}</p>' for line in summary.alerts
+        f'<p class="dpe-alert" role="alert">&#9888; {_escaped(line)}</p>' for line in summary.alerts
     ]
     parts += [_block(block, small) for block in summary.blocks]
     body = "\n".join(parts)
@@ -72,40 +69,43 @@ def render_html(summary: Summary, standalone: bool = False) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(summary.title)}</title>\n<style>\n{_PAGE}\n{_STYLE}\n</style>\n</head>\n"
+        f"<title>{_escaped(summary.title)}</title>\n<style>\n{_PAGE}\n{_STYLE}\n</style>\n</head>\n"
         f'<body>\n<main class="dpeffects">\n{body}\n</main>\n</body>\n</html>\n'
     )
 
 
-def escaped(text: str) -> str:
-    """Escape a text for HTML."""
+def _escaped(text: str) -> str:
     return escape(clean(text))
 
 
 def _block(block: Block, heading: str) -> str:
     if isinstance(block, Table):
         return _table(block)
-    title = f"<{heading}>{escaped(block.title)}</{heading}>\n" if block.title else ""
+    title = f"<{heading}>{_escaped(block.title)}</{heading}>\n" if block.title else ""
     if isinstance(block, Pairs):
-        rows = (f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in block.rows)
+        rows = (f"<dt>{_escaped(name)}</dt><dd>{_escaped(text)}</dd>" for name, text in block.rows)
         return title + "<dl>\n" + "\n".join(rows) + "\n</dl>"
     if isinstance(block, Notes):
-        items = (f"<li>{escaped(item)}</li>" for item in block.items)
+        items = (f"<li>{_escaped(item)}</li>" for item in block.items)
         return title + "<ul>\n" + "\n".join(items) + "\n</ul>"
-    return f"{title}<p>{escaped(block.text)}</p>"
+    return title + _paragraph(block.text)
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{_escaped(text)}</p>"
 
 
 def _table(table: Table) -> str:
     rows = [_row(row, table.align) for row in table.rows]
     last = rows.pop() if table.total and rows else ""
     heads = "".join(
-        f'<th scope="col"{_class(head, side)}>{escaped(head)}</th>' if head else "<td></td>"
+        f'<th scope="col"{_class(head, side)}>{_escaped(head)}</th>' if head else "<td></td>"
         for head, side in zip(table.columns, table.align, strict=True)
     )
     return "\n".join(
         [
             '<div class="dpe-scroll" tabindex="0">\n<table>',
-            f"<caption>{escaped(table.title)}</caption>" if table.title else "",
+            f"<caption>{_escaped(table.title)}</caption>" if table.title else "",
             f"<thead><tr>{heads}</tr></thead>\n<tbody>",
             *rows,
             "</tbody>",
@@ -117,7 +117,7 @@ def _table(table: Table) -> str:
 
 def _row(row: tuple[str, ...], align: str) -> str:
     first, *rest = (
-        f"{_class(cell, side)}>{escaped(cell)}" for cell, side in zip(row, align, strict=True)
+        f"{_class(cell, side)}>{_escaped(cell)}" for cell, side in zip(row, align, strict=True)
     )
     return f'<tr><th scope="row"{first}</th>' + "".join(f"<td{x}</td>" for x in rest) + "</tr>"
 
@@ -125,3 +125,6 @@ def _row(row: tuple[str, ...], align: str) -> str:
 def _class(cell: str, side: str) -> str:
     names = ["dpe-number"] * (side == "r") + ["dpe-long"] * (len(cell) > _LONG)
     return f' class="{" ".join(names)}"' if names else ""
+
+
+RENDERERS["html"] = Renderer(render_html, _paragraph)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from dpeffects.render.blocks import Notes, Pairs, Table, clean, column_widths, fits
-
-if TYPE_CHECKING:
-    from dpeffects.render.blocks import Block, Summary
+from dpeffects.report.layout import clean, column_widths, fits
+from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
 
 _LINE, _NARROW, _LONG = 84, 64, 36
 """Characters on a line of p columns, and of plain ones; lines of text that call for longtable."""
@@ -159,3 +156,6 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> int:
 
 def _row(cells: Sequence[str]) -> str:
     return " & ".join(escaped(cell) for cell in cells) + r" \\"
+
+
+RENDERERS["latex"] = Renderer(render_latex, escaped)
