@@ -30,7 +30,7 @@ def audit(
     delta: float = 0.0,
     level: str | None = None,
     runs: int = 20_000,
-    confidence: float = 0.95,
+    conf_level: float = 0.95,
     pairs: Sequence[tuple[Any, Any]] | None = None,
     library: bool = True,
     formula: str | None = None,
@@ -61,7 +61,7 @@ def audit(
         As in :func:`dp_ate` or :func:`dp_cate`: what is promised, and how it is run.
     runs
         How many runs on all pairs together. 20,000 can show about 0.93 of an epsilon of 1.
-    confidence
+    conf_level
         Of the lower bound.
     pairs
         Neighbours of your own, ``[(frame, frame), ...]``.
@@ -90,10 +90,10 @@ def audit(
     >>> found.violated, 0.6 < found.lower < 1.0
     (False, True)
     """
-    _check(runs, confidence, watch, noise, workers)
+    _check(runs, conf_level, watch, noise, workers)
     aim = target(method, Budget(epsilon, delta), level, estimand, variance, shares, options)
     entropy = None if noise == "secure" else _entropy(seed)
-    attack = _Attack(aim, float(delta), confidence, watch == "releases", workers, entropy)
+    attack = _Attack(aim, float(delta), conf_level, watch == "releases", workers, entropy)
     found = attack.on(_cases(aim, pairs, library, formula, bounds), runs)
     return AuditResult(
         method=aim.name,
@@ -102,7 +102,7 @@ def audit(
         epsilon=float(epsilon),
         delta=float(delta),
         guarantee=aim.guarantee,
-        confidence=confidence,
+        conf_level=conf_level,
         noise=_noise(entropy),
         seed=entropy,
         options=dict(options),
@@ -116,7 +116,7 @@ class _Attack:
 
     aim: Target
     delta: float
-    confidence: float
+    conf_level: float
     watched: bool
     workers: int
     entropy: int | None
@@ -150,27 +150,27 @@ class _Attack:
     def _promise(self, runs: Runs, size: int) -> float:
         """How much a pair promises, by its losses or else by what was shown."""
         if runs.watched:
-            return foresee(runs, size, self.delta, self.confidence)[0]
-        hits = choose(runs, size, self.delta, self.confidence).hits(runs)
+            return foresee(runs, size, self.delta, self.conf_level)[0]
+        hits = choose(runs, size, self.delta, self.conf_level).hits(runs)
         return float(lower_bound(hits, runs.sizes, self.delta, 0.5))
 
     def _bound(self, runs: Runs) -> dict[str, Any]:
         """One part of the runs chooses an event, the other counts it."""
         counted = runs.part(_CHOOSE, 1.0)
         size = counted.sizes[0]
-        event = choose(runs.part(0.0, _CHOOSE), size, self.delta, self.confidence)
+        event = choose(runs.part(0.0, _CHOOSE), size, self.delta, self.conf_level)
         hits, trials = event.hits(counted), (size, size)
-        lower = float(lower_bound(hits, trials, self.delta, self.confidence))
+        lower = float(lower_bound(hits, trials, self.delta, self.conf_level))
         return {"lower": lower, "event": str(event), "hits": hits, "trials": trials}
 
 
-def _check(runs: int, confidence: float, watch: str, noise: str, workers: int) -> None:
+def _check(runs: int, conf_level: float, watch: str, noise: str, workers: int) -> None:
     for name, value, least in (("runs", runs, 100), ("workers", workers, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise OptionError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-    if not number or not 0.5 <= confidence < 1.0:
-        raise OptionError(f"confidence must be at least 0.5 and below 1, got {confidence!r}")
+    number = isinstance(conf_level, int | float) and not isinstance(conf_level, bool)
+    if not number or not 0.5 <= conf_level < 1.0:
+        raise OptionError(f"conf_level must be at least 0.5 and below 1, got {conf_level!r}")
     for name, given, known in (
         ("watch", watch, ("releases", "returned")),
         ("noise", noise, ("seeded", "secure")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dpeffects.results.export import JsonRecord, frame_of, plain
 from dpeffects.summary import Shown
@@ -53,7 +53,7 @@ class AuditResult(Shown, JsonRecord):
     delta: float
     guarantee: str
     lower: float
-    confidence: float
+    conf_level: float
     runs: int
     worst: str
     event: str
@@ -83,7 +83,7 @@ class AuditResult(Shown, JsonRecord):
     @property
     def verdict(self) -> str:
         """The outcome in words."""
-        sure = f"with {100 * self.confidence:.4g} % confidence"
+        sure = f"with {100 * self.conf_level:.4g} % confidence"
         if self.violated:
             return f"VIOLATED: true epsilon is at least {self.lower:.3g} {sure}"
         return f"consistent with epsilon = {self.epsilon:g}: it is at least {self.lower:.3g} {sure}"
@@ -103,6 +103,12 @@ class AuditResult(Shown, JsonRecord):
         """Plain values for JSON."""
         names = ("violated", "verdict", "tightness", "largest_loss")
         return super().to_dict() | {name: plain(getattr(self, name)) for name in names}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave; earlier versions wrote ``confidence`` for ``conf_level``."""
+        older = {"conf_level": document.get("confidence", 0.95)}
+        return super().from_dict(older | document)
 
     def __repr__(self) -> str:
         return f"<dpeffects audit of {self.method}: {self.verdict}>"

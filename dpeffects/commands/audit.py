@@ -24,7 +24,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("attack").add_argument
     add("--runs", type=int, default=20_000, help="default 20000; shows 0.93 of an epsilon of 1")
     add("--workers", type=int, default=1, help="processes; default 1")
-    add("--confidence", type=float, default=0.95, help="of the bound; default 0.95")
+    names = ("--conf-level", "--confidence")
+    add(*names, type=float, default=0.95, metavar="LEVEL", help="of the bound; default 0.95")
     add("--watch", choices=["releases", "returned"], default="releases", help="what is seen")
     add("--noise", choices=["seeded", "secure"], default="seeded", help="seeded is faster")
     add("--seed", type=int, help="makes the audit reproducible")
@@ -35,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
     """Attack, show, and return 1 where the promise is broken."""
     check_files(given, given.out)
     names = ["epsilon", "delta", "level", "estimand"]
-    names += ["runs", "workers", "confidence", "watch", "noise", "seed"]
+    names += ["runs", "workers", "conf_level", "watch", "noise", "seed"]
     wanted = settings(given.option, "option", inspect.signature(audit).parameters)
     wanted |= {name: getattr(given, name) for name in names}
     if given.share:
