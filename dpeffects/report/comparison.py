@@ -12,7 +12,7 @@ from dpeffects.inference.intervals import check_conf_level
 from dpeffects.privacy.guarantee import alarm
 from dpeffects.report.parts import percent, starred
 from dpeffects.results.numbers import number, numbers
-from dpeffects.summary import Block, Notes, Shown, Summary, Table
+from dpeffects.summary import Notes, Shown, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +21,8 @@ _STATS = ("std_error", "conf_int")
 _FACTS = ("outcome", "estimand", "method", "level", "epsilon", "delta", "guarantee", "n")
 _WIDTH, _LABEL, _CELL = 80, 26, 20
 """A line of text, and the most that a label and a cell take of it before they are wrapped."""
+Cells = dict[tuple[int, str, int], str]
+"""Cells of one fit by (0 for effects or 1 for facts, label, line)."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,13 +54,14 @@ class Comparison(Shown):
 
     def summary(self, width: int | None = None) -> Summary:
         """Return the table as a summary; with a width, in panels that fit it."""
-        columns = [self._column(i) for i in range(len(self.fits))]
+        columns = [self._column(fit) for fit in self.fits]
         labels = list(dict.fromkeys(label for column in columns for label in column))
         labels.sort(key=lambda label: label[0])  # effects above facts; a stable sort
-        tables: list[Block] = [
-            _table(labels, panel) for panel in _panels(self.names, columns, width)
-        ]
-        return Summary(self._title(), self._alert(), (*tables, Notes(self._notes())))
+        named = list(zip(self.names, columns, strict=True))
+        panels = [named] if width is None else _panels(named, width)
+        title = f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
+        tables = (_table(labels, panel) for panel in panels)
+        return Summary(title, self._alert(), (*tables, Notes(self._notes())))
 
     def as_text(self, width: int = 80) -> str:
         """Return the table as text, in panels no wider than ``width``."""
@@ -81,10 +84,9 @@ class Comparison(Shown):
 
     __repr__ = __str__
 
-    def _column(self, i: int) -> dict[tuple[int, str, int], str]:
-        """Cells of one fit by (0 for effects or 1 for facts, label, line)."""
-        tidy, glance = self.fits[i].tidy(self.conf_level), self.fits[i].glance().iloc[0]
-        cells: dict[tuple[int, str, int], str] = {}
+    def _column(self, fit: Any) -> Cells:
+        tidy, glance = fit.tidy(self.conf_level), fit.glance().iloc[0]
+        cells: Cells = {}
         for row in tidy.to_dict("records"):
             label = _unused(str(row["term"]), cells)
             cells[0, label, 0], cells[0, label, 1] = _effect(row, self.stat)
@@ -94,9 +96,6 @@ class Comparison(Shown):
         cells[1, "noise share", 0] = "n/a" if math.isnan(share) else percent(share, ".1f")
         cells[1, "caution", 0] = str(glance["caution"]).split(":")[0] or "-"
         return cells
-
-    def _title(self) -> str:
-        return f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
 
     def _alert(self) -> str:
         lines = []
@@ -192,7 +191,7 @@ def _bound(names: Sequence[str], frames: Sequence[pd.DataFrame]) -> pd.DataFrame
     return pd.concat(named, ignore_index=True)
 
 
-def _unused(label: str, cells: dict[tuple[int, str, int], str]) -> str:
+def _unused(label: str, cells: Cells) -> str:
     """Two points may be called the same."""
     name, i = label, 1
     while (0, name, 0) in cells:
@@ -213,8 +212,8 @@ def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
     return estimate, f"[{', '.join(texts)}]" if stat == "conf_int" else f"({texts[0]})"
 
 
-def _table(labels: Sequence[tuple[int, str, int]], panel: Any) -> Table:
-    names, columns = panel
+def _table(labels: Sequence[tuple[int, str, int]], panel: list[tuple[str, Cells]]) -> Table:
+    names, columns = zip(*panel, strict=True)
     rows = [
         (label if line == 0 else "", *(column.get((kind, label, line), "") for column in columns))
         for kind, label, line in labels
@@ -223,22 +222,16 @@ def _table(labels: Sequence[tuple[int, str, int]], panel: Any) -> Table:
     return Table("", ("", *names), tuple(rows), "l" + "r" * len(names))
 
 
-def _panels(
-    names: Sequence[str], columns: Sequence[dict[tuple[int, str, int], str]], width: int | None
-) -> list[tuple[list[str], list[dict[tuple[int, str, int], str]]]]:
+def _panels(named: list[tuple[str, Cells]], width: int) -> list[list[tuple[str, Cells]]]:
     """Divide the columns so that each panel fits the width."""
-    if width is None:
-        return [(list(names), list(columns))]
-    longest = max(len(label) for column in columns for _, label, _ in column)
-    room = 0
-    panels: list[tuple[list[str], list[dict[tuple[int, str, int], str]]]] = []
-    for name, column in zip(names, columns, strict=True):
-        size = 2 + min(max(len(name), *(len(cell) for cell in column.values())), _CELL)
-        if not panels or size > room:
-            panels.append(([name], [column]))
-            room = width - min(longest, _LABEL) - size
-        else:
-            panels[-1][0].append(name)
-            panels[-1][1].append(column)
-            room -= size
+    longest = max(len(label) for _, column in named for _, label, _ in column)
+    left = 0
+    panels: list[list[tuple[str, Cells]]] = []
+    for name, column in named:
+        size = 2 + min(max(len(name), *map(len, column.values())), _CELL)
+        if not panels or size > left:
+            panels.append([])
+            left = width - min(longest, _LABEL)
+        panels[-1].append((name, column))
+        left -= size
     return panels

@@ -8,105 +8,90 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import singledispatch
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from dpeffects import documents, writing
 from dpeffects.errors import OptionError
 from dpeffects.privacy.claims import titles
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import describe, versions
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import joined, number, text_of
-from dpeffects.results.record import Bound, Record, Reported
+from dpeffects.results.record import Record
 from dpeffects.sites.combine import Combined
-from dpeffects.summary import (
-    Block,
-    Pairs,
-    Prose,
-    Report,
-    Summary,
-    Table,
-    summarise,
-    write_about,
-)
+from dpeffects.sites.release import SiteRelease
+from dpeffects.summary import Pairs, Prose, Report, Summary, Table, summarise, write_about
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
+Part = Record | SiteRelease
+"""One guarantee and what was paid for it: a whole result, or one site of a combination."""
+Check = tuple[str, str, str]
+"""A question of docs/review_board.md, its answer, and whether it is met."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One guarantee and what was paid for it: a whole result, or one site of a combination."""
-
-    site: str
-    guarantee: Guarantee
-    spends: tuple[Spend, ...]
-    bounds: tuple[Bound, ...]
-    caution: str
-    epsilon_asked: float | None = None
-    noise_source: str = ""
-
-
-@dataclass(frozen=True)
-class Page:
-    """What a release record is written from."""
-
-    summary: Summary
-    paragraph: str
-    parts: tuple[Part, ...]
-    options: Mapping[str, Any]
-    result: Mapping[str, Any]
-
-
-@singledispatch
-def parts_of(result: Any) -> tuple[tuple[Part, ...], Mapping[str, Any]]:
-    """Return the guarantees of a result with what was paid for each, and the options."""
-    raise NotImplementedError(f"no release record of {type(result).__name__}")
-
-
-@parts_of.register
-def _(fit: Record) -> tuple[tuple[Part, ...], Mapping[str, Any]]:
-    about = (fit.guarantee, fit.spends, fit.bounds, fit.caution)
-    return (Part("", *about, fit.epsilon_asked, fit.noise_source),), fit.options
-
-
-@parts_of.register
-def _(fit: Combined) -> tuple[tuple[Part, ...], Mapping[str, Any]]:
-    parts = (
-        Part(r.site, r.guarantee, r.spends, r.bounds, r.released.caution) for r in fit.releases
-    )
-    return tuple(parts), {"rule": fit.rule}
-
-
-@write_about.register
+@write_about.register(Record)
+@write_about.register(Combined)
 def _(
-    fit: Reported, path: str | PathLike[str] | None, conf_level: float, overwrite: bool
+    fit: Record | Combined,
+    path: str | PathLike[str] | None,
+    conf_level: float,
+    overwrite: bool,
 ) -> Report | Path:
     paragraph = describe(fit, conf_level)
     if path is None:
         return Report(paragraph)
-    result = fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict()
-    summary = summarise(fit, conf_level=conf_level)
-    return _write(Page(summary, paragraph, *parts_of(fit), result), path, overwrite)
-
-
-def _write(page: Page, path: str | PathLike[str], overwrite: bool) -> Path:
-    """Write the page and, beside it, its twin; return the path of the page."""
     target = _target(path, overwrite)
+    parts = fit.releases if isinstance(fit, Combined) else (fit,)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    twin = (_twin(page, now) + "\n").encode("utf-8")
+    document = {
+        "format": FORMAT,
+        "version": 1,
+        "written": now,
+        "software": versions(),
+        "report": paragraph,
+        "checklist": [
+            dict(zip(("check", "answer", "verdict"), row, strict=True)) for row in checklist(parts)
+        ],
+        "claims": {str(s.claim): titles()[s.claim] for part in parts for s in part.spends},
+        "result": fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict(),
+    }
+    twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     file = target.with_suffix(".json")
-    html = _page(page, now, file.name, hashlib.sha256(twin).hexdigest()).as_html(standalone=True)
-    writing.write(file, twin, overwrite=overwrite is True)
-    writing.write(target, html, overwrite=overwrite is True)
+    about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
+    page = _page(fit, parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
+    writing.write(file, twin.encode(), overwrite=overwrite is True)
+    writing.write(target, page.as_html(standalone=True), overwrite=overwrite is True)
     return target
+
+
+def _page(
+    fit: Record | Combined,
+    parts: Sequence[Part],
+    summary: Summary,
+    paragraph: str,
+    now: str,
+    twin: dict[str, str],
+) -> Summary:
+    options = {"rule": fit.rule} if isinstance(fit, Combined) else fit.options
+    chosen = tuple((str(name), text_of(x)) for name, x in options.items() if x is not None)
+    columns = ("check", "this release", "verdict")
+    blocks = (
+        Prose(paragraph, "Methods and results"),
+        Table("Checklist (docs/review_board.md)", columns, tuple(checklist(parts)), "lll"),
+        *summary.blocks,
+        _charges(parts),
+        _bounds(parts),
+        *((Pairs(chosen, "Options"),) if chosen else ()),
+        Pairs((*versions().items(), ("Written", now)), "Versions"),
+        Pairs(tuple(twin.items()), "The same for machines"),
+    )
+    return Summary(f"Release record. {summary.title}", summary.alert, blocks)
 
 
 def _target(path: str | PathLike[str], overwrite: bool) -> Path:
@@ -131,18 +116,19 @@ def twin_of(target: Path) -> Path:
     return twin
 
 
-def checklist(parts: Sequence[Part]) -> list[tuple[str, str, str]]:
-    """Answer the questions of docs/review_board.md: title, answer, and whether it is met."""
+def checklist(parts: Sequence[Part]) -> list[Check]:
+    """Answer the questions of docs/review_board.md."""
+    holds = all(part.guarantee.holds for part in parts)
     return [
-        _status(parts),
-        _price(parts),
+        ("Status", _each(parts, lambda p: p.guarantee.status), MET if holds else NOT_MET),
+        ("Epsilon and delta", _each(parts, _price), ASK if _within(parts) else NOT_MET),
         ("Unit", _each(parts, lambda p: _unit(p.guarantee)), ASK),
         ("Public", _each(parts, lambda p: ", ".join(p.guarantee.public) or "nothing"), ASK),
         _bounds_check(parts),
         _noise(parts),
         ("The ledger", "A result does not know what else was released: see the ledger.", ASK),
         ("One person, one record", "Not known from a result; if not, multiply epsilon.", ASK),
-        ("Cautions", _each(parts, lambda p: p.caution or "none"), "accuracy, not privacy"),
+        ("Cautions", _each(parts, lambda p: _caution(p) or "none"), "accuracy, not privacy"),
     ]
 
 
@@ -150,33 +136,43 @@ def _each(parts: Sequence[Part], say: Callable[[Part], str]) -> str:
     """Say it once if all parts agree, else by site."""
     said: dict[str, list[str]] = {}
     for part in parts:
-        said.setdefault(say(part), []).append(part.site)
+        said.setdefault(say(part), []).append(_site(part))
     if len(said) == 1:
         return next(iter(said))
     return "; ".join(f"{', '.join(sites)}: {text}" for text, sites in said.items())
 
 
-def _status(parts: Sequence[Part]) -> tuple[str, str, str]:
-    holds = all(part.guarantee.holds for part in parts)
-    return "Status", _each(parts, lambda p: p.guarantee.status), MET if holds else NOT_MET
+def _site(part: Part) -> str:
+    return part.site if isinstance(part, SiteRelease) else ""
 
 
-def _price(parts: Sequence[Part]) -> tuple[str, str, str]:
-    def words(part: Part) -> str:
-        epsilon, delta = (sum(getattr(s, x) for s in part.spends) for x in ("epsilon", "delta"))
-        charges = sum(not s.covered for s in part.spends)
-        asked = "" if part.epsilon_asked is None else f" of epsilon = {number(part.epsilon_asked)}"
-        return (
-            f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
-            f"{charges} charges sum to ({number(epsilon)}, {number(delta)}){asked}"
-        )
+def _caution(part: Part) -> str:
+    return part.released.caution if isinstance(part, SiteRelease) else part.caution
 
-    within = all(
-        sum(s.epsilon for s in part.spends) <= part.guarantee.epsilon * (1 + 1e-9)
-        and sum(s.delta for s in part.spends) <= part.guarantee.delta * (1 + 1e-9)
-        for part in parts
+
+def _total(part: Part) -> tuple[float, float]:
+    return sum(s.epsilon for s in part.spends), sum(s.delta for s in part.spends)
+
+
+def _price(part: Part) -> str:
+    charges = sum(not s.covered for s in part.spends)
+    asked = None if isinstance(part, SiteRelease) else part.epsilon_asked
+    of = "" if asked is None else f" of epsilon = {number(asked)}"
+    return (
+        f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
+        f"{charges} charges sum to ({', '.join(map(number, _total(part)))}){of}"
     )
-    return "Epsilon and delta", _each(parts, words), ASK if within else NOT_MET
+
+
+def _within(parts: Sequence[Part]) -> bool:
+    """Tell whether charges sum to no more than what is promised."""
+    return all(
+        spent <= promised * (1 + 1e-9)
+        for part in parts
+        for spent, promised in zip(
+            _total(part), (part.guarantee.epsilon, part.guarantee.delta), strict=True
+        )
+    )
 
 
 def _unit(guarantee: Guarantee) -> str:
@@ -187,60 +183,24 @@ def _unit(guarantee: Guarantee) -> str:
     return f"{guarantee.unit}: only that is protected; covariates and treatment count as public"
 
 
-def _bounds_check(parts: Sequence[Part]) -> tuple[str, str, str]:
-    sources = dict.fromkeys(source for part in parts for _, _, source in part.bounds)
-    counts = {s: sum(b[2] == s for part in parts for b in part.bounds) for s in sources}
+def _bounds_check(parts: Sequence[Part]) -> Check:
+    counts = Counter(source for part in parts for _, _, source in part.bounds)
     text = ", ".join(f"{count} {source}" for source, count in counts.items()) or "none"
     return "Bounds", text, NOT_MET if "data" in counts else ASK if "declared" in counts else MET
 
 
-def _noise(parts: Sequence[Part]) -> tuple[str, str, str]:
-    known = {part.noise_source for part in parts}
-    text = _each(parts, lambda p: p.noise_source or "not part of a site's release")
-    if known == {SecureNoise.description}:
+def _noise(parts: Sequence[Part]) -> Check:
+    sources = {"" if isinstance(part, SiteRelease) else part.noise_source for part in parts}
+    text = "; ".join(sources) or "not part of a site's release"
+    if sources == {SecureNoise.description}:
         return "Noise", text, MET
-    return "Noise", text, ASK if known == {""} else NOT_MET
-
-
-def _twin(page: Page, now: str) -> str:
-    claims = {str(s.claim): titles()[s.claim] for part in page.parts for s in part.spends}
-    document = {
-        "format": FORMAT,
-        "version": 1,
-        "written": now,
-        "software": versions(),
-        "report": page.paragraph,
-        "checklist": [
-            dict(zip(("check", "answer", "verdict"), row, strict=True))
-            for row in checklist(page.parts)
-        ],
-        "claims": claims,
-        "result": page.result,
-    }
-    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-
-
-def _page(page: Page, now: str, twin: str, digest: str) -> Summary:
-    options = tuple((str(name), text_of(x)) for name, x in page.options.items() if x is not None)
-    columns = ("check", "this release", "verdict")
-    blocks: list[Block] = [
-        Prose(page.paragraph, "Methods and results"),
-        Table("Checklist (docs/review_board.md)", columns, tuple(checklist(page.parts)), "lll"),
-        *page.summary.blocks,
-        _charges(page.parts),
-        _bounds(page.parts),
-        *((Pairs(options, "Options"),) if options else ()),
-        Pairs((*versions().items(), ("Written", now)), "Versions"),
-        Pairs((("File", twin), ("SHA-256", digest)), "The same for machines"),
-    ]
-    title = f"Release record. {page.summary.title}"
-    return Summary(title, page.summary.alert, tuple(blocks))
+    return "Noise", text, ASK if sources == {""} else NOT_MET
 
 
 def _charges(parts: Sequence[Part]) -> Table:
     rows = tuple(
         (
-            part.site,
+            _site(part),
             s.label,
             s.share,
             s.mechanism,
@@ -259,7 +219,7 @@ def _charges(parts: Sequence[Part]) -> Table:
 
 
 def _bounds(parts: Sequence[Part]) -> Table:
-    rows = tuple((part.site, *bound) for part in parts for bound in part.bounds)
+    rows = tuple((_site(part), *bound) for part in parts for bound in part.bounds)
     return _without_site(Table("All bounds", ("site", "column", "bounds", "source"), rows, "llll"))
 
 
