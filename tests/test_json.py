@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -54,3 +55,11 @@ def test_releases_of_a_changed_combination_are_checked_again():
         dpe.Combined.from_dict(document)
     with pytest.raises(DataError, match="Combined"):
         dpe.Combined.from_json("[]")
+
+
+@pytest.mark.parametrize("depth", [300, 900, 100_000])
+def test_a_document_as_deep_as_it_likes(depth):
+    deep = f'"details": {{"deep": {"[" * depth + "]" * depth}}}'
+    text = json.dumps(release("groups").to_dict() | {"details": "here"})
+    with contextlib.suppress(DataError):
+        dpe.CateEffects.from_json(text.replace('"details": "here"', deep))

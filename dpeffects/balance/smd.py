@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -40,75 +41,62 @@ class Differences:
 
 def differences(covariates: Noisy, weighted: Noisy | None, n: int) -> Differences:
     """Return what the releases say about balance; ``weighted`` may not have been asked for."""
-    parts = [_Part(covariates, 3)] + ([_Part(weighted, 2)] if weighted else [])
-    correction = covariates.variance
+    releases = [covariates] + ([weighted] if weighted else [])
 
     def spread(values: Sequence[FloatArray]) -> FloatArray:
-        return _moments(values[0], n, correction)[1]
+        return _moments(values[0], n, covariates.variance)[1]
+
+    def standardised(means: FloatArray, values: Sequence[FloatArray]) -> FloatArray:
+        return (means[0] - means[1]) / np.sqrt(np.maximum(spread(values), 1e-12))
 
     def raw(values: Sequence[FloatArray]) -> FloatArray:
-        means, variance = _moments(values[0], n, correction)
-        return (means[0] - means[1]) / np.sqrt(np.maximum(variance, 1e-12))
+        return standardised(_moments(values[0], n, covariates.variance)[0], values)
 
     def adjusted(values: Sequence[FloatArray]) -> FloatArray:
         sums = values[1]
-        means = sums[:, 1:] / np.maximum(sums[:, :1], 1.0)
-        variance = _moments(values[0], n, correction)[1]
-        return (means[0] - means[1]) / np.sqrt(np.maximum(variance, 1e-12))
+        return standardised(sums[:, 1:] / np.maximum(sums[:, :1], 1.0), values)
 
-    found = [part.noisy.value for part in parts]
-    variance = spread(found)
-    usable = variance > _SURE * _noise_sd(spread, parts[:1])
+    values = [release.value for release in releases]
+    variance = spread(values)
+    usable = variance > _SURE * _noise_sd(spread, releases[:1])
     missing = np.full(variance.size, math.nan)
-    count = float(_sizes(covariates.value, n)[0, 0]), math.sqrt(covariates.variance / 2.0)
-    made = Differences(
-        np.where(usable, raw(found), missing),
-        np.where(usable, _noise_sd(raw, parts[:1]), missing),
+    balance = Differences(
+        np.where(usable, raw(values), missing),
+        np.where(usable, _noise_sd(raw, releases[:1]), missing),
         missing,
         missing,
-        count,
+        (float(_sizes(covariates.value, n)[0, 0]), math.sqrt(covariates.variance / 2.0)),
         float(np.clip(variance, 0.0, 1.0).mean()) / 4.0,
     )
     if weighted is None:
-        return made
+        return balance
     return replace(
-        made,
-        adjusted=np.where(usable, adjusted(found), missing),
-        adjusted_sd=np.where(usable, _noise_sd(adjusted, parts), missing),
+        balance,
+        adjusted=np.where(usable, adjusted(values), missing),
+        adjusted_sd=np.where(usable, _noise_sd(adjusted, releases), missing),
     )
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A release with a row for each arm, and how many kinds of numbers a row holds.
+def _noise_sd(
+    of: Callable[[Sequence[FloatArray]], FloatArray], releases: Sequence[Noisy]
+) -> FloatArray:
+    """Standard deviation of a result's noise: each released number moved by its own, both ways.
 
-    The first column is a kind of its own; the rest divides evenly among the others, one number for
-    each covariate.
+    Numbers of one kind are moved together, because a covariate's result depends on one of each.
     """
-
-    noisy: Noisy
-    kinds: int
-
-    def moved(self) -> list[tuple[int, slice]]:
-        """Entries that belong together: a covariate's result depends on one number of each."""
-        width = (self.noisy.value.shape[1] - 1) // (self.kinds - 1)
-        starts = [1 + k * width for k in range(self.kinds - 1)]
+    values = [release.value for release in releases]
+    width = of(values).size
+    total = np.zeros(width)
+    for k, release in enumerate(releases):
+        sd = math.sqrt(release.variance)
+        starts = range(1, release.value.shape[1], width)
         places = [slice(0, 1), *(slice(start, start + width) for start in starts)]
-        return [(arm, place) for arm in (0, 1) for place in places]
-
-
-def _noise_sd(of: Callable[[Sequence[FloatArray]], FloatArray], parts: list[_Part]) -> FloatArray:
-    """Standard deviation of a result's noise: each released number moved by its own, both ways."""
-    found = [part.noisy.value for part in parts]
-    total = np.zeros(of(found).size)
-    for k, part in enumerate(parts):
-        sd = math.sqrt(part.noisy.variance)
-        for place in part.moved():
+        for entries in product((0, 1), places):
             ends = []
             for side in (sd, -sd):
-                values = [value.copy() for value in found]
-                values[k][place] += side
-                ends.append(of(values))
+                moved = [value.copy() for value in values]
+                moved[k][entries] += side
+                ends.append(of(moved))
             total += ((ends[0] - ends[1]) / 2.0) ** 2
     return np.sqrt(total)
 

@@ -104,9 +104,8 @@ def _notes(balance: Balance) -> list[str]:
 
 def _cells(values: tuple[float, ...], sds: tuple[float, ...]) -> list[list[str]]:
     """Differences, in brackets where they are within their noise, and the noise."""
-    pairs = list(zip(values, sds, strict=True))
-    shown = [f"({x:.3f})" if within_noise(x, sd) else f"{x:.3f}" for x, sd in pairs]
-    return [
-        ["n/a" if math.isnan(x) else text for (x, _), text in zip(pairs, shown, strict=True)],
-        ["n/a" if math.isnan(sd) else f"{sd:.3f}" for _, sd in pairs],
-    ]
+    texts = []
+    for value, sd in zip(values, sds, strict=True):
+        text = "n/a" if math.isnan(value) else f"{value:.3f}"
+        texts.append(f"({text})" if within_noise(value, sd) else text)
+    return [texts, ["n/a" if math.isnan(sd) else f"{sd:.3f}" for sd in sds]]

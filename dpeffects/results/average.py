@@ -151,8 +151,8 @@ class Result(Record):
         its Laplace terms (variance 2 scale^2 each) and the variance of its Gaussian noise.
         """
         names = ("estimate", "std_error", "sampling_variance", "noise_variance", "noise_share")
-        found = {name: plain(getattr(self, name)) for name in (*names, "p_value", "caution")}
-        return found | {"conf_int": plain(self.conf_int(conf_level))} | super().to_dict()
+        statistics = {name: plain(getattr(self, name)) for name in (*names, "p_value", "caution")}
+        return statistics | {"conf_int": plain(self.conf_int(conf_level))} | super().to_dict()
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
@@ -162,8 +162,8 @@ class Result(Record):
 
     def __repr__(self) -> str:
         error = self.std_error
-        shown = "not available" if isinstance(error, Unavailable) else number(error)
+        text = "not available" if isinstance(error, Unavailable) else number(error)
         return (
-            f"<dpeffects {self.estimand} {number(self.estimate)} (se {shown}), {self.method}, "
+            f"<dpeffects {self.estimand} {number(self.estimate)} (se {text}), {self.method}, "
             f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )

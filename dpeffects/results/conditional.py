@@ -22,7 +22,7 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.bounds import Bounds
 from dpeffects.results.effect_function import EffectFunction
-from dpeffects.results.export import TIDY, effect_row, frame_of, plain, require
+from dpeffects.results.export import DAMAGE, TIDY, effect_row, frame_of, plain, require
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.summary import Summary, draw, summarise
@@ -123,12 +123,8 @@ class CateFunction(CateResult):
         rows = self._encoded(newdata)
         effect, sd = self.function(rows), self.function.sd(rows, covers)
         half = float(ndtri(0.5 + conf_level / 2.0)) * sd
-        return frame_of(
-            [
-                {"effect": e, "std_dev": s, "conf_low": e - h, "conf_high": e + h, "covers": covers}
-                for e, s, h in zip(effect.tolist(), sd.tolist(), half.tolist(), strict=True)
-            ]
-        )
+        columns = {"effect": effect, "std_dev": sd, "conf_low": effect - half}
+        return frame_of(columns | {"conf_high": effect + half, "covers": covers})
 
     def curve(
         self,
@@ -161,18 +157,17 @@ class CateFunction(CateResult):
         for name, value in at.items():
             if np.ndim(value) != 0:
                 raise OptionError(f"at[{name!r}] must be one value, got {value!r}")
-        middle: dict[str, Any] = {}
-        for name in names:
-            if self.space.is_levels(name):
-                middle[name] = self.space[name][0]
-            else:
-                middle[name] = sum(self.space.interval(name)) / 2.0
         if self.space.is_levels(column):
             values: list[Any] = list(self.space[column])
         else:
             values = np.linspace(*self.space.interval(column), points).tolist()
-        fixed = {**middle, **at}
+        fixed = {name: self._middle(name) for name in names} | at
         return {n: values if n == column else [fixed[n]] * len(values) for n in names}
+
+    def _middle(self, name: str) -> Any:
+        if self.space.is_levels(name):
+            return self.space[name][0]
+        return sum(self.space.interval(name)) / 2.0
 
     def plot(
         self,
@@ -193,24 +188,14 @@ class CateFunction(CateResult):
         """
         rows = []
         for name in self.covariates:
-            noise = self.curve(name, points, None, conf_level, "noise")["std_dev"]
-            curve = self.curve(name, points, None, conf_level).to_dict("records")
-            for point, sd in zip(curve, noise.tolist(), strict=True):
-                value = point[name]
+            curve = self.curve(name, points, conf_level=conf_level)
+            curve["noise_sd"] = self.curve(name, points, covers="noise")["std_dev"]
+            for point in curve.to_dict("records"):
                 known = point["covers"] == "effect"
-                rows.append(
-                    {
-                        "term": f"{name} {number(value)}",
-                        "estimate": point["effect"],
-                        "std_error": point["std_dev"] if known else math.nan,
-                        "conf_low": point["conf_low"],
-                        "conf_high": point["conf_high"],
-                        "noise_sd": sd,
-                        "covers": point["covers"],
-                        "covariate": name,
-                        "value": value,
-                    }
-                )
+                row = {"term": f"{name} {number(point[name])}", "estimate": point["effect"]}
+                row["std_error"] = point["std_dev"] if known else math.nan
+                row |= {x: point[x] for x in ("conf_low", "conf_high", "noise_sd", "covers")}
+                rows.append(row | {"covariate": name, "value": point[name]})
         return self._frame(rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,7 +240,7 @@ def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunc
         fit = CateFunction.from_dict(document)
         _ = str(fit)  # what is missing or of another kind shows here
         return fit
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except DAMAGE as error:
         raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
 
 

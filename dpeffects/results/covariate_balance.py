@@ -62,25 +62,19 @@ class Balance(Record):
         ``within_noise`` says that a difference may be nothing but noise; what was not released, or
         is not usable, is NaN.
         """
-        nothing = (math.nan,) * len(self.terms)
-        after = self.smd_adjusted or nothing, self.noise_sd_adjusted or nothing
-        rows = zip(self.terms, self.smd, self.noise_sd, *after, strict=True)
-        return frame_of(
-            [
-                {
-                    "term": term,
-                    "smd": smd,
-                    "noise_sd": sd,
-                    "within_noise": within_noise(smd, sd),
-                    "smd_adjusted": adjusted,
-                    "noise_sd_adjusted": adjusted_sd,
-                    "within_noise_adjusted": within_noise(adjusted, adjusted_sd),
-                    "reason": UNUSABLE if math.isnan(smd) else "",
-                    "guarantee": self.guarantee.status,
-                }
-                for term, smd, sd, adjusted, adjusted_sd in rows
-            ]
-        )
+        missing = (math.nan,) * len(self.terms)
+        adjusted = self.smd_adjusted or missing, self.noise_sd_adjusted or missing
+        columns = {
+            "term": self.terms,
+            "smd": self.smd,
+            "noise_sd": self.noise_sd,
+            "within_noise": list(map(within_noise, self.smd, self.noise_sd)),
+            "smd_adjusted": adjusted[0],
+            "noise_sd_adjusted": adjusted[1],
+            "within_noise_adjusted": list(map(within_noise, *adjusted)),
+            "reason": [UNUSABLE if math.isnan(smd) else "" for smd in self.smd],
+        }
+        return frame_of(columns | {"guarantee": self.guarantee.status})
 
     def overlap(self) -> pd.DataFrame:
         """One row for each arm and bin of the propensity score."""

@@ -30,6 +30,8 @@ TIDY = (
     *("conf_low", "conf_high", "method", "guarantee"),
 )
 """Columns that the frames of all effects begin with."""
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What goes wrong when a document is read that does not hold what it should."""
 _NOT_FINITE = re.compile(r"not a finite number \((nan|inf|-inf)\)")
 
 
@@ -38,8 +40,10 @@ def or_nan(value: float | Unavailable) -> float:
     return math.nan if isinstance(value, Unavailable) else float(value)
 
 
-def frame_of(rows: list[dict[str, Any]], columns: list[str] | None = None) -> pd.DataFrame:
-    """Return rows as a pandas frame."""
+def frame_of(
+    rows: list[dict[str, Any]] | dict[str, Any], columns: list[str] | None = None
+) -> pd.DataFrame:
+    """Return rows, or columns by name, as a pandas frame."""
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)
@@ -93,7 +97,7 @@ class JsonRecord:
         document = documents.parse(text if isinstance(text, bytes) else text.encode(), name)
         try:
             return cls.from_dict(document)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        except DAMAGE as error:
             raise DataError(f"this is not {name}: {error!r}") from None
 
 

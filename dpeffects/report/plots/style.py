@@ -138,7 +138,7 @@ def alarms(record: Any) -> list[str]:
     return [text for text in (alarm(record.guarantee.status), record.caution) if text]
 
 
-def with_names(names: list[str], found: list[list[str]]) -> list[str]:
+def with_names(names: list[str], texts: list[list[str]]) -> list[str]:
     """Texts of several results: once where all have the same, else with their names.
 
     Examples
@@ -146,9 +146,9 @@ def with_names(names: list[str], found: list[list[str]]) -> list[str]:
     >>> with_names(["a", "b"], [["late"], ["late"]]), with_names(["a", "b"], [["late"], []])
     (['late'], ['a: late'])
     """
-    if all(texts == found[0] for texts in found):
-        return found[0] if found else []
-    return [f"{name}: {text}" for name, texts in zip(names, found, strict=True) for text in texts]
+    if all(own == texts[0] for own in texts):
+        return texts[0] if texts else []
+    return [f"{name}: {text}" for name, own in zip(names, texts, strict=True) for text in own]
 
 
 def mark(ax: Any, texts: Iterable[str]) -> None:
