@@ -46,6 +46,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import _propensity
@@ -53,7 +54,6 @@ from dpeffects.estimators._checks import check_choice, check_clip, check_penalty
 from dpeffects.estimators._plan import price
 from dpeffects.estimators._propensity import Model, Setting
 from dpeffects.estimators.arms import arm_sums, treated_count
-from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable

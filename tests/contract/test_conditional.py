@@ -11,7 +11,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects import flow
-from dpeffects.cate.results import CateEffects, CateFunction
+from dpeffects.results import Balance, CateEffects, CateFunction
 from dpeffects.errors import BudgetError, DPEffectsError, OptionError
 from dpeffects.estimators import conditional_methods
 from dpeffects.privacy.budget import as_written

@@ -15,7 +15,7 @@ from dpeffects.privacy import descent, erm, huber
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator, Releaser, Rows
-from dpeffects.privacy.features import Fourier
+from dpeffects.design.features import Fourier
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise
 from tests.privacy.nasty import (

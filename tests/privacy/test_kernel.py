@@ -20,7 +20,7 @@ from dpeffects.estimators.r_learner import RLearner
 from dpeffects.privacy import erm
 from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.curator import Curator, Releaser, Rows
-from dpeffects.privacy.features import Fourier, Linear, along, on_grid, spread_points, widened
+from dpeffects.design.features import Fourier, Linear, along, on_grid, spread_points, widened
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
