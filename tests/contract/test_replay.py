@@ -16,7 +16,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.erm import Logistic
+from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.sums import Grid
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, pair
@@ -178,6 +178,6 @@ def test_a_sensitivity_that_is_too_small_is_found(monkeypatch):
 
 def test_a_solver_that_stops_too_early_is_found(monkeypatch):
     solve = Logistic.solve
-    monkeypatch.setattr(Logistic, "solve", lambda self, noise=None: solve(self, noise) + 1e-6)
+    monkeypatch.setattr(Logistic, "solve", lambda *given: solve(*given) + 1e-6)
     found = CALLS["private_ipw"].replay("outcome from end to end")
     assert "solver: moved by" in " ".join(found.violations)
