@@ -24,8 +24,8 @@ from report import RESULTS, save
 
 import dpeffects as dpe
 from dpeffects.auditing import audit
-from dpeffects.cate import plan as cate_plan
-from dpeffects.cate.asymptotic import PaperLearner
+from dpeffects.estimators import _first_stage
+from dpeffects.estimators._paper_learner import PaperLearner
 
 LITTLE = {"delta": 1e-5}
 METHODS = {
@@ -124,7 +124,7 @@ def remember_fits() -> None:
 
 def remember_spectra() -> None:
     """What is planned from public numbers is the same in every run."""
-    find, known = cate_plan.spectrum, {}
+    find, known = _first_stage.spectrum, {}
 
     def once(features, columns):
         frequencies = getattr(features, "frequencies", None)
@@ -133,7 +133,7 @@ def remember_spectra() -> None:
             known[key] = find(features, columns)
         return known[key]
 
-    cate_plan.spectrum = once
+    _first_stage.spectrum = once
 
 
 def measured(tasks, path) -> pd.DataFrame:

@@ -1,13 +1,12 @@
 """Differentially private treatment effects, written the R way."""
 
 from dpeffects import plots
-from dpeffects.api import dp_atc, dp_ate, dp_att, methods
 from dpeffects.auditing import AuditResult, audit
-from dpeffects.balance.api import dp_balance
 from dpeffects.balance.result import Balance
-from dpeffects.cate.api import dp_cate
 from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
+from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.inference.theory import (
     ipw_bias,
@@ -21,7 +20,6 @@ from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, plan
-from dpeffects.privacy.bounds import Bounds, Declared, declare
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.results import Comparison, Result, Summary, compare

@@ -77,9 +77,9 @@ def reference(
     if design.is_lazy(data):
         raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
-    assert isinstance(table, design.Table)
-    outcome, rows = design.raw_rows(table, parsed)
+    assert isinstance(table, design.LoadedTable)
+    outcome, rows = table.raw()
     estimate, std_error = spec.reference(
         outcome, table.treated, rows, estimand=estimand, **vars(made)
     )
-    return Reference(estimand, estimate, std_error, spec.name, parsed.source, table.n)
+    return Reference(estimand, estimate, std_error, spec.name, parsed.source, table.design.n)

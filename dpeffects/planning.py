@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpeffects.api import _effect
 from dpeffects.datasets.rehearsal import rehearsal
 from dpeffects.design import read as design
+from dpeffects.design.bounds import Bounds, skeleton
+from dpeffects.effects import estimate_effect
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import source
 from dpeffects.formula.ranges import range_of
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.privacy.bounds import Bounds, skeleton
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
 from dpeffects.render import Notes, Pairs, Shown, Summary, Table
@@ -249,7 +250,7 @@ def plan(
     if n > _MOST:
         raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
     check_whole("repeats", repeats, 1)
-    check_choice("estimand", estimand, ("ATE", "ATT", "ATC"))
+    check_choice("estimand", estimand, AVERAGES)
     for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not (is_number(value) and 0.0 < value < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
@@ -335,7 +336,7 @@ def _run(setting: Setting, method: str, epsilon: float | None, n: int | None, se
             seed=seed,
         )
     )
-    return _effect(
+    return estimate_effect(
         setting.estimand,
         setting.formula,
         data,

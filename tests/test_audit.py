@@ -14,6 +14,8 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from dpeffects.privacy.arms import ArmReleases
+from dpeffects.privacy.sums import WEIGHT_BITS, Grid, weights_to_grid
 from scipy.stats import binomtest
 
 import dpeffects as dpe
@@ -27,13 +29,11 @@ from dpeffects.design import columns as recipe
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import proved
 from dpeffects.privacy import release, sums
-from dpeffects.privacy.arms import ArmReleases
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.matched import MatchedReleases
 from dpeffects.privacy.noise import SeededNoise, flip_chance
-from dpeffects.privacy.sums import WEIGHT_BITS, Grid, weights_to_grid
 
 SPECS = proved()
 EXTRA = {
@@ -288,7 +288,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
 def test_an_asymptotic_release_fails_visibly(monkeypatch):
     """Paper 001's finite release: one outcome of 900 moves a tree by many times the noise."""
     tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor(random_state=0)
-    from dpeffects.cate.asymptotic import PaperLearner
+    from dpeffects.estimators._paper_learner import PaperLearner
 
     right, known = PaperLearner.__call__, {}
 

@@ -97,7 +97,7 @@ def test_values_beyond_the_bounds_never_reach_a_function():
     data = frame().assign(x=-5.0)
     parsed = parse("log(y) ~ t | log(x)")
     table = design.read(data, parsed, {"x": (1, 9), "y": (0.5, 2)}, ())
-    rows = design.encode(table, parsed, table.bounds)
+    rows = table.encode()
     assert np.isfinite(rows.outcome).all()
     assert np.isfinite(rows.covariates()).all()
 
@@ -192,7 +192,7 @@ def test_the_outcome_may_be_transformed():
 def test_covariates_are_scaled_to_the_unit_interval():
     data, parsed = frame(), parse(FORMULA)
     table = design.read(data, parsed, BOUNDS, ())
-    rows = design.encode(table, parsed, table.bounds).covariates()
+    rows = table.encode().covariates()
     assert rows.shape == (200, 6)
     assert rows.min() >= 0
     assert rows.max() <= 1

@@ -10,15 +10,15 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from dpeffects.privacy.sums import Grid
 
 import dpeffects as dpe
-from dpeffects import api
+from dpeffects import flow
 from dpeffects.design import engines
 from dpeffects.design import read as design
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.rows import ArmTotals, Block
-from dpeffects.privacy.sums import Grid
 
 N = 3001
 # bounds that are no round numbers in binary, and clip some values
@@ -290,7 +290,7 @@ def test_matching_collects_what_it_sorts(level, tmp_path, monkeypatch):
         found = found.to_dict()
         assert found.pop("notes")[:-1] == expected["notes"]
         assert found == {k: x for k, x in expected.items() if k != "notes"}
-    monkeypatch.setattr(api, "memory", lambda: 100_000)
+    monkeypatch.setattr(flow, "memory", lambda: 100_000)
     ledger = dpe.Ledger(epsilon=4)
     given |= {"ledger": ledger, "seed": None}
     with pytest.raises(dpe.DPEffectsError, match=r"take about .* GiB for 1000 records"):
@@ -301,7 +301,7 @@ def test_matching_collects_what_it_sorts(level, tmp_path, monkeypatch):
 def test_other_calls_need_rows_in_memory_too(tmp_path):
     data, ledger = polars_lazy(frame(200), tmp_path), dpe.Ledger(epsilon=1)
     given = {"epsilon": 1, "bounds": BOUNDS, "ledger": ledger}
-    with pytest.raises(dpe.DPEffectsError, match="in memory"):
+    with pytest.raises(dpe.DPEffectsError, match="Collect the frame first"):
         dpe.dp_cate("y ~ t | x", data, "sample_aggregate", release="points", at=frame(3), **given)
     with pytest.raises(dpe.DPEffectsError, match="in memory"):
         dpe.reference("y ~ t", data, "diff_in_means")
@@ -361,7 +361,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         made = "SELECT random() AS y, random() AS x, (random() < 0.5)::INT AS t"
         duckdb.sql(f"COPY ({made} FROM range({n})) TO '{path}' (FORMAT parquet)")
         table = design.read(path, formula, {"y": (0, 1), "x": (0, 1)}, ())
-        source = design.encode(table, formula, table.bounds)
+        source = table.encode()
         tracemalloc.start()
         source.fold(lambda block: (np.array([block.covariates.size]),), "covariates", "outcome")
         peaks.append(tracemalloc.get_traced_memory()[1])

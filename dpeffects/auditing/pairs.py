@@ -167,7 +167,7 @@ def _require_private(pair: Pair, formula: str | None, public: frozenset[str], wh
 def _as_pandas(frame: Any) -> Any:
     import narwhals.stable.v2 as nw
 
-    from dpeffects.privacy.bounds import Declared
+    from dpeffects.design.bounds import Declared
 
     frame = frame.frame if isinstance(frame, Declared) else frame
     try:

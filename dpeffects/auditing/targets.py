@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dpeffects.api import prepare
 from dpeffects.auditing.watch import Watch
-from dpeffects.call import Ask
-from dpeffects.cate.api import TITLES, dp_cate
 from dpeffects.errors import OptionError
-from dpeffects.estimators import get, registry
+from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.estimators.spec import MethodSpec, Options
+from dpeffects.flow import Estimation, Request
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger
 
 Run = Callable[[Watch], Any]
 """One run on a dataset that was read: noise in, everything shown out."""
@@ -53,7 +50,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class MethodTarget:
-    """A registered method, as `dp_ate` runs it."""
+    """A registered method, as `dp_ate` or `dp_cate` runs it."""
 
     name: str
     estimand: str
@@ -62,87 +59,57 @@ class MethodTarget:
     variance: bool = True
     shares: Mapping[str, float] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    conditional: Mapping[str, Any] = field(default_factory=dict)
+    """``release``, ``at`` and ``by`` of conditional effects."""
+
+    @property
+    def _spec(self) -> MethodSpec:
+        return get(self.name, self.estimand)
+
+    @property
+    def _adapted(self) -> tuple[MethodSpec, Options]:
+        released = {k: v for k, v in self.conditional.items() if k == "release"}
+        return self._spec.with_options({**self.options, **released})
 
     @property
     def level(self) -> str:
         """The level, by default the method's first."""
-        return get(self.name).check_level(self.given_level)
+        return self._spec.check_level(self.given_level)
 
     @property
     def public(self) -> frozenset[str]:
         """By level and options."""
-        spec = get(self.name)
-        return spec.make_options(spec.accepted(self.options)).public(self.level)
+        return self._adapted[1].public(self.level)
 
     @property
     def formula(self) -> str | None:
         """One covariate that the method can use."""
-        spec = get(self.name)
-        if not spec.uses_covariates:
+        if not self._spec.uses_covariates:
             return "y ~ t"
-        return "y ~ t | g" if spec.needs_strata else "y ~ t | x"
+        return "y ~ t | g" if self._spec.needs_strata else "y ~ t | x"
 
     @property
     def guarantee(self) -> str:
         """As the method's record says."""
-        return get(self.name).guarantee
+        return self._adapted[0].guarantee
 
     def ready(self, data: Any, formula: str | None, bounds: Any) -> Run:
         """Everything up to the first charge is done once."""
-        ask = Ask(self.budget, bounds, self.shares, self.variance, None, 0)
-        read = str(formula or self.formula)
-        ready = prepare(self.estimand, read, data, self.name, ask, self.level, self.options)
-
-        def run(noise: Watch) -> Any:
-            ready.call.noise = noise
-            ready.call.ledger = Ledger(self.budget.epsilon, self.budget.delta)
-            return ready.estimate()
-
-        return run
-
-
-@dataclass(frozen=True)
-class CateTarget:
-    """A release of conditional effects, as `dp_cate` makes it."""
-
-    name: str
-    budget: Budget
-    variance: bool = True
-    shares: Mapping[str, float] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    estimand: str = "CATE"
-    level: str = "sample"
-    public: frozenset[str] = frozenset()
-    formula: str | None = "y ~ t | x"
-
-    @property
-    def guarantee(self) -> str:
-        """Asymptotic where the paper's finite release was accepted."""
-        return "asymptotic" if self.options.get("accept_asymptotic") else "exact"
-
-    def ready(self, data: Any, formula: str | None, bounds: Any) -> Run:
-        """The whole call, each time."""
-        given = dict(self.options)
-        if given.get("release") == "points":
-            given.setdefault("at", {"x": [0.25, 0.75]})
-        if given.get("release") == "groups":
-            given.setdefault("by", "g")
-
-        def run(noise: Watch) -> Any:
-            return dp_cate(
-                str(formula or self.formula),
-                data,
-                self.name,
-                epsilon=self.budget.epsilon,
-                delta=self.budget.delta,
-                bounds=bounds,
-                variance=self.variance,
-                shares=self.shares,
-                seed=noise,  # type: ignore[arg-type]
-                **given,
-            )
-
-        return run
+        request = Request(
+            formula=str(formula or self.formula),
+            data=data,
+            method=self.name,
+            estimand=self.estimand,
+            budget=self.budget,
+            level=self.level,
+            bounds=bounds,
+            shares=self.shares,
+            variance=self.variance,
+            seed=0,
+            options=self.options,
+            **self.conditional,
+        )
+        return Estimation(request).fit
 
 
 @dataclass(frozen=True)
@@ -181,16 +148,20 @@ def target(
         if options:
             raise OptionError(f"a function takes no options, got {', '.join(options)}")
         return FunctionTarget(method, budget)
-    if method in TITLES and (method not in registry() or estimand == "CATE"):
-        if level not in (None, "sample"):
-            raise OptionError(f"{method}: level must be 'sample', got {level!r}")
-        return CateTarget(method, budget, variance, shares, options)
-    known = list(dict.fromkeys([*registry(), *TITLES]))
-    if method not in known:
-        close = difflib.get_close_matches(str(method), known, 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise OptionError(f"unknown method {method!r}; there are {', '.join(known)}.{hint}")
-    made = MethodTarget(str(method), estimand, budget, level, variance, shares, options)
-    get(made.name).check_estimand(estimand)
-    _ = made.public  # refuses unknown levels and options
-    return made
+    if isinstance(method, str) and method not in registry() and method in conditional_methods():
+        estimand = "CATE"
+    spec = get(method, estimand)
+    spec.check_estimand(estimand)
+    conditional: dict[str, Any] = {}
+    if spec.conditional:
+        release = options.get("release", "function")
+        conditional = {"release": release}
+        if release == "points":
+            conditional["at"] = {"x": [0.25, 0.75]}
+        if release == "groups":
+            conditional["by"] = "g"
+        conditional |= {name: options[name] for name in ("at", "by") if name in options}
+        options = {k: v for k, v in options.items() if k not in ("release", "at", "by")}
+    aim = MethodTarget(spec.name, estimand, budget, level, variance, shares, options, conditional)
+    _ = aim.level, aim.public  # refuses unknown levels and options
+    return aim

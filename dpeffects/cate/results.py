@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects import documents, writing
-from dpeffects.cate.function import EffectFunction, finite
 from dpeffects.design import read as design
+from dpeffects.design.bounds import SOURCES, Bounds
 from dpeffects.errors import DataError, OptionError
+from dpeffects.estimators.conditional_effects import EffectFunction, finite
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.privacy.bounds import SOURCES, Bounds
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import number, numbers, text_of

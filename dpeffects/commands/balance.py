@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from dpeffects.balance.api import dp_balance
 from dpeffects.commands.inputs import path_or_rows
 from dpeffects.commands.shared import (
     Command,
@@ -21,6 +20,7 @@ from dpeffects.commands.shared import (
     record_files,
     render,
 )
+from dpeffects.effects import dp_balance
 from dpeffects.sites.release import ESTIMATORS
 
 

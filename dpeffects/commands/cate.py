@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from dpeffects.cate.api import RELEASES, adds_up, dp_cate, options_of
 from dpeffects.cate.results import CateFunction
-from dpeffects.commands.inputs import path_or_rows
+from dpeffects.commands.inputs import data_for
 from dpeffects.commands.shared import (
     Command,
     budget_arguments,
@@ -22,7 +21,9 @@ from dpeffects.commands.shared import (
     record_files,
     render,
 )
+from dpeffects.effects import dp_cate
 from dpeffects.errors import OptionError
+from dpeffects.estimators._kernel_learner import RELEASES
 from dpeffects.files import read_data
 
 
@@ -51,8 +52,7 @@ def run(given: argparse.Namespace) -> None:
     bounds = wanted.get("bounds")
     if given.at is not None:
         wanted["at"] = read_data(given.at, bounds)
-    stage = {name: x for name, x in wanted.items() if name == "second_stage"}
-    data = path_or_rows(given.data, bounds, batches=adds_up(options_of(given.method, stage)))
+    data = data_for(given.method, wanted, given.data, "CATE")
     fit = dp_cate(given.formula, data, **wanted)
     level = given.conf_level
     plain = fit.to_dict if isinstance(fit, CateFunction) else lambda: fit.to_dict(level)

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
-from dpeffects.api import dp_atc, dp_ate, dp_att
 from dpeffects.commands.inputs import data_for
 from dpeffects.commands.shared import (
     Command,
@@ -22,6 +21,7 @@ from dpeffects.commands.shared import (
     record_files,
     render,
 )
+from dpeffects.effects import dp_atc, dp_ate, dp_att
 from dpeffects.results import Result
 
 

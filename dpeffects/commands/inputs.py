@@ -15,12 +15,12 @@ from dpeffects.estimators import get
 from dpeffects.files import column_names, is_parquet, read_data
 
 
-def data_for(method: str, wanted: Mapping[str, Any], path: str) -> Any:
+def data_for(method: str, wanted: Mapping[str, Any], path: str, estimand: str = "ATE") -> Any:
     """Data of an estimate: a Parquet file's path where the method reads batches, else a frame."""
     if not is_parquet(path):
         return read_data(path, wanted.get("bounds"))
-    spec = get(method)
-    options = {field.name for field in fields(spec.options)}
+    spec = get(method, estimand)
+    options = {field.name for field in fields(spec.options) if field.init}
     made = spec.make_options({name: x for name, x in wanted.items() if name in options})
     return path_or_rows(path, wanted.get("bounds"), batches=not made.needs_memory())
 

@@ -7,10 +7,9 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
-from dpeffects import api
-from dpeffects.cate.api import TITLES
 from dpeffects.commands.shared import Command, check_files, output_arguments, put
-from dpeffects.estimators import get, registry
+from dpeffects.effects import methods
+from dpeffects.estimators import conditional_methods, registry
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.results.export import plain
 
@@ -26,24 +25,26 @@ def run(given: argparse.Namespace) -> None:
     import json
 
     check_files(given, given.out)
-    specs = [get(given.method)] if given.method is not None else list(registry().values())
+    described = methods(given.method)  # refuses a name that is not there
     if given.format == "json" or (given.out or "").lower().endswith(".json"):
-        found = [_facts(spec) for spec in specs]
-        text = json.dumps(found[0] if given.method is not None else found, indent=2)
+        specs = [*registry().values(), *conditional_methods().values()]
+        found = [_facts(spec) for spec in specs if given.method in (None, spec.name)]
+        text = json.dumps(found[0] if len(found) == 1 else found, indent=2)
     else:
-        text = _table() if given.method is None else _wrapped(str(api.methods(given.method)))
+        text = _table() if given.method is None else _wrapped_all(str(described))
     put(given, text, "methods")
 
 
 def _table() -> str:
     from tabulate import tabulate
 
-    frame = api.methods()
+    frame = methods()
     table = tabulate(frame, headers="keys", showindex=False)  # type: ignore[arg-type]
-    return (
-        f"{table}\n\nConditional effects (dpeffects cate):\n  {', '.join(TITLES)}.\n"
-        "The first level is the default. dpeffects methods NAME describes one."
-    )
+    return f"{table}\n\nThe first level is the default. dpeffects methods NAME describes one."
+
+
+def _wrapped_all(text: str) -> str:
+    return "\n\n\n".join(_wrapped(one) for one in text.split("\n\n\n"))
 
 
 def _wrapped(text: str) -> str:
@@ -70,7 +71,7 @@ def _facts(spec: MethodSpec) -> dict[str, Any]:
         "covariates": spec.uses_covariates,
         "needs_delta": spec.needs_delta,
         "shares": {level: plain(spec.shares(level, made)) for level in spec.levels},
-        "options": {f.name: plain(getattr(made, f.name)) for f in fields(spec.options)},
+        "options": {f.name: plain(getattr(made, f.name)) for f in fields(made) if f.init},
         "citation": spec.citation,
     }
 

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from dpeffects.api import dp_ate
 from dpeffects.commands.inputs import data_for
 from dpeffects.commands.shared import (
     Command,
@@ -17,6 +16,7 @@ from dpeffects.commands.shared import (
     method_arguments,
     put,
 )
+from dpeffects.effects import dp_ate
 from dpeffects.sites import site_release
 from dpeffects.sites.release import ESTIMATORS
 

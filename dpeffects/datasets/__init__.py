@@ -10,8 +10,8 @@ import numpy as np
 
 from dpeffects.datasets import bundled, ihdp, optional, simulators
 from dpeffects.datasets.info import DataInfo, Dataset, Simulator
+from dpeffects.design.bounds import Declared
 from dpeffects.errors import DataError, OptionError
-from dpeffects.privacy.bounds import Declared
 
 if TYPE_CHECKING:
     import pandas as pd

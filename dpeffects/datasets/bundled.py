@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpeffects.datasets.files import read_bundled
 from dpeffects.datasets.info import INDICATOR, DataInfo, Dataset, Entries
-from dpeffects.privacy.bounds import Declared, declare
+from dpeffects.design.bounds import Declared, declare
 
 if TYPE_CHECKING:
     import pandas as pd

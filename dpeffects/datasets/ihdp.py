@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dpeffects.datasets.files import read_bundled
 from dpeffects.datasets.info import INDICATOR, DataInfo, Dataset, Entries, Simulator
+from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import OptionError
-from dpeffects.privacy.bounds import Declared, declare
 
 if TYPE_CHECKING:
     import pandas as pd

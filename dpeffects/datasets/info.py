@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpeffects.privacy.bounds import Declared
+from dpeffects.design.bounds import Declared
 
 INDICATOR = (0, 1)
 """The range of every 0/1 column."""
@@ -100,4 +100,4 @@ class Simulator:
 
 
 Entries = dict[str, Any]
-"""Column name -> range or levels, as :func:`dpeffects.privacy.bounds.declare` takes it."""
+"""Column name -> range or levels, as :func:`dpeffects.design.bounds.declare` takes it."""

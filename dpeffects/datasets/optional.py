@@ -15,8 +15,8 @@ from dpeffects.datasets.bundled import (
     LALONDE_COVARIATES,
 )
 from dpeffects.datasets.info import INDICATOR, DataInfo, Dataset, Entries
+from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import MissingExtraError
-from dpeffects.privacy.bounds import Declared, declare
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.design.bounds import Bounds
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import Column
-from dpeffects.privacy.bounds import Bounds
 
 
 def rehearsal(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpeffects.privacy.bounds import Declared, declare
+from dpeffects.design.bounds import Declared, declare
 
 
 def resampled(data: Declared, n: int, seed: int) -> Declared:

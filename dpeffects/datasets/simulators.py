@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.datasets.info import INDICATOR, DataInfo, Entries, Simulator
+from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import OptionError
-from dpeffects.privacy.bounds import Declared, declare
 
 Array = npt.NDArray[np.float64]
 

@@ -1,32 +1,112 @@
 """From the columns of some rows to what the curator works on, row by row.
 
-`Columns` reads a frame in memory: treatment, numbers, codes of levels. `Recipe` clips and encodes
-them. Both are plain data, so that they can travel to where the rows are (`dpeffects.engines`).
+`Design` is what a formula, types and declarations say; `Columns` reads a frame in memory:
+treatment, numbers, codes of levels. `Recipe` clips and encodes them. `Columns` and `Recipe` are
+plain data, so that they can travel to where the rows are (`dpeffects.design.engines`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import DataError
+from dpeffects.design.bounds import Bounds
+from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
+from dpeffects.formula import Formula
 from dpeffects.formula.encoding import Arrays, Encoding
-from dpeffects.formula.expression import Expression, columns, evaluate
+from dpeffects.formula.expression import Expression, Number, columns, evaluate, shown
+from dpeffects.formula.ranges import clip, range_of
 from dpeffects.formula.strata import Strata
-from dpeffects.privacy.bounds import clip
-from dpeffects.privacy.rows import Block, room
+from dpeffects.privacy.exact import scratch_buffer
+from dpeffects.privacy.rows import Block
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _ALL = (-math.inf, math.inf)
+_NARROWEST = 1e-50
+"""Least range of an outcome, one over the largest: fourth powers of it are still numbers."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """What formula, types and declarations say; ``missing`` are ranges that nobody declared."""
+
+    formula: Formula
+    columns: Columns
+    bounds: Bounds
+    missing: tuple[str, ...]
+    encoding: Encoding
+    n: int
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns; it depends on the formula and the levels only."""
+        return len(self.encoding.columns)
+
+    def strata(self) -> Strata:
+        """Read the covariates as strata; raises where one is not discrete."""
+        numeric, bounds = self.columns.numeric, self.bounds
+        binary = [n for n in numeric if n in bounds and bounds.source(n) == "dtype"]
+        return Strata.build(self.formula, levels_of(self.formula, bounds), binary)
+
+    def grouping(self) -> Recipe:
+        """How rows find their group, where the covariates make the groups."""
+        none = Encoding(())
+        return Recipe(Number(0.0), intervals_of(self.bounds), (0.0, 1.0), none, self.strata())
+
+    def require_covariates(self) -> None:
+        """Refuse covariates that make no column beside the intercept."""
+        if self.width > self.formula.intercept:
+            return
+        terms = " + ".join(":".join(map(shown, term)) for term in self.formula.terms)
+        raise FormulaError(
+            f"covariates `{shorten(terms)}` make no column beside the intercept: a factor needs at "
+            "least two levels, so give cut() three points or more"
+        )
+
+    def with_bounds(self, found: Bounds) -> Self:
+        """Return the same with ranges that were missing."""
+        if not self.missing:
+            return self
+        return replace(self, bounds=self.bounds.updated(found), missing=())
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """How rows are clipped and encoded; raises when a range cannot be used."""
+        intervals = intervals_of(self.bounds)
+        lower, upper = (0.0, 1.0)
+        if self.formula.outcome_columns:  # else the call reads no outcome
+            lower, upper = range_of(self.formula.outcome, intervals)
+        if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
+            raise BoundsError(
+                f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
+            )
+        self.encoding.ranges(intervals)
+        try:
+            discrete = self.strata()
+        except FormulaError:  # a covariate that is not discrete
+            discrete = None
+        return Recipe(self.formula.outcome, intervals, (lower, upper), self.encoding, discrete)
+
+
+def intervals_of(bounds: Bounds) -> dict[str, tuple[float, float]]:
+    """Ranges of the numeric columns."""
+    return {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
+
+
+def levels_of(formula: Formula, bounds: Bounds) -> dict[str, tuple[Any, ...]]:
+    """Levels of the columns that have them; those in the formula come first."""
+    levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
+    return {**levels, **formula.levels}
 
 
 @dataclass(frozen=True)
@@ -48,11 +128,19 @@ class Columns:
             return codes(column, self.arms).astype(np.bool_)
         values = column.to_numpy()
         if values.dtype != np.bool_ and not ((values == 0) | (values == 1)).all():
-            raise DataError(
-                f"treatment {self.treatment!r} must be 0/1, bool, or two declared levels, control "
-                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
-            )
+            raise self.not_two_arms()
         return values.astype(np.bool_)
+
+    def not_two_arms(self) -> DataError:
+        """What to say of a treatment with other values than two."""
+        return DataError(
+            f"treatment {self.treatment!r} must be 0/1, bool, or two declared levels, control "
+            f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
+        )
+
+    def empty_arm(self) -> DataError:
+        """What to say where nobody is treated, or everybody."""
+        return DataError(f"treatment {self.treatment!r}: one of the two arms is empty")
 
     def numbers(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, Any]:
         """Numeric columns, in plain types."""
@@ -75,7 +163,7 @@ def numbers(column: nw.Series[Any]) -> npt.NDArray[Any]:
     values = (column.cast(nw.Float64) if wide else column).to_numpy()
     values = values if values.dtype.kind in "fiub" else values.astype(np.float64)
     if not np.isfinite(values).all():
-        raise DataError(f"column {column.name!r} holds infinite values")
+        raise infinite_values(column.name)
     return values
 
 
@@ -88,13 +176,26 @@ def codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
     except TypeError:  # lists and the like are no levels
         found = np.array([-1])
     if (found < 0).any():
-        raise DataError(outside_levels(column.name))
+        raise outside_levels(column.name)
     return found.astype(np.int64)
 
 
-def outside_levels(name: str) -> str:
+def missing_values(names: Sequence[str]) -> DataError:
+    """What to say of columns with nulls or NaN."""
+    return DataError(
+        f"missing values in {listed(names)}: dropping rows silently would change n, which is "
+        "public. Drop or impute them by a rule that looks at one row at a time"
+    )
+
+
+def infinite_values(name: str) -> DataError:
+    """What to say of a column with values that are not finite."""
+    return DataError(f"column {name!r} holds infinite values")
+
+
+def outside_levels(name: str) -> DataError:
     """What to say of a column with values that nobody declared."""
-    return (
+    return DataError(
         f"column {name!r} has values outside its declared levels; add the missing level or recode "
         'it, for example as "other" (a range is a tuple: (18, 90))'
     )
@@ -131,7 +232,7 @@ class Recipe:
             if part == "outcome":
                 made[part] = self.outcome(numeric, treated.size)
             else:
-                out = room("covariates", treated.size, len(self.encoding.names))
+                out = scratch_buffer("covariates", treated.size, len(self.encoding.names))
                 made[part] = self.covariates(numeric, coded, out)
         return Block(treated, **made)
 

@@ -1,7 +1,7 @@
 """Rows that stay where they are: polars lazy frames, DuckDB, Parquet files, Dask and Spark.
 
 An engine is asked for two things. Counts and sums by arm are one query of integer sums, which it
-runs itself: clip, scale, floor(x + 1/2) and cast are the same IEEE operations as in `Grid.encode`.
+runs itself: clip, scale, floor(x + 1/2) and cast are the same IEEE operations as in memory.
 Everything else is a `fold`: a function of blocks of rows, which DuckDB and polars feed with batches
 in bounded memory, and which Dask and Spark run where the partitions are. Only integers come back,
 and they add up the same in every order: two engines with the same seed give the same numbers.
@@ -15,6 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -23,24 +24,37 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from dpeffects.design.columns import Columns, IntArray, Recipe, outside_levels
-from dpeffects.errors import DataError, DPEffectsError, OptionError, listed
+from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
+from dpeffects.design.columns import (
+    Columns,
+    Design,
+    IntArray,
+    Recipe,
+    infinite_values,
+    missing_values,
+    outside_levels,
+)
+from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
-from dpeffects.privacy.bounds import Bounds, Interval, magnitude_counts, middle
+from dpeffects.formula.ranges import middle
 from dpeffects.privacy.rows import (
     ROWS,
-    ArmTotals,
+    Block,
     ByRecord,
+    Cells,
+    Interval,
+    OneColumn,
     Records,
+    RowFunction,
     Rows,
     Summand,
     Totals,
     added,
     joined,
 )
-from dpeffects.privacy.sums import Grid
+from dpeffects.privacy.sets import Box, BoxGrid
 
 _BATCH = 4 * ROWS
 _THREADS = os.cpu_count() or 1
@@ -51,7 +65,8 @@ _CHANGING = (
 MOST_STRATA = 2**21
 """Strata that are counted for rows on an engine: every block has a count for each."""
 
-Ready = dict[tuple[str, Grid | None], IntArray]
+OutcomeFunction = Outcome | ScaledSquare
+Ready = dict[tuple[Any, ...], IntArray]
 """Sums by arm that are known, by what they are of and on which grid."""
 OnBatch = Callable[[Any], Totals | None]
 """From a native frame in memory to integers; None where it has no rows."""
@@ -59,7 +74,7 @@ Combine = Callable[[Iterable[Totals]], Totals]
 """`added`, or `joined` where values of each record are asked for."""
 
 
-def opened(data: Any) -> Any:
+def open_if_path(data: Any) -> Any:
     """A path to Parquet or CSV files as a lazy frame; anything else as it is."""
     if not isinstance(data, str | os.PathLike):
         return data
@@ -102,38 +117,62 @@ def memory() -> int:
 class LazyTable:
     """Columns on an engine, checked there and not yet clipped.
 
-    ``ready`` are sums by arm that came with the checks, ``kinds`` what the text of a CSV file was
-    read as.
+    ``treated_count`` is the number of treated records, ``ready`` are sums by arm that came with the
+    checks, ``kinds`` what the text of a CSV file was read as.
     """
 
+    design: Design
     frame: nw.LazyFrame[Any]
-    columns: Columns
-    n: int
-    count: int
-    bounds: Bounds
-    missing: tuple[str, ...]
+    treated_count: int
     ready: Ready
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str]
+
+    def column(self, name: str) -> ColumnOnEngine:
+        """A column as a source of values, for the private search for its range."""
+        return ColumnOnEngine(self, name)
+
+    def require_same_kinds(self, groups: Any) -> None:
+        """Refuse a column of a CSV file that the formula and the groups read in two ways."""
+        for name in self.kinds.keys() & groups.kinds.keys():
+            if self.kinds[name] != groups.kinds[name]:
+                raise DataError(
+                    f"column {name!r} of the CSV file is read as {self.kinds[name]} by the formula "
+                    f"and as {groups.kinds[name]} by the groups: read the file into a frame first"
+                )
+
+    def encode(self, groups: LazyTable | None = None) -> LazyRows:
+        """Rows that are clipped and encoded where they are, by ``groups`` if given."""
+        if groups is None:
+            return LazyRows(self, dict(self.ready))
+        both = replace(self, frame=by_declaration(self.frame, groups.kinds))
+        strata = (groups.design.columns, groups.design.grouping())
+        return LazyRows(both, dict(self.ready), strata)
+
+
+@dataclass(frozen=True)
+class ColumnOnEngine(OneColumn):
+    """Values of one column, which stand in the place of outcomes."""
+
+    table: LazyTable
+    name: str
 
     @property
-    def numeric(self) -> tuple[str, ...]:
-        """Names of the numeric columns."""
-        return self.columns.numeric
+    def n(self) -> int:
+        """Number of records."""
+        return self.table.design.n
 
-    def treated_count(self) -> int:
-        """Number of treated records."""
-        return self.count
-
-    def magnitudes(self, name: str) -> IntArray:
-        """Counts of a column's values by magnitude, for the private search for its range."""
-        return run(self.frame, [name], partial(_magnitudes, columns=self.columns, name=name))[0]
+    def fold(self, function: Summand, *parts: str) -> Totals:
+        """Add up a function of blocks of values."""
+        columns = self.table.design.columns
+        add = partial(_of_column, columns=columns, name=self.name, function=function)
+        return run(self.table.frame, [self.name], add)
 
 
-def _magnitudes(native: Any, columns: Columns, name: str) -> Totals | None:
+def _of_column(native: Any, columns: Columns, name: str, function: Summand) -> Totals | None:
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    return (magnitude_counts(columns.numbers(frame, [name])[name].astype(np.float64)),)
+    return function(Block(outcome=columns.numbers(frame, [name])[name].astype(np.float64)))
 
 
 def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
@@ -158,9 +197,9 @@ def checked(
 
     Where the outcome is one column with a known range, its sums by arm come with it.
     """
-    grids = _grids(outcome[1], n) if outcome else {}
+    sums = _usual_sums(outcome[1], n) if outcome else {}
     try:
-        found = _by_arm(frame, columns, outcome, grids, check=True)
+        found = _by_arm(frame, columns, outcome, sums, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
         found = {}
     fine = set(found) == {0, 1} and all(
@@ -170,9 +209,8 @@ def checked(
         _refuse(_what_is_wrong(frame, columns), columns)
     if doubtful := _doubtful(frame, columns):
         run(frame, doubtful, partial(_readable, columns=columns))
-    ready: Ready = {("count", None): _pair(found, "count")}
-    ready |= {(what, grid): _pair(found, what) for what, grid in grids.items()}
-    return int(ready["count", None][0]), ready
+    ready = {_key(phi, grid): _pair(found, phi) for phi, grid in sums.items()}
+    return found[1]["count"], ready
 
 
 def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
@@ -209,9 +247,9 @@ def _by_arm(
     frame: nw.LazyFrame[Any],
     columns: Columns,
     outcome: tuple[str, Interval] | None,
-    grids: Mapping[str, Grid],
+    sums: Mapping[OutcomeFunction, BoxGrid],
     check: bool = False,
-) -> dict[int, dict[str, int]]:
+) -> dict[int, dict[Any, int]]:
     """Counts, sums of encoded outcomes and counts of usable values, for arms 0 and 1.
 
     More entries than that mean that some treatments are neither.
@@ -221,19 +259,21 @@ def _by_arm(
     if check:
         kept |= {f"c{k}": nw.col(name) for k, name in enumerate(names)}
     if outcome:
-        y = nw.col(outcome[0]).cast(nw.Float64)
-        kept["y"] = _within(y, *outcome[1])
-    made = {what: _steps(what, grid, outcome[1]) for what, grid in grids.items() if outcome}
+        kept["y"] = _within(nw.col(outcome[0]).cast(nw.Float64), *outcome[1])
+    y = nw.col("y")
+    made: dict[Any, nw.Expr] = {
+        phi: grid.expression(phi.expression(y)) for phi, grid in sums.items()
+    }
     if check:
         for k, name in enumerate(names):
             made[f"good {name}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
     named = {f"m{k}": expression for k, expression in enumerate(made.values())}
-    sums = [nw.col(name).sum() for name in named]
-    with _Quiet(frame):
+    totals = [nw.col(name).sum() for name in named]
+    with hide_engine_errors(frame):
         part = frame.select(**kept)
         groups = (part.with_columns(**named) if named else part).group_by("t")
-        rows = groups.agg(nw.len().alias("count"), *sums).head(4).collect().rows(named=True)
-    found: dict[int, dict[str, int]] = {}
+        rows = groups.agg(nw.len().alias("count"), *totals).head(4).collect().rows(named=True)
+    found: dict[int, dict[Any, int]] = {}
     for position, row in enumerate(rows):
         arms = _arms(columns, schema)
         arm = arms.index(row["t"]) if row["t"] in arms else 2 + position
@@ -283,26 +323,18 @@ def _count(condition: nw.Expr) -> nw.Expr:
 
 def _refuse(found: Mapping[str, int], columns: Columns) -> None:
     names = [*_named(columns), columns.treatment]
-    bad = [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]
-    if bad:
-        raise DataError(
-            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            "public. Drop or impute them by a rule that looks at one row at a time"
-        )
+    if bad := [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]:
+        raise missing_values(bad)
     for name in columns.numeric:
         if found.get(f"inf {name}"):
-            raise DataError(f"column {name!r} holds infinite values")
+            raise infinite_values(name)
     for name in columns.levels:
         if found[f"level {name}"]:
-            raise DataError(outside_levels(name))
-    if found["arm"] and columns.arms is not None:
-        raise DataError(outside_levels(columns.treatment))
+            raise outside_levels(name)
     if found["arm"]:
-        raise DataError(
-            f"treatment {columns.treatment!r} must be 0/1, bool, or two declared levels, control "
-            f"first: bounds={{'{columns.treatment}': [CONTROL, TREATED]}}"
-        )
-    raise DataError(f"treatment {columns.treatment!r}: one of the two arms is empty")
+        named = columns.arms is not None
+        raise outside_levels(columns.treatment) if named else columns.not_two_arms()
+    raise columns.empty_arm()
 
 
 def _arms(columns: Columns, schema: Any) -> list[Any]:
@@ -311,35 +343,21 @@ def _arms(columns: Columns, schema: Any) -> list[Any]:
     return [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
 
 
-def _grids(interval: Interval, n: int) -> dict[str, Grid]:
-    """Grids that sums and squares by arm have unless epsilon is tiny."""
-    return {"sum": Grid.for_sum(interval, n, 1.0), "square": Grid.for_sum((0.0, 1.0), n, 1.0)}
+def _usual_sums(interval: Interval, n: int) -> dict[OutcomeFunction, BoxGrid]:
+    """Sums and squares by arm, on the grids that they have unless epsilon is tiny."""
+    return {
+        Outcome(): Box(*interval).on(n, 1.0),
+        ScaledSquare(*interval): Box(0.0, 1.0).on(n, 1.0),
+    }
 
 
-def _steps(what: str, grid: Grid, interval: Interval) -> nw.Expr:
-    """`ArmTotals` as an engine computes it, from clipped outcomes y.
-
-    Every operation is monotone (a square on either side of zero), also as it is rounded, so the
-    ends of the range tell whether a clip could change anything. Where not, it is left out.
-    """
-    y, (lower, upper) = nw.col("y"), interval
-    ends, top = np.array([lower, upper]), float(2**grid.bits)
-    if what == "square":
-        ends = (ends * 2.0 - lower - upper) / (upper - lower)
-        ends = np.array([0.0, (ends * ends).max()])
-        y = (y * 2.0 - lower - upper) / (upper - lower)
-        y = y * y
-    if ends[0] < grid.lower or ends[1] > grid.upper:
-        y, ends = _within(y, grid.lower, grid.upper), np.array([grid.lower, grid.upper])
-    steps = ((y - grid.middle) * grid.steps + 0.5).floor()
-    ends = np.floor((ends - grid.middle) * grid.steps + 0.5)
-    if ends[0] < -top or ends[1] > top:
-        steps = _within(steps, -top, top)
-    return steps.cast(nw.Int64)
+def _key(phi: OutcomeFunction, grid: BoxGrid) -> tuple[Any, ...]:
+    ends = (grid.box.low, grid.box.high, grid.box.centre)
+    return (phi, grid.steps, *(float(end[0]) for end in ends))
 
 
 def _within(values: nw.Expr, lower: float, upper: float) -> nw.Expr:
-    """`privacy.bounds.clip` as an engine computes it.
+    """`formula.ranges.clip` as an engine computes it.
 
     (Engines do not agree how NaN compares, so it is asked for first. Their own `clip` would look
     for missing values once more; they are refused anyway.)
@@ -349,8 +367,9 @@ def _within(values: nw.Expr, lower: float, upper: float) -> nw.Expr:
     return nw.when(values.is_nan()).then(nw.lit(middle((lower, upper)))).otherwise(inside)
 
 
-def _pair(found: Mapping[int, Mapping[str, int]], what: str) -> IntArray:
-    return np.array([found[1][what], found[0][what]], dtype=np.int64)
+def _pair(found: Mapping[int, Mapping[Any, int]], what: Any) -> IntArray:
+    """Sums over (treated, control)."""
+    return np.array([[found[1][what]], [found[0][what]]], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -361,29 +380,32 @@ class LazyRows:
     """
 
     table: LazyTable
-    recipe: Recipe
     ready: Ready = field(default_factory=dict)
     groups: tuple[Columns, Recipe] | None = None
 
     @property
+    def _recipe(self) -> Recipe:
+        return self.table.design.recipe
+
+    @property
     def n(self) -> int:
         """Number of records."""
-        return self.table.n
+        return self.table.design.n
 
     @property
     def width(self) -> int:
         """Number of encoded covariates."""
-        return len(self.recipe.encoding.names)
+        return self.table.design.width
 
     @property
     def outcome_range(self) -> Interval:
         """Range that outcomes are clipped to."""
-        return self.recipe.outcome_range
+        return self._recipe.outcome_range
 
     @property
-    def declared(self) -> int | None:
+    def n_strata(self) -> int | None:
         """Number of strata."""
-        discrete = (self.groups[1] if self.groups else self.recipe).discrete
+        discrete = (self.groups[1] if self.groups else self._recipe).discrete
         return None if discrete is None else discrete.count
 
     def fold(self, function: Summand, *parts: str) -> Totals:
@@ -395,30 +417,35 @@ class LazyRows:
         return self._run(function, parts, joined)
 
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
-        own = (self.table.columns, self.recipe)
+        own = (self.table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
         parts = tuple(part for part in parts if part != "strata")
-        names = [self.table.columns.treatment, *self.recipe.reads(parts)]
+        names = [self.table.design.columns.treatment, *self._recipe.reads(parts)]
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
         *found, seen = run(self.table.frame, list(dict.fromkeys(names)), add, combine)
-        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.count]:
+        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.treated_count]:
             raise DataError(_CHANGING)
         return tuple(found)
 
-    def by_arm(self, what: str, grid: Grid | None = None) -> IntArray:
-        """Sums over (treated, control): by the engine where the outcome is a column."""
-        key, term = (what, grid), self.recipe.outcome_term
-        if key not in self.ready and grid is not None and isinstance(term, Column):
-            outcome = (term.name, self.outcome_range)
-            found = _by_arm(self.table.frame, self.table.columns, outcome, {what: grid})
-            self.ready[key] = _pair(found, what)
+    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
+        """Sums by arm of functions of the outcome, where that is a column."""
+        if cells not in (ARMS, TREATED):
+            return None
+        if phi is None:
+            treated = self.table.treated_count
+            return np.array([[treated], [self.n - treated]], np.int64)[: cells.size]
+        term = self._recipe.outcome_term
+        if not (isinstance(phi, Outcome | ScaledSquare) and isinstance(term, Column)):
+            return None
+        key = _key(phi, grid)
         if key not in self.ready:
-            add = ArmTotals(what, grid, self.outcome_range)
-            self.ready[key] = self.fold(add, "outcome")[0]
-        return self.ready[key]
+            outcome, columns = (term.name, self.outcome_range), self.table.design.columns
+            found = _by_arm(self.table.frame, columns, outcome, {phi: grid})
+            self.ready[key] = _pair(found, phi)
+        return self.ready[key][: cells.size]
 
-    def held(self, why: str) -> Rows:
+    def in_memory(self, why: str) -> Rows:
         """Refuse: these rows are not in memory."""
         raise OptionError(f"{why}: collect the lazy frame first")
 
@@ -461,7 +488,7 @@ def _cut(arrays: tuple[Arrays, Arrays], some: slice) -> tuple[Arrays, Arrays]:
 def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:
     """One row of sums, made by the engine."""
     named = {f"q{k}": expression for k, expression in enumerate(ask.values())}
-    with _Quiet(frame):
+    with hide_engine_errors(frame):
         found = frame.select(**named).collect()
         return dict(zip(ask, (found[name].to_list()[0] for name in named), strict=True))
 
@@ -471,7 +498,7 @@ def run(
 ) -> Totals:
     """Combine a function of the frame's rows, batch by batch or partition by partition."""
     implementation = frame.implementation
-    with _Quiet(frame):
+    with hide_engine_errors(frame):
         native: Any = frame.select(names).to_native()
         if implementation.is_duckdb():
             results = _streamed(native.to_arrow_reader(_BATCH), function)
@@ -530,18 +557,16 @@ def _spark_partition(batches: Iterator[Any], function: OnBatch, combine: Combine
         yield pa.record_batch([pa.array([pickle.dumps(combine(found))])], names=["totals"])
 
 
-class _Quiet:
+@contextmanager
+def hide_engine_errors(frame: nw.LazyFrame[Any]) -> Iterator[None]:
     """Errors of an engine may quote values of the data: only their kind is passed on."""
-
-    def __init__(self, frame: nw.LazyFrame[Any]) -> None:
-        self._name = frame.implementation.name.lower()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, Exception) and not isinstance(error, DPEffectsError):
-            raise DataError(
-                f"{self._name} could not compute with the data ({type(error).__name__}); check "
-                "the types of the columns, and that the frame can still be read"
-            ) from None
+    try:
+        yield
+    except DPEffectsError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{frame.implementation.name.lower()} could not compute with the data "
+            f"({type(error).__name__}); check the types of the columns, and that the frame can "
+            "still be read"
+        ) from None

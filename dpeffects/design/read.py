@@ -1,7 +1,7 @@
 """Frame + Formula + Bounds -> validated columns, then clipped and encoded rows.
 
 ``read`` looks at every row once, refuses what cannot be used, and completes the bounds from dtypes
-and public columns; it says which ranges are still missing. ``encode`` clips and encodes.
+and public columns; it says which ranges are still missing. Tables then clip and encode.
 """
 
 from __future__ import annotations
@@ -17,57 +17,119 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.design import engines
-from dpeffects.design.columns import Columns, Recipe, codes, numbers, outside_levels
-from dpeffects.design.engines import LazyRows, LazyTable
-from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
-from dpeffects.files import by_declaration, is_text, kind_of
+from dpeffects.design.bounds import Bounds, Declared, skeleton
+from dpeffects.design.columns import (
+    BoolArray,
+    Columns,
+    Design,
+    FloatArray,
+    IntArray,
+    Recipe,
+    codes,
+    intervals_of,
+    levels_of,
+    missing_values,
+    numbers,
+    outside_levels,
+)
+from dpeffects.design.engines import LazyTable
+from dpeffects.errors import BoundsError, DataError, listed, shorten
+from dpeffects.files import is_text, kind_of
 from dpeffects.formula import Formula
-from dpeffects.formula.encoding import Arrays, Encoding, width_of
+from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import (
     Categorical,
     Column,
     Cut,
-    Number,
     Spline,
     columns,
     evaluate,
     needs_domain,
-    shown,
 )
-from dpeffects.formula.ranges import range_of
-from dpeffects.formula.strata import Strata
-from dpeffects.privacy.bounds import Bounds, Declared, clip, magnitude_counts, skeleton
+from dpeffects.formula.ranges import clip
 from dpeffects.privacy.rows import ROWS, Rows
 
-_NARROWEST = 1e-50
-"""Least range of an outcome, one over the largest: fourth powers of it are still numbers."""
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
 
 
 @dataclass(frozen=True)
-class Table:
-    """Validated private columns, not yet clipped, in the types they came in.
+class LoadedTable:
+    """Validated private columns in memory, not yet clipped, in the types they came in."""
 
-    ``missing`` names numeric columns whose range nobody declared.
-    """
-
-    n: int
+    design: Design
     numeric: Mapping[str, npt.NDArray[Any]]
     codes: Mapping[str, IntArray]
     treated: BoolArray
-    bounds: Bounds
-    missing: tuple[str, ...]
 
+    @property
     def treated_count(self) -> int:
         """Number of treated records."""
         return int(np.count_nonzero(self.treated))
 
-    def magnitudes(self, name: str) -> IntArray:
-        """Counts of a column's values by magnitude, for the private search for its range."""
-        return magnitude_counts(self.numeric[name].astype(np.float64))
+    def column(self, name: str) -> Rows:
+        """A column as a source of values, for the private search for its range."""
+        values = self.numeric[name].astype(np.float64)
+        return Rows(values, (0.0, 0.0), self.treated, lambda: np.zeros((len(values), 1)), 1)
+
+    def encode(self, groups: LoadedTable | None = None) -> Rows:
+        """Clip and encode, block by block, in the strata of ``groups`` if given.
+
+        The covariates are encoded when they are first asked for.
+        """
+        design, recipe = self.design, self.design.recipe
+        starts = range(0, design.n, ROWS)
+
+        def covariates() -> FloatArray:
+            out = np.empty((design.n, design.width), order="F")
+            for start in starts:
+                recipe.covariates(*self._block(start), out[start : start + ROWS])
+            return out
+
+        def strata() -> tuple[IntArray, int]:
+            discrete = recipe.discrete or design.strata()  # the latter says why not
+            return self._index(recipe), discrete.count
+
+        outcome = [recipe.outcome(self._block(k)[0], min(ROWS, design.n - k)) for k in starts]
+        rows = Rows(
+            outcome=np.concatenate(outcome),
+            outcome_range=recipe.outcome_range,
+            treated=self.treated,
+            covariates=cache(covariates),
+            width=design.width,
+            strata=cache(strata),
+            values=self._counts_of_values(),
+        )
+        if groups is None:
+            return rows
+        grouping = groups.design.grouping()
+        index, count = groups._index(grouping), groups.design.strata().count
+        return replace(rows, strata=lambda: (index, count))
+
+    def _block(self, start: int) -> tuple[Arrays, Arrays]:
+        part = slice(start, start + ROWS)
+        numeric = {name: values[part] for name, values in self.numeric.items()}
+        return numeric, {name: codes[part] for name, codes in self.codes.items()}
+
+    def _index(self, recipe: Recipe) -> IntArray:
+        starts = range(0, self.design.n, ROWS)
+        return np.concatenate([recipe.strata(*self._block(start)) for start in starts])
+
+    def _counts_of_values(self) -> tuple[int, ...]:
+        """How many values each encoded column and the outcome could take; 0 for a continuum."""
+        whole, bounds = {}, self.design.bounds
+        for name, values in self.numeric.items():
+            if values.dtype.kind in "iub" and name in bounds:
+                lower, upper = bounds.interval(name)
+                if float(lower).is_integer() and float(upper).is_integer():
+                    whole[name] = int(upper - lower) + 1
+        outcome = self.design.formula.outcome
+        last = whole.get(outcome.name, 0) if isinstance(outcome, Column) else 0
+        return (*self.design.encoding.values(whole), last)
+
+    def raw(self) -> tuple[FloatArray, FloatArray]:
+        """Outcome and covariates as they are, for the non-private reference only."""
+        outcome = evaluate(self.design.formula.outcome, self.numeric)
+        return outcome, self.design.encoding.raw_matrix(self.numeric, self.codes)
 
 
 def read(
@@ -77,7 +139,7 @@ def read(
     public: Iterable[str],
     *,
     attended: bool = True,
-) -> Table | LazyTable:
+) -> LoadedTable | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
@@ -93,15 +155,14 @@ def read(
     if is_text(data.frame if isinstance(data, Declared) else data):
         kinds = _kinds(formula, formula.columns, known)
         frame = engines.typed(frame, kinds)
-    lazy = isinstance(frame, nw.LazyFrame)
     n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     if n < 4:
         raise DataError(f"the data has {n} rows; at least 4 are needed")
     if isinstance(frame, nw.DataFrame):
         _refuse_missing(frame, formula.columns)
-    if lazy and from_data:
+    elif from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
-    reader = _Reader(frame, known, formula)
+    reader = _ColumnReader(frame, known, formula)
     free = "data" if from_data else None
     outcome_source = free or ("public" if "outcome" in public else None)
     for name in formula.outcome_columns:
@@ -109,7 +170,32 @@ def read(
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
-    return reader.lazy_table(n, kinds) if lazy else reader.table(attended)
+    design = reader.design(n)
+    if isinstance(frame, nw.LazyFrame):
+        return _lazy_table(frame, design, kinds)
+    return _table(frame, design, attended)
+
+
+def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> LoadedTable:
+    """Read the columns into memory and check them."""
+    columns = design.columns
+    treated = columns.treated(frame)
+    if attended and (treated.all() or not treated.any()):
+        raise columns.empty_arm()
+    numeric = columns.numbers(frame, columns.numeric)
+    return LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated)
+
+
+def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, str]) -> LazyTable:
+    """Check the columns where they are."""
+    outcome, bounds, n = design.formula.outcome, design.bounds, design.n
+    pair = None
+    if isinstance(outcome, Column) and outcome.name in bounds:
+        pair = (outcome.name, bounds.interval(outcome.name))
+    count, ready = engines.checked(frame, design.columns, n, pair)
+    if count in (0, n):
+        raise design.columns.empty_arm()
+    return LazyTable(design, frame, count, ready, kinds)
 
 
 def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
@@ -125,11 +211,11 @@ def is_lazy(data: Any) -> bool:
     return isinstance(_unpack(data, None)[0], nw.LazyFrame)
 
 
-def _unpack(data: Any, bounds: Any) -> tuple[nw.DataFrame[Any] | nw.LazyFrame[Any], Bounds, bool]:
+def _unpack(data: Any, bounds: Any) -> tuple[Frame, Bounds, bool]:
     known = Bounds()
     if isinstance(data, Declared):
         data, known = data.frame, data.bounds
-    data = engines.opened(data)
+    data = engines.open_if_path(data)
     try:
         frame = nw.from_native(data)
         frame.collect_schema()
@@ -169,12 +255,8 @@ def _not_numeric(name: str, dtype: Any) -> str:
 
 def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
     """Refuse nulls and NaN by column: dropping rows would change n, which is public."""
-    bad = [name for name in names if _has_missing(frame[name])]
-    if bad:
-        raise DataError(
-            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            "public. Drop or impute them by a rule that looks at one row at a time"
-        )
+    if bad := [name for name in names if _has_missing(frame[name])]:
+        raise missing_values(bad)
 
 
 def _has_missing(column: nw.Series[Any]) -> bool:
@@ -183,9 +265,7 @@ def _has_missing(column: nw.Series[Any]) -> bool:
     return column.dtype.is_float() and bool(column.is_nan().any())
 
 
-def _arms(
-    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], formula: Formula, known: Bounds
-) -> tuple[Any, ...] | None:
+def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name = formula.treatment_column
     dtype = frame.collect_schema()[name]
@@ -205,21 +285,14 @@ def _arms(
     return levels
 
 
-def _require_both_arms(treated: int, n: int, name: str) -> None:
-    if treated in (0, n):
-        raise DataError(f"treatment {name!r}: one of the two arms is empty")
-
-
 def _check_kind(name: str, dtype: Any, levels: tuple[Any, ...] | None) -> None:
     """Refuse levels of another kind than the column: an engine would not compare them."""
     texts = [isinstance(level, str) for level in levels or ()]
     if texts and ((dtype == nw.String and not any(texts)) or (dtype.is_numeric() and all(texts))):
-        raise DataError(outside_levels(name))
+        raise outside_levels(name)
 
 
-def _schema_levels(
-    name: str, dtype: Any, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
-) -> tuple[Any, ...] | None:
+def _schema_levels(name: str, dtype: Any, frame: Frame) -> tuple[Any, ...] | None:
     """Levels of an Enum of polars or DuckDB, which its maker wrote into the schema.
 
     Categories of pandas do not count, ordered or not: `astype("category")`, `cut` and `qcut` learn
@@ -246,12 +319,10 @@ def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
         raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
 
 
-class _Reader:
+class _ColumnReader:
     """Collects columns and completes bounds while the formula is walked."""
 
-    def __init__(
-        self, frame: nw.DataFrame[Any] | nw.LazyFrame[Any], known: Bounds, formula: Formula
-    ) -> None:
+    def __init__(self, frame: Frame, known: Bounds, formula: Formula) -> None:
         self._frame, self._known, self._formula = frame, known, formula
         self._schema = frame.collect_schema()
         self._arms = _arms(frame, formula, known)
@@ -288,20 +359,18 @@ class _Reader:
             )
         self._numeric.append(name)
         if name in self._known:
-            self._bounds = self._bounds.with_interval(
-                name, *self._known.interval(name), source=self._known.source(name)
-            )
+            ends, source = self._known.interval(name), self._known.source(name)
         elif dtype == nw.Boolean:
-            self._bounds = self._bounds.with_interval(name, 0.0, 1.0, source="dtype")
-        elif ends := ends_in_formula(name, self._formula):
-            self._bounds = self._bounds.with_interval(name, *ends, source="declared")
+            ends, source = (0.0, 1.0), "dtype"
+        elif written := ends_in_formula(name, self._formula):
+            ends, source = written, "declared"
         elif source is not None:
-            values = numbers(self._held(name))
-            self._bounds = self._bounds.with_interval(
-                name, float(values.min()), float(values.max()), source=source
-            )
+            values = numbers(self._in_memory(name))
+            ends = (float(values.min()), float(values.max()))
         else:
             self._missing.append(name)
+            return
+        self._bounds = self._bounds.with_interval(name, *ends, source=source)
 
     def _level_column(self, name: str, source: str | None) -> None:
         """Read levels from the formula, a declaration, the dtype, or public data."""
@@ -316,7 +385,7 @@ class _Reader:
         elif dtype == nw.Boolean:
             levels, source = (False, True), "dtype"
         elif source is not None:
-            levels = _levels_found(self._held(name))
+            levels = _levels_found(self._in_memory(name))
         else:
             self._undeclared_levels.append(name)
             return
@@ -324,7 +393,7 @@ class _Reader:
         self._levels[name] = levels
         self._bounds = self._bounds.with_levels(name, levels, source=source)
 
-    def _held(self, name: str) -> nw.Series[Any]:
+    def _in_memory(self, name: str) -> nw.Series[Any]:
         """A public column, to read bounds from."""
         if isinstance(self._frame, nw.LazyFrame):
             raise BoundsError(
@@ -333,38 +402,17 @@ class _Reader:
             )
         return self._frame[name]
 
-    def table(self, attended: bool) -> Table:
-        """Read the columns into memory and check them."""
+    def design(self, n: int) -> Design:
+        """Put together what was found; raises where something cannot be used."""
         self._check_bounds()
-        frame, columns = self._frame, self._columns()
-        assert isinstance(frame, nw.DataFrame)
-        treated = columns.treated(frame)
-        if attended:
-            _require_both_arms(int(np.count_nonzero(treated)), treated.size, columns.treatment)
-        return Table(
-            treated.size,
-            columns.numbers(frame, columns.numeric),
-            columns.codes(frame, columns.levels),
-            treated,
-            self._bounds,
-            tuple(self._missing),
-        )
-
-    def lazy_table(self, n: int, kinds: Mapping[str, str]) -> LazyTable:
-        """Check the columns where they are."""
-        self._check_bounds()
-        frame, columns, bounds = self._frame, self._columns(), self._bounds
-        assert isinstance(frame, nw.LazyFrame)
-        outcome = self._formula.outcome
-        known = isinstance(outcome, Column) and outcome.name in bounds
-        pair = (outcome.name, bounds.interval(outcome.name)) if known else None  # type: ignore[union-attr]
-        count, ready = engines.checked(frame, columns, n, pair)
-        _require_both_arms(count, n, columns.treatment)
-        return LazyTable(frame, columns, n, count, bounds, tuple(self._missing), ready, kinds)
-
-    def _columns(self) -> Columns:
+        formula, bounds = self._formula, self._bounds
         numeric = tuple(dict.fromkeys(self._numeric))
-        return Columns(self._formula.treatment_column, self._arms, numeric, self._levels)
+        columns = Columns(formula.treatment_column, self._arms, numeric, self._levels)
+        encoding = Encoding.build(formula, levels_of(formula, bounds))
+        design = Design(formula, columns, bounds, tuple(self._missing), encoding, n)
+        if not design.missing:
+            _ = design.recipe  # raises where a range cannot be used
+        return design
 
     def _check_bounds(self) -> None:
         """Check what is left to find; levels cannot be found privately."""
@@ -383,30 +431,23 @@ class _Reader:
                 f"{listed(blocked)} stands inside a function that is not defined everywhere, "
                 f"so its range must be declared. Add\n{skeleton(blocked, [])}"
             )
-        if not self._missing:
-            _ranges(formula, self._bounds)
 
 
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
-    uses = [f for term in formula.terms for f in term if name in columns(f)]
     ends: list[float] = []
-    for factor in uses:
+    for factor in (f for term in formula.terms for f in term if name in columns(f)):
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None
-        if isinstance(factor, Cut):
-            ends += factor.points
-        else:
-            ends += [factor.lower, factor.upper]
+        ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
     return (min(ends), max(ends)) if ends else None
 
 
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
-    plain = (Column, Categorical)
-    factors = [f for term in formula.terms for f in term if not isinstance(f, plain)]
-    both = {f.name for term in formula.terms for f in term if isinstance(f, Column)}
-    return {n for f in factors for n in columns(f)} | (both & _names_in_c(formula))
+    factors = [f for term in formula.terms for f in term]
+    computed = {n for f in factors if not isinstance(f, Column | Categorical) for n in columns(f)}
+    return computed | ({f.name for f in factors if isinstance(f, Column)} & _names_in_c(formula))
 
 
 def _names_in_c(formula: Formula) -> set[str]:
@@ -414,126 +455,9 @@ def _names_in_c(formula: Formula) -> set[str]:
     return {f.column for term in formula.terms for f in term if isinstance(f, Categorical)}
 
 
-def _ranges(formula: Formula, bounds: Bounds) -> tuple[float, float]:
-    """Range of the outcome; raises when it or a covariate's range cannot be used."""
-    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    lower, upper = (0.0, 1.0)
-    if formula.outcome_columns:  # else the call reads no outcome
-        lower, upper = range_of(formula.outcome, intervals)
-    if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
-        raise BoundsError(
-            f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
-        )
-    _encoding(formula, bounds).ranges(intervals)
-    return lower, upper
-
-
-def _encoding(formula: Formula, bounds: Bounds) -> Encoding:
-    return Encoding.build(formula, _levels(formula, bounds))
-
-
-def _levels(formula: Formula, bounds: Bounds) -> dict[str, tuple[Any, ...]]:
-    levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
-    return {**levels, **formula.levels}
-
-
-def strata(table: Table | LazyTable, formula: Formula) -> Strata:
-    """Read the covariates as strata; raises where one is not discrete."""
-    bounds = table.bounds
-    binary = [n for n in table.numeric if n in bounds and bounds.source(n) == "dtype"]
-    return Strata.build(formula, _levels(formula, bounds), binary)
-
-
-def encode(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Rows | LazyRows:
-    """Clip and encode, block by block; the covariates are encoded when first asked for."""
-    recipe = _recipe(table, formula, bounds)
-    if isinstance(table, LazyTable):
-        return LazyRows(table, recipe, dict(table.ready))
-
-    def covariates() -> FloatArray:
-        out = np.empty((table.n, len(recipe.encoding.names)), order="F")
-        for start in range(0, table.n, ROWS):
-            recipe.covariates(*_cut(table, start), out[start : start + ROWS])
-        return out
-
-    def index() -> tuple[IntArray, int]:
-        found = recipe.discrete or strata(table, formula)  # the latter says why not
-        return _index(table, recipe), found.count
-
-    starts = range(0, table.n, ROWS)
-    outcome = [recipe.outcome(_cut(table, k)[0], min(ROWS, table.n - k)) for k in starts]
-    return Rows(
-        outcome=np.concatenate(outcome),
-        outcome_range=recipe.outcome_range,
-        treated=table.treated,
-        covariates=cache(covariates),
-        width=len(recipe.encoding.names),
-        strata=cache(index),
-        values=_values(table, formula, bounds, recipe.encoding),
-    )
-
-
-def _values(table: Table, formula: Formula, bounds: Bounds, encoding: Encoding) -> tuple[int, ...]:
-    """How many values each encoded column and the outcome could take; 0 for a continuum."""
-    whole = {}
-    for name, values in table.numeric.items():
-        if values.dtype.kind in "iub" and name in bounds:
-            lower, upper = bounds.interval(name)
-            if float(lower).is_integer() and float(upper).is_integer():
-                whole[name] = int(upper - lower) + 1
-    outcome = formula.outcome
-    last = whole.get(outcome.name, 0) if isinstance(outcome, Column) else 0
-    return (*encoding.values(whole), last)
-
-
-def grouped(rows: Rows | LazyRows, table: Table | LazyTable, groups: Strata) -> Rows | LazyRows:
-    """Put groups in the place of strata: ``table`` has the columns that make them."""
-    bounds = table.bounds
-    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    recipe = Recipe(Number(0.0), intervals, (0.0, 1.0), Encoding(()), groups)
-    if isinstance(rows, LazyRows):
-        assert isinstance(table, LazyTable)
-        both = replace(rows.table, frame=by_declaration(rows.table.frame, table.kinds))
-        return replace(rows, table=both, groups=(table.columns, recipe))
-    assert isinstance(table, Table)
-    index = _index(table, recipe)
-    return replace(rows, strata=lambda: (index, groups.count))
-
-
-def require_same_kinds(one: Table | LazyTable, other: Table | LazyTable) -> None:
-    """Refuse a column of a CSV file on an engine that two formulas read in two ways."""
-    if isinstance(one, LazyTable) and isinstance(other, LazyTable):
-        for name in one.kinds.keys() & other.kinds.keys():
-            if one.kinds[name] != other.kinds[name]:
-                raise DataError(
-                    f"column {name!r} of the CSV file is read as {one.kinds[name]} by the formula "
-                    f"and as {other.kinds[name]} by the groups: read the file into a frame first"
-                )
-
-
-def _cut(table: Table, start: int) -> tuple[Arrays, Arrays]:
-    part = slice(start, start + ROWS)
-    numeric = {name: values[part] for name, values in table.numeric.items()}
-    return numeric, {name: codes[part] for name, codes in table.codes.items()}
-
-
-def _index(table: Table, recipe: Recipe) -> IntArray:
-    starts = range(0, table.n, ROWS)
-    return np.concatenate([recipe.strata(*_cut(table, start)) for start in starts])
-
-
-def _recipe(table: Table | LazyTable, formula: Formula, bounds: Bounds) -> Recipe:
-    """Settle what formula and bounds say; raises when a range cannot be used."""
-    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    outcome_range = _ranges(formula, bounds)
-    try:
-        discrete = strata(table, formula)
-    except FormulaError:  # a covariate that is not discrete
-        discrete = None
-    return Recipe(formula.outcome, intervals, outcome_range, _encoding(formula, bounds), discrete)
-
-
-def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, dict[str, int]]:
+def queries(
+    data: Any, formula: Formula, bounds: Bounds, encoding: Encoding | None = None
+) -> tuple[FloatArray, dict[str, int]]:
     """Encode the covariates of rows that are not private, such as points to predict at.
 
     Returns the encoded matrix, and how many values of each column lay outside its bounds and were
@@ -559,9 +483,8 @@ def queries(data: Any, formula: Formula, bounds: Bounds) -> tuple[FloatArray, di
         numeric[name] = clip(values, interval)
         if outside := int(np.count_nonzero(numeric[name] != values)):
             clipped[name] = outside
-    intervals = {name: bounds.interval(name) for name in bounds if not bounds.is_levels(name)}
-    matrix = _encoding(formula, bounds).matrix(numeric, coded, intervals)
-    return matrix, clipped
+    encoding = encoding or Encoding.build(formula, levels_of(formula, bounds))
+    return encoding.matrix(numeric, coded, intervals_of(bounds)), clipped
 
 
 def _as_frame(data: Any) -> Any:
@@ -577,28 +500,6 @@ def _as_frame(data: Any) -> Any:
         raise DataError(f"the columns do not make a frame: {error}") from None
 
 
-def raw_rows(table: Table, formula: Formula) -> tuple[FloatArray, FloatArray]:
-    """Outcome and covariates as they are, for the non-private reference only."""
-    encoding = _encoding(formula, table.bounds)
-    return evaluate(formula.outcome, table.numeric), encoding.raw_matrix(table.numeric, table.codes)
-
-
-def require_covariates(table: Table | LazyTable, formula: Formula) -> None:
-    """Refuse covariates that make no column beside the intercept."""
-    if width(table, formula) > formula.intercept:
-        return
-    terms = " + ".join(":".join(map(shown, term)) for term in formula.terms)
-    raise FormulaError(
-        f"covariates `{shorten(terms)}` make no column beside the intercept: a factor needs at "
-        "least two levels, so give cut() three points or more"
-    )
-
-
 def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:
     """Return the names of the encoded columns."""
-    return _encoding(formula, bounds).names
-
-
-def width(table: Table | LazyTable, formula: Formula) -> int:
-    """Return the number of encoded columns; it depends on the formula and the levels only."""
-    return width_of(formula, _levels(formula, table.bounds))
+    return Encoding.build(formula, levels_of(formula, bounds)).names

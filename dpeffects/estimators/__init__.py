@@ -12,33 +12,46 @@ import pkgutil
 from functools import cache
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.plugins import plugins
 
 
-@cache
-def registry() -> dict[str, MethodSpec]:
-    """Return all methods by name: modules of this folder with a SPEC, then those of plugins."""
-    specs = {}
-    for module in pkgutil.iter_modules(__path__):
-        spec = getattr(importlib.import_module(f"{__name__}.{module.name}"), "SPEC", None)
-        if isinstance(spec, MethodSpec):
-            specs[spec.name] = spec
-    for _, spec in plugins("dpeffects.methods", MethodSpec):
-        specs.setdefault(spec.name, spec)
+def _found(conditional: bool) -> dict[str, MethodSpec]:
+    """Methods by name: modules of this folder with a SPEC, then those of plugins."""
+    specs: dict[str, MethodSpec] = {}
+    names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+    own = [getattr(importlib.import_module(name), "SPEC", None) for name in names]
+    for spec in [*own, *(spec for _, spec in plugins("dpeffects.methods", MethodSpec))]:
+        if isinstance(spec, MethodSpec) and spec.conditional == conditional:
+            specs.setdefault(spec.name, spec)
     return specs
 
 
+@cache
+def registry() -> dict[str, MethodSpec]:
+    """Return the methods for average effects, by name."""
+    return _found(conditional=False)
+
+
+@cache
+def conditional_methods() -> dict[str, MethodSpec]:
+    """Return the methods for conditional effects, by name."""
+    return _found(conditional=True)
+
+
 def proved() -> dict[str, MethodSpec]:
-    """Return the methods whose guarantee is exact: those that nobody has to opt in to."""
+    """Return the methods for average effects that nobody has to opt in to: exact guarantees."""
     return {name: spec for name, spec in registry().items() if spec.guarantee == "exact"}
 
 
-def get(name: str) -> MethodSpec:
-    """Return a method by name."""
-    specs = registry()
-    if not isinstance(name, str) or name not in specs:
-        close = difflib.get_close_matches(str(name), list(specs), 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise OptionError(f"unknown method {name!r}; there are {', '.join(specs)}.{hint}")
-    return specs[name]
+def get(name: str, estimand: str = "ATE") -> MethodSpec:
+    """Return a method by name; one that has both kinds of effects has a record for each."""
+    kinds = (registry(), conditional_methods())
+    first, other = kinds if estimand in AVERAGES else kinds[::-1]
+    for specs in (first, other):
+        if isinstance(name, str) and name in specs:
+            return specs[name]
+    close = difflib.get_close_matches(str(name), list(first), 1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise OptionError(f"unknown method {name!r}; there are {', '.join(first)}.{hint}")

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import BudgetError
-from dpeffects.privacy.boosting import Additive, RowFunction, Stage
-from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Interval
+from dpeffects.unproved.boosting import Additive, RecordFunction, Stage, boosted
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -82,7 +82,7 @@ def _s(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
     def features(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
         return np.column_stack([t.astype(np.float64), x[:, used]])
 
-    model = curator.boosted(Stage("outcome model", features, _scaled(curator), _UNIT), "outcome")
+    model = boosted(curator, Stage("outcome model", features, _scaled(curator), _UNIT), "outcome")
     none, one = model.term(0, np.array([0.0, 1.0]))
     nothing = np.zeros((len(used), len(_GRID)))
     return _effect(curator, float(one - none), nothing, nothing, _reach(model, _UNIT))
@@ -110,7 +110,7 @@ def _dr(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
         rest = scaled(x, t, y) - np.where(t, one, none)
         return np.asarray(one - none + np.where(t, 1.0 / e, -1.0 / (1.0 - e)) * rest)
 
-    model = curator.boosted(Stage("effect model", covariates, pseudo, (-end, end)), "effect")
+    model = boosted(curator, Stage("effect model", covariates, pseudo, (-end, end)), "effect")
     curves = np.array([model.term(j, _GRID) for j in range(len(used))])
     weights = np.array([model.density(j, _GRID) for j in range(len(used))])
     largest = max(_reach(model, (-end, end)), *(_reach(arm, _UNIT) for arm in models))
@@ -121,7 +121,7 @@ def _r(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
     """A model of residual outcome over residual treatment, weighted by the latter's square."""
     chance = _chance(curator, clip, used)
     scaled, covariates, end = _scaled(curator), _columns(used), 1.0 / clip
-    mean = curator.boosted(Stage("outcome model", covariates, scaled, _UNIT), "outcome")
+    mean = boosted(curator, Stage("outcome model", covariates, scaled, _UNIT), "outcome")
 
     def stays(x: FloatArray, t: BoolArray, y: FloatArray) -> BoolArray:
         weights = ((t - chance(x, t, y)) / (1.0 - clip)) ** 2
@@ -134,7 +134,7 @@ def _r(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
         rest = scaled(x, t, y) - np.clip(mean(x[:, used]), 0.0, 1.0)
         return np.where(stays(x, t, y), rest / (t - chance(x, t, y)), 0.0)
 
-    model = curator.boosted(Stage("effect model", features, ratio, (-end, end)), "effect")
+    model = boosted(curator, Stage("effect model", features, ratio, (-end, end)), "effect")
     curves = np.array([model.term(j, _present(_GRID)) for j in range(len(used))])
     weights = np.array([mean.density(j, _GRID) for j in range(len(used))])  # of all records
     largest = max(_reach(model, (-end, end)), _reach(mean, _UNIT))
@@ -152,13 +152,13 @@ def spread(size: int) -> FloatArray:
     return np.asarray(np.arange(size) * ((np.sqrt(5.0) - 1.0) / 2.0) % 1.0)
 
 
-def _chance(curator: Curator, clip: float, used: list[int]) -> RowFunction:
+def _chance(curator: Curator, clip: float, used: list[int]) -> RecordFunction:
     """Release a model of the treatment; its chances are within [clip, 1 - clip]."""
 
     def arms(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
         return t.astype(np.float64)
 
-    logits = curator.boosted(Stage("propensity model", _columns(used), arms, None), "propensity")
+    logits = boosted(curator, Stage("propensity model", _columns(used), arms, None), "propensity")
 
     def chance(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
         within = np.clip(logits(x[:, used]), -30.0, 30.0)
@@ -167,7 +167,7 @@ def _chance(curator: Curator, clip: float, used: list[int]) -> RowFunction:
     return chance
 
 
-def _columns(used: list[int]) -> RowFunction:
+def _columns(used: list[int]) -> RecordFunction:
     return lambda x, t, y: x[:, used]
 
 
@@ -182,7 +182,7 @@ def _arm(curator: Curator, arm: bool, used: list[int]) -> Additive:
         return np.where(t == arm, scaled(x, t, y), 0.5)
 
     name = "treated" if arm else "control"
-    return curator.boosted(Stage(f"outcome model, {name}", features, target, _UNIT), name)
+    return boosted(curator, Stage(f"outcome model, {name}", features, target, _UNIT), name)
 
 
 def _present(x: FloatArray) -> FloatArray:
@@ -206,7 +206,7 @@ def _reach(model: Additive, interval: Interval) -> float:
     return max(upper - low, high - lower) / (upper - lower)
 
 
-def _scaled(curator: Curator) -> RowFunction:
+def _scaled(curator: Curator) -> RecordFunction:
     """Outcomes in [0, 1]."""
     lower, upper = curator.outcome_range
     return lambda x, t, y: np.asarray((y - lower) / (upper - lower))

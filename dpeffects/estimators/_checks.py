@@ -25,6 +25,19 @@ def check_clip(value: Any, least: float = 0.0) -> None:
         raise OptionError(f"clip must be between {least:g} and 0.5, got {value!r}")
 
 
+def check_between(name: str, value: Any, least: float, most: float) -> None:
+    """Refuse what is not a number in a range, its ends included."""
+    if not (is_number(value) and least <= value <= most):
+        raise OptionError(f"{name} must be between {least:g} and {most:g}, got {value!r}")
+
+
+def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
+    """Refuse what is not True or False, nor None where that is a choice."""
+    if not (isinstance(value, bool) or (optional and value is None)):
+        choices = "True, False or None" if optional else "True or False"
+        raise OptionError(f"{name} must be {choices}, got {value!r}")
+
+
 def check_penalty(value: Any) -> None:
     """Refuse a ridge penalty with which no model can be fitted; None is one not chosen yet."""
     if value is not None and not (is_number(value) and 1e-12 <= value <= 1e12):

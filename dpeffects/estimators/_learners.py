@@ -20,15 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
-from dpeffects.privacy.weighting import limits, ratios
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Predict = Callable[[FloatArray], FloatArray]
 
 AVERAGES = ("aipw", "ipw", "regression")
-AT_POINTS = ("dr_learner", "r_learner")
+AT_POINTS = {"dr_learner": False, "r_learner": True}
+"""Learners of effects at points, and whether they weight by residuals of the treatment."""
 _LEAST_IN_ARM = 2
 """Records of an arm that a half must have to learn from."""
 _REGRESSOR = "regressor such as RandomForestRegressor()"
@@ -143,7 +144,7 @@ class Nuisances:
         average over) are its influence values.
         """
         part = weights_of(estimand, treated)
-        a, b = ratios(estimand, self.propensity)
+        a, b = ESTIMANDS[estimand].weights(self.propensity)
         a, b = a * treated, b * ~treated
         return np.asarray(
             part * (self.treated - self.control)
@@ -209,7 +210,7 @@ class BlockLearner:
         """Propensities and mean outcomes; those of "ipw" are the weighted means of the arms."""
         e = self._propensities(rows, treated)
         if self.estimator == "ipw":
-            pairs = zip(ratios(self.estimand, e), (treated, ~treated), strict=True)
+            pairs = zip(ESTIMANDS[self.estimand].weights(e), (treated, ~treated), strict=True)
             means = [np.average(outcome, weights=weight * arm) for weight, arm in pairs]
             return Nuisances(e, *(np.full(len(e), mean) for mean in means))
         return Nuisances(
@@ -219,7 +220,7 @@ class BlockLearner:
     def _propensities(self, rows: FloatArray, treated: BoolArray) -> FloatArray:
         target = treated.astype(np.int64)
         found = self._across(rows, treated, lambda i: self.propensity.fitted(rows[i], target[i]))
-        return np.clip(found, *limits(self.estimand, self.clip))
+        return np.clip(found, *ESTIMANDS[self.estimand].clip_limits(self.clip))
 
     def _outcomes(
         self, rows: FloatArray, treated: BoolArray, outcome: FloatArray, used: BoolArray
@@ -246,7 +247,7 @@ class BlockLearner:
         final = self.final or (
             Learner(RidgeRegression()) if self.outcome.classifies else self.outcome
         )
-        if self.estimator == "r_learner" and final.takes_weight:
+        if AT_POINTS[self.estimator] and final.takes_weight:
             everybody = np.ones(len(treated), dtype=np.bool_)
             gap = treated - self._propensities(rows, treated)
             rest = outcome - self._outcomes(rows, treated, outcome, everybody)

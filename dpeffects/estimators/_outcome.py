@@ -4,14 +4,53 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.design.arms import ARMS
 from dpeffects.estimators._blocks import CONTROL, TREATED
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.moments import Gram
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Box
 
 FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MomentRow:
+    """(z, r): covariates centred to [-1, 1] over sqrt(d), and the outcome scaled to [-1, 1].
+
+    The first column, the intercept, stays as it is.
+    """
+
+    low: float
+    high: float
+    reads: ClassVar[tuple[str, ...]] = ("covariates", "outcome")
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Columns of some rows."""
+        first, *others = rows.covariates.T
+        root = math.sqrt(len(others) + 1)
+        scaled = (2.0 * rows.outcome - self.low - self.high) / (self.high - self.low)
+        return (first / root, *((2.0 * x - 1.0) / root for x in others), scaled)
+
+
+def arm_moments(curator: Curator, share: str) -> Noisy:
+    """Release, by arm, the sums of z z' (upper triangle) and then of z r."""
+    row, within = MomentRow(*curator.outcome_range), moment_set(curator.width)
+    return curator.sums("outcome regression", row, within, ARMS, share=share)
+
+
+def moment_set(d: int) -> Gram:
+    """Products of a row z of d entries, |z| <= 1, and of z with r in [-1, 1]."""
+    half = np.append(np.full(d, 1.0 / math.sqrt(d)), 1.0)
+    first, second = np.triu_indices(d)
+    pairs = np.append(first, np.arange(d)), np.append(second, np.full(d, d))
+    return Gram(Box(-half, half, centre=0.0), pairs)
 
 
 @dataclass(frozen=True)
@@ -27,7 +66,7 @@ class OutcomeRegression:
     @classmethod
     def fitted(cls, curator: Curator, half: float) -> OutcomeRegression:
         d = curator.width
-        noisy = curator.arm_moments("regression")
+        noisy = arm_moments(curator, "regression")
         sd = math.sqrt(noisy.variance)
         upper = np.triu_indices(d)
         coefficients, gram = np.zeros((2, d)), np.zeros((2, d, d))

@@ -6,15 +6,9 @@ import math
 from collections.abc import Mapping
 
 from dpeffects.estimators.spec import Facts
+from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, default_strength
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.erm import (
-    SPREAD,
-    TREATED_VARIANCE,
-    VOLUME,
-    default_strength,
-    unit_l1,
-    unit_norm,
-)
+from dpeffects.privacy.logistic import unit_l1, unit_norm
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 _BLOCKS = (3, 5, 8, 12, 20)

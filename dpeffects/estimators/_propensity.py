@@ -35,24 +35,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpeffects.privacy.bounds import Interval
+from dpeffects.estimators.arms import treated_count
+from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
+from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import (
-    SPREAD,
-    TREATED_VARIANCE,
-    VOLUME,
-    Weights,
-    least_strength,
-    unit_l1,
-    unit_norm,
-)
+from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.logistic import unit_l1, unit_norm
+from dpeffects.privacy.minimise import Weights, public_propensity_model
+from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.weighting import Propensity
-
-FloatArray = npt.NDArray[np.float64]
+from dpeffects.privacy.rows import Block, Interval, reads
 
 _PUBLIC_STRENGTH = 1e-3
 """At label level the model costs nothing, so the penalty is only a numerical safeguard."""
@@ -161,6 +155,27 @@ def share_treated(curator: Curator, count: Noisy) -> float:
     return min(max(0.5 + pull * (noisy - 0.5), min(least, 0.5)), max(1.0 - least, 0.5))
 
 
+@reads("covariates")
+def _centred(rows: Block) -> FloatArray:
+    """Covariates in [-1/2, 1/2], without the intercept."""
+    return rows.covariates[:, 1:] - 0.5
+
+
+def column_squares(curator: Curator, share: str) -> Noisy:
+    """Release n times the variances of the covariates in [0, 1], intercept left out.
+
+    What is released are the sums of z and of z^2 for each column, z = x - 1/2.
+    """
+    columns = curator.width - 1
+    noisy = curator.sums("spread of covariates", _centred, WithSquares(columns), share=share)
+    first, second = noisy.value[:columns], noisy.value[columns:]
+    # the square of a noisy mean is too large by the variance of its noise
+    value = second - (first**2 - noisy.variance) / curator.n
+    means = np.clip(first / curator.n, -0.5, 0.5)
+    scale = noisy.scale * math.sqrt(1.0 + 4.0 * float(np.mean(means**2)))
+    return replace(noisy, value=value, scale=scale)
+
+
 def _spreads(curator: Curator, squares: Noisy) -> FloatArray:
     """Variances of the columns, pulled to a typical one by as much as noise explains."""
     pull = _TYPICAL_SD**2 / (_TYPICAL_SD**2 + squares.variance / curator.n**2)
@@ -170,7 +185,7 @@ def _spreads(curator: Curator, squares: Noisy) -> FloatArray:
 def public_model(curator: Curator, penalty: float | None, clipped: Interval) -> Model:
     """Fit the model where it costs nothing: covariates and treatment are public."""
     strength = curator.n * penalty if penalty else _PUBLIC_STRENGTH
-    weights = curator.public_model(strength, 0.0)
+    weights = public_propensity_model(curator, strength, 0.0)
     model = Propensity.within(weights.value, 0.0, clipped)
     return Model(model, _shown(model))
 
@@ -184,9 +199,9 @@ def private_model(
     """
     n, d = curator.n, curator.width
     price = curator.epsilon("model")
-    count = curator.treated_count("counts")
+    count = treated_count(curator, "counts")
     share = share_treated(curator, count)
-    spreads = _spreads(curator, curator.column_squares("spread", setting.noise))
+    spreads = _spreads(curator, column_squares(curator, "spread"))
     setting = replace(setting, spread=float(spreads.mean()))
     if setting.penalty is None:
         strength = plan(setting, {1.0: (price, estimate)})[1]
@@ -194,7 +209,7 @@ def private_model(
         least = least_strength(price) if setting.way == "objective" else 0.0
         strength = max(n * setting.penalty, least)
     offset = math.log(share / (1.0 - share))
-    weights = curator.propensity_model(strength, offset, "model", setting.way, setting.noise)
+    weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
     variances = np.concatenate([[1.0], spreads])
     information = _VARIED * n * share * (1.0 - share) * variances / unit_norm(d) ** 2
     return _with_error(weights, information, spreads, offset, clipped), count

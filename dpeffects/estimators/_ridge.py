@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.erm import sigmoid
+from dpeffects.privacy.logistic import sigmoid
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -14,6 +14,7 @@ from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators.spec import Options
 from dpeffects.inference.estimate import SamplingVariance
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.strata import MatchedStrata
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,14 +42,14 @@ class StrataOptions(Options):
         return 'weights="round_robin" goes by the order of rows' if self.weights != "means" else ""
 
 
-def capped_variance(curator: Curator, weights: str, cap: float) -> SamplingVariance:
+def capped_variance(curator: Curator, strata: MatchedStrata, cap: float) -> SamplingVariance:
     """Release the sampling variance, given covariates and treatments, with capped weights.
 
     The weights of all records sum to 2n at most, so their squares to at most 2n times the cap.
     """
     n = curator.n
     lower, upper = curator.outcome_range
-    released = curator.matched_variance("variance", weights, cap)
+    released = strata.variance("variance", cap)
     largest = cap * (upper - lower) ** 2 / (2.0 * n)
     return SamplingVariance(float(released) / n**2, released.scale / n**2, largest)
 

@@ -2,7 +2,7 @@
 
 The estimate is mean(y | treated) - mean(y | control). With outcomes centred at the middle of their
 range, replacing one record changes the pair of arm sums by at most the range B in L1, whether or
-not the record changes arm (claim 7), so private arms pay only for the count of treated records:
+not the record changes arm, so private arms pay only for the count of treated records:
 
 - ``arms="private"`` (default): the number of treated records is released with noise.
 - ``arms="public"``: assignment is public, as in a randomised trial with published arm sizes.
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.spec import MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -54,10 +55,10 @@ def shares(level: str, options: DiffInMeansOptions) -> dict[str, float]:
 def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimate:
     """Release counts and sums by arm; everything after that is post-processing."""
     lower, upper = curator.outcome_range
-    count = curator.treated_count("counts")
+    count = treated_count(curator, "counts")
     treated = min(max(float(count), 1.0), curator.n - 1.0)
     sizes = np.array([treated, curator.n - treated])
-    sums = curator.arm_sums("estimate")
+    sums = arm_sums(curator, "estimate")
     means = np.clip(sums.value / sizes, -(upper - lower) / 2, (upper - lower) / 2)
     # d(mean_1 - mean_0) / d(count) = -mean_1 / n_1 - mean_0 / n_0, because n_0 = n - n_1
     slope = abs(float(np.sum(means / sizes)))
@@ -84,7 +85,7 @@ def _variance(
         return Unavailable("variance=False was asked for")
     lower, upper = curator.outcome_range
     half = (upper - lower) / 2.0
-    squares = curator.arm_squares("variance")
+    squares = arm_squares(curator, "variance")
     z, z_scale = means / half, sum_scale / half / sizes
     noise_in_square = 2.0 * z_scale**2  # E[noisy z^2] is too large by the variance of the noise
     spread = squares.value / sizes + 0.5 - z**2 + noise_in_square

@@ -37,10 +37,10 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators._boosting import SHARES, AdditiveEffect, released
 from dpeffects.estimators._checks import check_choice, check_clip
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.privacy import boosting
 from dpeffects.privacy.curator import Curator
+from dpeffects.unproved import boosting
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -118,6 +118,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=DPEBMOptions,
     shares=shares,
+    uses_delta=with_own_delta(shares),
     fit=fit,
     reference=reference,
     citation=(

@@ -34,14 +34,14 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_clip, check_whole
 from dpeffects.estimators._learners import models_of, wrap_models
+from dpeffects.estimators.features import spread_points
 from dpeffects.estimators.model_folds import Nuisances
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.bounds import Interval
-from dpeffects.privacy.claimed import Answer
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.features import spread_points
 from dpeffects.privacy.folds import Terms, isolated
+from dpeffects.privacy.rows import Interval
+from dpeffects.unproved.claimed import Answer, claimed_moments
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -165,7 +165,7 @@ def shares(level: str, options: DpciOptions) -> dict[str, float]:
 def fit(curator: Curator, options: DpciOptions, estimand: str) -> Estimate:
     """Release the estimate and its variance."""
     learner = CrossFitted(options.models(), options.folds, options.clip, curator.outcome_range)
-    found = curator.claimed_moments(learner)
+    found = claimed_moments(curator, learner)
     mean = found["estimate"]
     sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
     if "variance" in found:
@@ -203,6 +203,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=DpciOptions,
     shares=shares,
+    uses_delta=with_own_delta(shares),
     fit=fit,
     reference=reference,
     citation=(

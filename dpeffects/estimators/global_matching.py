@@ -21,6 +21,7 @@ from dpeffects.estimators._strata import (
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.strata import MatchedStrata
 
 
 class GlobalMatchingOptions(StrataOptions):
@@ -35,16 +36,17 @@ def shares(level: str, options: GlobalMatchingOptions) -> dict[str, float]:
 def fit(curator: Curator, options: GlobalMatchingOptions, estimand: str) -> Estimate:
     """Release the estimate, then its variance with weights up to the square root of n."""
     n = curator.n
-    difference = curator.matched_difference_global("estimate", options.weights)
+    strata = MatchedStrata(curator, options.weights)
+    difference = strata.difference_globally("estimate")
     sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
     if curator.has("variance"):
-        sampling = capped_variance(curator, options.weights, max(math.sqrt(n), 2.0))
+        sampling = capped_variance(curator, strata, max(math.sqrt(n), 2.0))
     return Estimate(
         value=float(difference) / n,
         sampling=sampling,
         laplace=(difference.scale / n,),
         notes=(ONE_ARM, GIVEN, "The noise does not shrink with n; see smooth_matching."),
-        details={"strata declared": curator.strata},
+        details={"strata declared": curator.n_strata},
     )
 
 

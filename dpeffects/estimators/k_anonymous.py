@@ -26,6 +26,7 @@ from dpeffects.estimators._learners import AVERAGES, wrap_models
 from dpeffects.estimators.spec import MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
+from dpeffects.unproved.claimed import unprotected
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -120,7 +121,7 @@ def fit(curator: Curator, options: KAnonymousOptions, estimand: str) -> Estimate
     def answer(rows: FloatArray, treated: BoolArray, outcome: FloatArray) -> tuple[float, float]:
         return reference(outcome, treated, rows, estimand=estimand, **vars(options))
 
-    value, error = curator.unprotected(answer)
+    value, error = unprotected(curator, answer)
     return Estimate(
         value=value,
         sampling=SamplingVariance(error**2, 0.0, error**2),

@@ -65,7 +65,7 @@ from dpeffects.estimators.sample_aggregate import default_blocks, effect_interva
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.folds import ESTIMATORS, Terms, isolated
+from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms, isolated
 from dpeffects.privacy.guarantee import Noisy
 
 FloatArray = npt.NDArray[np.float64]
@@ -200,17 +200,18 @@ def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate
     interval = options.effect_range or (lower - upper, upper - lower)
     folds = options.folds or 2
     models, terms = options.in_fold(), Terms(options.estimator, options.clip)
+    parts = Folds(curator, models, terms, folds)
     if options.average == "estimates":
-        mean = curator.fold_estimates("mean effect", models, terms, folds, interval, "estimate")
+        mean = parts.mean_of_estimates("mean effect", interval, "estimate")
         value = float(np.clip(float(mean), *interval))
     else:
-        mean = curator.fold_predictions("mean effect", models, terms, folds, "estimate")
+        mean = parts.mean_by_predictions("mean effect", "estimate")
         value = float(mean)
     records = curator.n // folds
     few = records < _COLUMNS * curator.width
     return Estimate(
         value=value,
-        sampling=_variance(curator, options, mean, interval, folds),
+        sampling=_variance(curator, options, mean, interval, parts),
         laplace=() if mean.gaussian else (mean.scale,),
         gaussian=mean.variance if mean.gaussian else 0.0,
         details={
@@ -237,15 +238,16 @@ def _variance(
     options: ModelFoldsOptions,
     mean: Noisy,
     interval: tuple[float, float],
-    folds: int,
+    parts: Folds,
 ) -> SamplingVariance | Unavailable:
     """Second moments less the square of the mean, which is too large by its noise."""
     if _blind(options):
         return Unavailable("the error of the models does not show in averaged predictions")
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
-    squares, largest = curator.fold_squares("squares", "variance")
+    squares, largest = parts.squares("squares", "variance")
     middle = sum(interval) / 2.0 if options.average == "estimates" else 0.0
+    folds = options.folds or 2
     between = 1.0 / (folds - 1) if options.estimator == "regression" else 0.0
     part = 1.0 / curator.n + between
     centre = float(np.clip(float(mean), *interval)) - middle

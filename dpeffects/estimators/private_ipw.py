@@ -24,7 +24,7 @@ Where this differs from the paper, and why:
   by the private number of treated or control records.
 - ``split=False`` uses all rows for both steps and adds up the prices. ``split=True`` is the
   paper's: one half of the rows, in a secret order, fits the model and the other half estimates,
-  each for the whole budget, because no record is in both (claim 26).
+  each for the whole budget, because no record is in both.
 - The model's part of the budget follows from public numbers, the penalty from these and released
   variances of the covariates (`_propensity.plan`): where a model cannot be learnt it is left nearly
   flat, and the result says so.
@@ -42,24 +42,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._plan import price
 from dpeffects.estimators._propensity import Model, Setting
+from dpeffects.estimators.arms import arm_sums, treated_count
+from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.weighting import Score, limits, ratios
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.moments import WithSquares
+from dpeffects.privacy.parts import halves
+from dpeffects.privacy.rows import Block, BoolArray, Interval
+from dpeffects.privacy.sets import Box, entries
 
 _SQUARES, _MOMENT = 0.5, 0.5
 """Parts of the share "variance": for the squares, and for the effect of noise in the model."""
@@ -169,9 +175,107 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
     return whole
 
 
+@dataclass(frozen=True)
+class Score:
+    """What one record adds to an inverse-probability-weighted sum, given released values.
+
+    A treated record adds a (y - c_1), a control record -b (y - c_0), with the weights a and b of
+    the estimand and centres (c_1, c_0); ``minus`` = (treated, control) is taken off for the squares
+    of residuals.
+    """
+
+    estimand: str
+    model: Propensity
+    centres: tuple[float, float]
+    outcome_range: Interval
+    minus: tuple[float, float] = (0.0, 0.0)
+    reads: ClassVar[tuple[str, ...]] = ("outcome", "treated", "covariates")
+
+    def arms(self) -> tuple[Interval, Interval]:
+        """Intervals of what a treated and a control record can add."""
+        a, b = ESTIMANDS[self.estimand].weights(np.array([self.model.low, self.model.high]))
+        outcomes, (m1, m0) = np.array(self.outcome_range), self.minus
+        treated = np.multiply.outer(a, outcomes - self.centres[0]) - m1  # extremes are at corners
+        control = np.multiply.outer(b, self.centres[1] - outcomes) - m0
+        return (
+            (float(treated.min()), float(treated.max())),
+            (float(control.min()), float(control.max())),
+        )
+
+    def interval(self) -> Interval:
+        """Interval of what any record can add."""
+        (low1, high1), (low0, high0) = self.arms()
+        return min(low1, low0), max(high1, high0)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Return what each record adds: a function of that record and of released values."""
+        a, b = ESTIMANDS[self.estimand].weights(self.model.scores(unit_rows(rows.covariates)))
+        return np.where(
+            rows.treated,
+            a * (rows.outcome - self.centres[0]) - self.minus[0],
+            -b * (rows.outcome - self.centres[1]) - self.minus[1],
+        )
+
+
+@dataclass(frozen=True)
+class WithinArm:
+    """A score less the middle of what its arm can add: nobody changes arm where arms are public."""
+
+    score: Score
+    middles: tuple[float, float]
+    reads: ClassVar[tuple[str, ...]] = Score.reads
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Values of some rows."""
+        return self.score(rows) - np.where(rows.treated, *self.middles)
+
+
+@dataclass(frozen=True)
+class SquaredScore:
+    """The square of a score."""
+
+    score: Score
+    reads: ClassVar[tuple[str, ...]] = Score.reads
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Squares of some rows."""
+        return self.score(rows) ** 2
+
+
+@dataclass(frozen=True)
+class OutcomeMoment:
+    """(y - centre of the arm) times each entry of the row of norm at most 1, times ``scale``."""
+
+    centres: tuple[float, float]
+    scale: FloatArray
+    reads: ClassVar[tuple[str, ...]] = Score.reads
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Columns of some rows."""
+        residual = rows.outcome - np.where(rows.treated, *self.centres)
+        entries = unit_rows(rows.covariates).T
+        return tuple(residual * x * factor for x, factor in zip(entries, self.scale, strict=True))
+
+    def box(self, outcome_range: Interval) -> Box:
+        """What a record can add."""
+        largest = max(abs(end - c) for end in outcome_range for c in self.centres)
+        corner = np.concatenate([[1.0], np.full(self.scale.size - 1, 0.5)])
+        half = largest * np.abs(self.scale) * corner / unit_norm(self.scale.size)
+        return Box(-half, half)
+
+
+def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | None]:
+    """Which shares can use a delta; the paper's noise is Gaussian everywhere."""
+    if options.noise == "laplace":
+        return {}
+    if options.noise == "gaussian":
+        return {**dict.fromkeys(_REST, math.inf), "model": None}
+    return {"model": None, "spread": entries(WithSquares(max(facts.width - 1, 1)))}
+
+
 def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
     """Algorithm 1: the model, then the weighted sum."""
-    clipped = limits(estimand, options.clip)
+    clipped = ESTIMANDS[estimand].clip_limits(options.clip)
     estimate, n = curator.epsilon("estimate"), curator.n
     records = ((n + 1) // 2, n // 2) if options.split else (n, n)
 
@@ -183,10 +287,12 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
         model = _propensity.public_model(curator, options.penalty, clipped)
     elif options.split:
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
-        (model, _), curator = curator.halves(_FIRST_HALF, second, released)
+        facts = Facts(n, curator.width, Budget(1.0), "sample")
+        known = uses_delta(options, facts)
+        (model, _), curator = halves(curator, _FIRST_HALF, second, released, known)
     else:
         return _estimate(curator, options, estimand, *released(curator))
-    return _estimate(curator, options, estimand, model, curator.treated_count("counts"))
+    return _estimate(curator, options, estimand, model, treated_count(curator, "counts"))
 
 
 def _centres(curator: Curator, options: PrivateIPWOptions, treated: float) -> tuple[float, float]:
@@ -196,7 +302,7 @@ def _centres(curator: Curator, options: PrivateIPWOptions, treated: float) -> tu
     if options.centre != "arms":
         constant = middle if options.centre == "middle" else 0.0
         return constant, constant
-    sums = curator.arm_sums("centre")
+    sums = arm_sums(curator, "centre")
     sizes = np.array([treated, curator.n - treated])
     one, zero = np.clip(middle + sums.value / sizes, lower, upper)
     return float(one), float(zero)
@@ -208,16 +314,16 @@ def _estimate(
     """Release the weighted sum; everything after that is post-processing."""
     n = float(curator.n)
     treated = n * _propensity.share_treated(curator, count)
-    size = {"ATE": n, "ATT": treated, "ATC": n - treated}[estimand]
+    size = ESTIMANDS[estimand].population(treated, n - treated)
     centres = _centres(curator, options, treated)
     score = Score(estimand, model.propensity, centres, curator.outcome_range)
-    total = curator.score_sum(score, "estimate", options.noise)
+    total = _weighted_sum(curator, score, count)
     extra = float(total) / size
     by_count = 0.0 if estimand == "ATE" else abs(extra) / size
     terms = ((total, 1.0 / size), (count, by_count))
     return Estimate(
         value=centres[0] - centres[1] + extra,
-        sampling=_variance(curator, options, score, model, extra, (total, size)),
+        sampling=_variance(curator, score, model, extra, (total, size)),
         laplace=tuple(x.scale * f for x, f in terms if not x.gaussian and x.scale * f > 0),
         gaussian=sum(x.variance * f**2 for x, f in terms if x.gaussian),
         details={"treated records": round(treated), **model.details},
@@ -229,9 +335,20 @@ def _estimate(
     )
 
 
+def _weighted_sum(curator: Curator, score: Score, count: Noisy) -> Noisy:
+    """Release the sum of a score over the records."""
+    if not curator.is_public("treatment"):
+        return curator.sums("weighted sum", score, Box(*score.interval()), share="estimate")
+    middles = [(low + high) / 2.0 for low, high in score.arms()]
+    half = max(high - low for low, high in score.arms()) / 2.0
+    within = WithinArm(score, (middles[0], middles[1]))
+    total = curator.sums("weighted sum", within, Box(-half, half), share="estimate")
+    known = float(count) * middles[0] + (curator.n - float(count)) * middles[1]
+    return replace(total, value=total.value + known)
+
+
 def _variance(
     curator: Curator,
-    options: PrivateIPWOptions,
     score: Score,
     model: Model,
     extra: float,
@@ -244,21 +361,26 @@ def _variance(
     minus = {"ATE": (extra, extra), "ATT": (extra, 0.0), "ATC": (0.0, extra)}[score.estimand]
     about = replace(score, minus=minus)
     part = _SQUARES if model.noise_sd > 0 else 1.0
-    squares = curator.score_squares(about, "variance", part, options.noise)
+    top = max(abs(end) for end in about.interval())
+    squares = curator.sums(
+        "weighted squares", SquaredScore(about), Box(0, top**2), share="variance", part=part
+    )
     value = float(squares) - total.variance / size  # the noise in the estimate adds its square
     noise = math.sqrt(squares.variance / 2.0) / size**2
-    largest = max(abs(end) for end in about.interval()) ** 2 * n / size**2
+    largest = top**2 * n / size**2
     if not model.noise_sd > 0:
         return SamplingVariance(value / size**2, noise, largest)
-    moment = curator.moment_norm(score.centres, model.scale, "variance", _MOMENT)
+    row = OutcomeMoment(score.centres, model.scale)
+    box = row.box(curator.outcome_range)
+    moment = curator.norm_of_sum("outcome and covariates", row, box, share="variance", part=_MOMENT)
     lower, upper = curator.outcome_range
-    top = (upper - lower) * model.steepest
-    slope, spread = min(max(float(moment) / n, 0.0), top), min(moment.scale / n, top)
+    most = (upper - lower) * model.steepest
+    slope, spread = min(max(float(moment) / n, 0.0), most), min(moment.scale / n, most)
     error = model.noise_sd**2 + model.bias**2
     return SamplingVariance(
         value / size**2 + slope**2 * error,
         math.hypot(noise, 2.0 * max(slope, spread) * spread * error),
-        largest + top**2 * error,
+        largest + most**2 * error,
     )
 
 
@@ -279,11 +401,11 @@ def reference(
     import statsmodels.api as sm
 
     logit = sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200)
-    e = np.clip(np.asarray(logit.predict(rows)), *limits(estimand, clip))
+    e = np.clip(np.asarray(logit.predict(rows)), *ESTIMANDS[estimand].clip_limits(clip))
     middle = (outcome.min() + outcome.max()) / 2.0 if centre == "middle" else 0.0
     arms = (outcome[treated].mean(), outcome[~treated].mean())
     one, zero = arms if centre == "arms" else (middle, middle)
-    a, b = ratios(estimand, e)
+    a, b = ESTIMANDS[estimand].weights(e)
     part = {"ATE": np.ones_like(e), "ATT": 1.0 * treated, "ATC": 1.0 - treated}[estimand]
     terms = np.where(treated, a * (outcome - one), -b * (outcome - zero))
     extra = terms.sum() / part.sum()
@@ -299,6 +421,7 @@ SPEC = MethodSpec(
     levels=("sample", "label"),
     options=PrivateIPWOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     reference=reference,
     citation=(

@@ -28,22 +28,24 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_penalty
+from dpeffects.estimators.features import logits
 from dpeffects.estimators.matching import Matches, feasible, match, match_limits, pairs
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.strengths import default_penalty
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.erm import default_penalty, least_penalty
+from dpeffects.privacy.exact import FloatArray
+from dpeffects.privacy.logistic import least_penalty, sigmoid
+from dpeffects.privacy.matched import MatchedRecords
+from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from dpeffects.privacy.rows import Block, BoolArray
 
 _COEFFICIENT = {"label": 0.01, "sample": 0.001}
 _TINY_PENALTY = 1e-6
@@ -67,7 +69,7 @@ class PrivatePSMOptions(Options):
     penalty: float | None = None
     debias: bool = True
 
-    def collects(self) -> tuple[int, str]:
+    def memory_per_row(self) -> tuple[int, str]:
         """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
         return 160 + 24 * self.neighbors, "scores, treatments and outcomes, which are sorted"
 
@@ -123,9 +125,22 @@ def shares(level: str, options: PrivatePSMOptions) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class _Inputs:
-    """What matching works on: public or released, never private."""
+class PropensityScore:
+    """1 / (1 + exp(-x'w)) for known weights w."""
 
+    weights: FloatArray
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Scores of some rows."""
+        return sigmoid(logits(rows.covariates, self.weights))
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What matching works on: public or released, never private; and where outcomes are asked."""
+
+    records: MatchedRecords
     level: str
     scores: FloatArray
     treated: BoolArray
@@ -140,7 +155,7 @@ def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate
     inputs = _label_inputs(curator, options) if label else _sample_inputs(curator, options)
     matches, details = _matched(curator, options, inputs)
     weights = np.where(inputs.treated, 1.0, -1.0) * (1.0 + matches.weight)
-    contrast = curator.contrast("matched difference", weights, "estimate")
+    contrast = inputs.records.contrast("matched difference", weights, "estimate")
     raw = Estimate(
         value=float(contrast) / curator.n,
         sampling=Unavailable("variance=False was asked for"),
@@ -149,21 +164,24 @@ def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate
     )
     if curator.has("variance"):
         raw = replace(raw, sampling=_variance(curator, inputs, matches, raw))
-    return raw if label else _sample_level(raw, inputs, options)
+    return raw if label else _correct_attenuation(raw, inputs, options)
 
 
 def _label_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
     """Phase 1 and 2 at label level: covariates and treatment are public, nothing is charged."""
-    scores = curator.public_scores(options.penalty or _TINY_PENALTY)
-    return _Inputs("label", scores, curator.treatment(), {})
+    penalty = options.penalty or _TINY_PENALTY
+    model = public_propensity_model(curator, penalty, centred=False)
+    records = MatchedRecords(curator, PropensityScore(model.value))
+    return _Inputs(records, "label", *records.public(), {})
 
 
 def _sample_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
     """Phase 1 and 2 at sample level: noisy model, noisy scores, flipped treatments."""
     penalty = options.penalty or default_penalty(curator.n, curator.width, curator.epsilon("model"))
-    model = curator.propensity_weights(penalty, "model")
-    scores = curator.noisy_scores(model.value, "scores")
-    treated = curator.flipped_treatment("treatment")
+    model = propensity_weights(curator, penalty, "model")
+    records = MatchedRecords(curator, PropensityScore(model.value))
+    scores = records.noisy_scores("scores")
+    treated = records.flipped_treatment("treatment")
     if treated.all() or not treated.any():
         raise EstimationError(
             "all released treatments are equal, so there is nobody to match (the budget is "
@@ -177,7 +195,7 @@ def _sample_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
         "probability that a treatment is flipped": flip,
         "attenuation by the flips": factor,
     }
-    return _Inputs("sample", scores.value, treated, details, factor, sd)
+    return _Inputs(records, "sample", scores.value, treated, details, factor, sd)
 
 
 def attenuation(released_share: float, flip: float, n: int) -> tuple[float, float]:
@@ -250,7 +268,7 @@ def _variance(
     covered = float(extra[paired].sum())
     stretch = float(extra.sum()) / covered if covered > 0 else 1.0
     pair_weight = np.where(paired, (extra + extra[partner]) * stretch, 0.0)
-    squares = curator.matched_squares(
+    squares = inputs.records.matched_squares(
         matches.neighbours, matches.found, partner, pair_weight, "variance"
     )
     square_of_effect = n * (raw.value**2 - raw.noise_variance)
@@ -260,7 +278,7 @@ def _variance(
     return SamplingVariance(value, scale, largest)
 
 
-def _sample_level(raw: Estimate, inputs: _Inputs, options: PrivatePSMOptions) -> Estimate:
+def _correct_attenuation(raw: Estimate, inputs: _Inputs, options: PrivatePSMOptions) -> Estimate:
     """Undo the attenuation by the flips, or say that it is there."""
     if float(inputs.details[_SCORE_NOISE]) > 0.1:
         raw = replace(raw, caution="HARDLY ADJUSTED: the scores are mostly noise")

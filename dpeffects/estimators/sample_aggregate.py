@@ -43,10 +43,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole, is_number
@@ -59,13 +58,12 @@ from dpeffects.estimators._learners import (
 )
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.aggregate import answer
-from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from dpeffects.privacy.parts import answer, by_block
+from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
+from dpeffects.privacy.sets import Box
 
 _LEAST_RECORDS = 4
 _SMALL, _ENOUGH = 10, 40
@@ -203,6 +201,38 @@ def try_models(run: Callable[..., Any], models: Any, size: tuple[int, int], part
         ) from error
 
 
+@reads("answers")
+def _answers(rows: Block) -> FloatArray:
+    return rows.answers
+
+
+@dataclass(frozen=True)
+class SquaredAnswer:
+    """The square of an answer about the middle of its interval."""
+
+    middle: float
+    reads: ClassVar[tuple[str, ...]] = ("answers",)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Squares of some blocks."""
+        return (rows.answers - self.middle) ** 2
+
+
+def mean_answer(
+    answers: Curator, label: str, interval: Interval, share: str, size: int = 1
+) -> Noisy:
+    """Release the mean over blocks of ``size`` answers, clipped to an interval.
+
+    A block in which the learner fails answers with the middle of the interval.
+    """
+    low, high = (np.full(size, end) for end in interval)
+    return _mean(answers.sums(label, _answers, Box(low, high), share=share), answers.n)
+
+
+def _mean(total: Noisy, blocks: int) -> Noisy:
+    return replace(total, value=total.value / blocks, scale=total.scale / blocks)
+
+
 def shares(level: str, options: SampleAggregateOptions) -> dict[str, float]:
     """Split of the budget."""
     return {"estimate": 0.8, "variance": 0.2}
@@ -214,12 +244,13 @@ def fit(curator: Curator, options: SampleAggregateOptions, estimand: str) -> Est
     interval = options.effect_range or (lower - upper, upper - lower)
     blocks = options.blocks or 2
     learner = options.in_block(estimand)
-    mean = curator.block_answers("mean over blocks", learner, blocks, interval, 1, "estimate")
+    answers = by_block(curator, learner, blocks, 1)
+    mean = mean_answer(answers, "mean over blocks", interval, "estimate")
     records = curator.n // blocks
     few = records < _COLUMNS * curator.width * (2 if learner.flexible else 1)
     return Estimate(
         value=float(np.clip(float(mean), *interval)),
-        sampling=_variance(curator, mean, interval, blocks),
+        sampling=_variance(answers, mean, interval, blocks),
         laplace=() if mean.gaussian else (mean.scale,),
         gaussian=mean.variance if mean.gaussian else 0.0,
         details={
@@ -246,7 +277,9 @@ def _variance(
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     half = (interval[1] - interval[0]) / 2.0
-    squares = curator.block_squares("block squares", "variance")
+    within = Box(0, half**2)
+    square = SquaredAnswer((interval[0] + interval[1]) / 2.0)
+    squares = _mean(curator.sums("block squares", square, within, share="variance"), blocks)
     centre = float(np.clip(float(mean) - interval[0] - half, -half, half))
     # the square of a noisy mean is too large by the variance of the noise
     spread = float(squares) - centre**2 + mean.variance

@@ -51,10 +51,15 @@ from dpeffects.estimators._strata import (
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.cells import Counts
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.smooth import LEAST_BETA, Lattice, Smoothing, widest
+from dpeffects.privacy.strata import (
+    Counts,
+    MatchedStrata,
+    difference_lattice,
+    variance_lattice,
+)
 
 _LOG_SHARE = "smooth sensitivity"
 _RATES = [r / 20 for r in range(4, 19)]
@@ -98,32 +103,41 @@ def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
     return {"estimate": 0.7, _LOG_SHARE: 0.2, "variance": 0.1}
 
 
+def uses_delta(options: SmoothMatchingOptions, facts: Facts) -> dict[str, float | None]:
+    """A smooth sensitivity has a delta of its own."""
+    smooth = ("estimate", "variance") if options.variance_noise == "smooth" else ("estimate",)
+    return dict.fromkeys(smooth)
+
+
 def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Estimate:
     """Release ln S, then the estimate, then its variance."""
     weights, paper = options.weights, options.paper_constants
     lower, upper = curator.outcome_range
     twice = options.variance_noise == "smooth" and curator.has("variance")
-    parts = 2 if twice else 1
-    smoothing = _smoothing(curator, options, parts)
+    part = 0.5 if twice else 1.0
+    smoothing = _smoothing(curator, options, part)
+    strata = MatchedStrata(curator, weights)
     for_variance = _variance_smoothing(curator, weights) if twice else None
-    log_s = curator.log_smooth_sensitivity(_LOG_SHARE, smoothing.beta, weights, paper, parts)
-    sensitivity = _corrected(log_s, curator.matched_lattice(paper)) * (upper - lower) / curator.n
-    difference = curator.matched_difference("estimate", smoothing, weights, sensitivity, paper)
+    log_s = strata.log_sensitivity(_LOG_SHARE, smoothing.beta, paper, part)
+    sensitivity = (
+        _corrected(log_s, difference_lattice(curator.n, paper)) * (upper - lower) / curator.n
+    )
+    difference = strata.difference("estimate", smoothing, sensitivity, paper)
     if not curator.has("variance"):
         sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
     elif for_variance is not None:
-        sampling = _smooth_variance(curator, for_variance, weights)
+        sampling = _smooth_variance(curator, strata, for_variance)
     else:
         # S / 2 is about the largest weight; two noise scales more keep the cap from biting
         above = math.exp(float(log_s) + 2.0 * log_s.scale) / (4.0 if paper else 2.0)
-        sampling = capped_variance(curator, weights, _cap(curator, above, difference.variance))
+        sampling = capped_variance(curator, strata, _cap(curator, above, difference.variance))
     return Estimate(
         value=float(difference),
         sampling=sampling,
         laplace=(difference.scale,),
         notes=(ONE_ARM, GIVEN),
         details={
-            "strata declared": curator.strata,
+            "strata declared": curator.n_strata,
             "smoothing beta": smoothing.beta,
             "smooth sensitivity, as released": sensitivity,
         },
@@ -148,20 +162,20 @@ def _corrected(log_s: Noisy, limits: Lattice) -> float:
     return inside * math.sqrt(1.0 - 4.0 * min(log_s.scale, 0.25) ** 2)
 
 
-def _smoothing(curator: Curator, options: SmoothMatchingOptions, parts: int) -> Smoothing:
+def _smoothing(curator: Curator, options: SmoothMatchingOptions, part: float) -> Smoothing:
     """Divide the share of the estimate between its shift and the change of S."""
     weights, paper = options.weights, options.paper_constants
-    lattice, guess = curator.matched_lattice(paper), _guess(curator)
+    lattice, guess = difference_lattice(curator.n, paper), _guess(curator)
     if not paper:
         return _least_noise(
             curator,
             "estimate",
             lattice,
-            parts,
+            part,
             lambda choice: guess.estimate_sensitivity(choice.beta, weights) / choice.rate,
         )
     price = lattice.usable(Share(curator.epsilon("estimate"), curator.delta("estimate")))
-    half = _choices(curator, price, parts, [0.5])[0]
+    half = _choices(curator, price, part, [0.5])[0]
     # the printed beta is too large for its delta where epsilon is far above 10
     beta = price.epsilon / (2.0 * math.log(2.0 / price.delta))
     return Smoothing(half.rate, min(beta, half.beta))
@@ -173,20 +187,20 @@ def _variance_smoothing(curator: Curator, weights: str) -> Smoothing:
     return _least_noise(
         curator,
         "variance",
-        curator.variance_lattice(),
-        2,
+        variance_lattice(curator.n),
+        0.5,
         lambda choice: guess.variance_sensitivity(choice.beta, weights) / choice.rate,
     )
 
 
 def _smooth_variance(
-    curator: Curator, smoothing: Smoothing, weights: str
+    curator: Curator, strata: MatchedStrata, smoothing: Smoothing
 ) -> SamplingVariance | Unavailable:
     """Release the variance by its own smooth sensitivity, after the logarithm of that."""
     n, (lower, upper) = curator.n, curator.outcome_range
-    log_s = curator.log_smooth_variance(_LOG_SHARE, smoothing.beta, weights, 2)
-    sensitivity = _corrected(log_s, curator.variance_lattice()) * (upper - lower) ** 2
-    released = curator.smooth_matched_variance("variance", smoothing, weights, sensitivity)
+    log_s = strata.log_variance_sensitivity(_LOG_SHARE, smoothing.beta, 0.5)
+    sensitivity = _corrected(log_s, variance_lattice(n)) * (upper - lower) ** 2
+    released = strata.smooth_variance("variance", smoothing, sensitivity)
     # weights are at most n and sum to 2n at most, so their squares to 2n^2
     largest = (upper - lower) ** 2 / 2.0
     if released.scale / n**2 > largest:
@@ -199,7 +213,7 @@ def _smooth_variance(
 
 def _guess(curator: Curator) -> Counts:
     """Counts to tune the noise by, from public numbers: arms of a fifth of the average size."""
-    small = max(curator.n // (10 * curator.strata), 1)
+    small = max(curator.n // (10 * curator.n_strata), 1)
     rest = max(curator.n // 2 - small, 1)
     return Counts(np.array([small, rest]), np.array([small, rest]), empty=False)
 
@@ -208,16 +222,18 @@ def _least_noise(
     curator: Curator,
     share: str,
     lattice: Lattice,
-    parts: int,
+    part: float,
     noise: Callable[[Smoothing], float],
 ) -> Smoothing:
     price = lattice.usable(Share(curator.epsilon(share), curator.delta(share)))
-    return min(_choices(curator, price, parts, _RATES), key=noise)
+    return min(_choices(curator, price, part, _RATES), key=noise)
 
 
-def _choices(curator: Curator, price: Share, parts: int, rates: Iterable[float]) -> list[Smoothing]:
+def _choices(
+    curator: Curator, price: Share, part: float, rates: Iterable[float]
+) -> list[Smoothing]:
     """Return what a price allows, with a beta that the noise on ln S can follow."""
-    limit = _MOST_LOG_NOISE * curator.epsilon(_LOG_SHARE) / parts
+    limit = _MOST_LOG_NOISE * curator.epsilon(_LOG_SHARE) * part
     found = [widest(price, price.epsilon * rate) for rate in rates]
     made = [Smoothing(f.rate, min(f.beta, limit)) for f in found if f is not None]
     if not made or limit < LEAST_BETA:
@@ -233,6 +249,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=SmoothMatchingOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     reference=reference,
     citation=CITATION,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dpeffects.errors import OptionError
-from dpeffects.inference.estimate import Estimate
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import KINDS
@@ -28,6 +28,7 @@ class Facts:
     width: int
     budget: Budget
     level: str
+    points: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,24 @@ class Options:
         """Say why the rows must be in memory, if so: a method that sums blocks does not care."""
         return ""
 
-    def collects(self) -> tuple[int, str]:
+    def memory_per_row(self) -> tuple[int, str]:
         """Bytes a record that come into memory where rows are on an engine, and what they hold."""
         return 0, ""
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """Return the record of the method with these options: they may change its guarantee."""
+        return spec
+
+    def shown(self) -> dict[str, Any]:
+        """Return the options as values that print: a model by its name.
+
+        What is released of conditional effects is said elsewhere.
+        """
+        values = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name != "release"
+        }
+        plain = (str, float, int, tuple, type(None))
+        return {name: x if isinstance(x, plain) else repr(x) for name, x in values.items()}
 
     def check(self, n: int, smallest_arm: int | None) -> None:
         """Refuse options that do not fit the data's size, before anything is charged.
@@ -57,15 +73,36 @@ class Options:
         """
 
 
+def with_own_delta(
+    shares: Callable[[str, Any], Mapping[str, float]],
+) -> Callable[[Any, Facts], dict[str, None]]:
+    """Every share has a mechanism with a delta of its own."""
+    return lambda options, facts: dict.fromkeys(shares(facts.level, options))
+
+
+def _uses_no_delta(options: Options, facts: Facts) -> Mapping[str, float | None]:
+    return {}
+
+
+def _no_reference(*arguments: Any, **options: Any) -> tuple[float, float]:
+    raise OptionError("there is no non-private reference for this method")
+
+
 @dataclass(frozen=True)
 class MethodSpec:
     """Everything the package knows about a method.
 
-    ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta; ``smooth`` says that
-    the scale of the noise is private, so that what is shown of it is a release too. ``guarantee``
-    is one of `KINDS`; all but "exact" have to be accepted by the caller. ``shares``
-    gives the default split of the budget for a level and options; the share named "variance" is
-    dropped (and its part goes to the others) when no variance is wanted.
+    ``shares`` gives the default split of the budget for a level and options; the shares named in
+    ``variance_shares`` are dropped (and their part goes to the others) when no variance is wanted.
+    ``uses_delta`` names the shares that can use a delta: with the number of entries in which a
+    record moves their release, or None for a mechanism with a delta of its own. ``fit`` gets the
+    curator, the options and the estimand, and returns an `Estimate`. A method for
+    conditional effects gets the encoded points instead, or None, and returns an `EffectFunction` or
+    `Effects`. ``guarantee`` is one of `KINDS`; all but "exact" have to be accepted by the caller.
+
+    ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta, ``needs_intercept``
+    for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
+    of the noise is private, so that what is shown of it is a release too.
     """
 
     name: str
@@ -75,14 +112,23 @@ class MethodSpec:
     levels: tuple[str, ...]
     options: type[Options]
     shares: Callable[[str, Any], Mapping[str, float]]
-    fit: Callable[[Curator, Any, str], Estimate]
-    reference: Callable[..., tuple[float, float]]
+    fit: Callable[[Curator, Any, Any], Any]
     citation: str
+    reference: Callable[..., tuple[float, float]] = _no_reference
+    uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
+    variance_shares: tuple[str, ...] = ("variance",)
+    uses_outcome: bool = True
     uses_covariates: bool = True
     guarantee: str = "exact"
     needs_strata: bool = False
     needs_delta: bool = False
+    needs_intercept: bool = False
     smooth: bool = False
+
+    @property
+    def conditional(self) -> bool:
+        """True for conditional effects, False for an average."""
+        return any(ESTIMANDS[name].conditional for name in self.estimands)
 
     def check_level(self, level: str | None) -> str:
         """Return the level, by default the first (and safest) the method has."""
@@ -98,22 +144,27 @@ class MethodSpec:
             raise OptionError(f"{self.name} estimates {', '.join(self.estimands)}, not {estimand}")
         return estimand
 
-    def accepted(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options without the argument that accepts a guarantee other than "exact".
+    def with_options(self, given: Mapping[str, Any]) -> tuple[MethodSpec, Options]:
+        """Check options; return the method's record as they adapt it, and the options.
 
-        Such a method never runs by accident: without that argument this raises.
+        A method whose guarantee is not "exact" never runs by accident: without the argument that
+        accepts it this raises.
         """
-        kind = KINDS[self.guarantee]
-        options = dict(given)
-        if kind.accept and options.pop(kind.accept, False) is not True:
+        accepted = {name: x for name, x in given.items() if name in _ACCEPTS}
+        options = self.make_options({n: x for n, x in given.items() if n not in accepted})
+        spec = options.adapt(self)
+        kind = KINDS[spec.guarantee]
+        if kind.accept and accepted.get(kind.accept) is not True:
             raise OptionError(
                 f"{self.name}: {kind.words}. Write {kind.accept}=True to run it all the same"
             )
-        return options
+        if not self.conditional and set(accepted) - {kind.accept}:
+            raise OptionError(f"unknown option {min(accepted)!r}: {self.name} is {self.guarantee}")
+        return spec, options
 
     def make_options(self, given: Mapping[str, Any]) -> Options:
         """Build the options; an unknown name is an error that suggests the nearest one."""
-        known = [f.name for f in fields(self.options)]
+        known = [f.name for f in fields(self.options) if f.init]
         for name in given:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
@@ -122,6 +173,9 @@ class MethodSpec:
                 raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
             _refuse_huge(name, given[name])
         return self.options(**given)
+
+
+_ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
 
 
 def _refuse_huge(name: str, value: Any) -> None:

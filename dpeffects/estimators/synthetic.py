@@ -31,10 +31,11 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import AVERAGES, BlockLearner, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.generators import environment
+from dpeffects.unproved.synthetic import synthetic_records
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -103,7 +104,7 @@ def fit(curator: Curator, options: SyntheticOptions, estimand: str) -> Estimate:
     """Release synthetic records and estimate from them."""
     cells = options.cells, options.outcome_cells
     workload = options.workload or "effect"
-    found = curator.synthetic_records(options.generator, workload, cells, "records")
+    found = synthetic_records(curator, options.generator, workload, cells, "records")
     (rows, treated, outcome), measured = found
     try:
         value = float(options.learner(estimand)(rows, treated, outcome)[0])
@@ -145,6 +146,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=SyntheticOptions,
     shares=shares,
+    uses_delta=with_own_delta(shares),
     fit=fit,
     reference=reference,
     citation=(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.errors import (
     BoundsError,
     DPEffectsError,
@@ -29,7 +30,6 @@ from dpeffects.federation.store import Price, Store
 from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
-from dpeffects.privacy.bounds import Bounds, Declared
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.sites import document

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from dpeffects.errors import BudgetError, FormulaError, QuestionError, ReleaseError
+from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
 from dpeffects.sites import document
@@ -19,7 +20,7 @@ from dpeffects.sites.rules import RULES
 
 Scalar = str | int | float | bool | None
 
-ESTIMANDS = ("ATE", "ATT", "ATC")
+ESTIMANDS = AVERAGES
 MAX_LENGTH = 65_536
 MAX_FORMULA = 4_000
 MAX_VALUES = 200

@@ -151,7 +151,7 @@ def main() -> None:
 
 def _reason(task: Task) -> str:
     """Why the question fails on made-up records, or an empty text."""
-    from dpeffects.privacy.bounds import Bounds, Declared
+    from dpeffects.design.bounds import Bounds, Declared
     from dpeffects.sites import site_release
 
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from dpeffects.design.bounds import Declared
 from dpeffects.errors import DPEffectsError, EstimationError, RefusalError
 from dpeffects.federation.policy import Grant, SitePolicy
 from dpeffects.federation.question import Question
 from dpeffects.federation.rehearsal import rehearse
-from dpeffects.privacy.bounds import Declared
 from dpeffects.sites import site_release
 
 _log = logging.getLogger(__name__)

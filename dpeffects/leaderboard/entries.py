@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from dpeffects.api import dp_ate
+from dpeffects.effects import dp_ate
 from dpeffects.errors import DPEffectsError, EstimationError, OptionError
 from dpeffects.estimators import registry
 from dpeffects.leaderboard.memory import growth

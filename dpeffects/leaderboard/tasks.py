@@ -17,9 +17,9 @@ import numpy as np
 
 from dpeffects.datasets import data_info, load_data, simulate
 from dpeffects.datasets.resampled import resampled
+from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DPEffectsError
 from dpeffects.nonprivate import reference
-from dpeffects.privacy.bounds import Declared, declare
 
 
 @dataclass(frozen=True)

@@ -7,31 +7,21 @@ the level declares public are handed out as they are, and cost nothing.
 
 from __future__ import annotations
 
-import copy
 import math
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError, PrivacyError
-from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import fixed_generator
-from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.release import Releaser
 from dpeffects.privacy.rows import (
     ROWS,
     Block,
-    BoolArray,
     Cells,
-    Interval,
     Records,
     RowFunction,
     Rows,
@@ -40,18 +30,18 @@ from dpeffects.privacy.rows import (
     evaluate,
     fill,
 )
-from dpeffects.privacy.sets import COUNT, Box, BoxGrid, OnGrid, Sensitivity, Within
-from dpeffects.progress import bar
+from dpeffects.privacy.sets import (
+    COUNT,
+    WEIGHT_BITS,
+    Box,
+    BoxGrid,
+    OnGrid,
+    Sensitivity,
+    Within,
+    whole_weights,
+)
 
-T = TypeVar("T")
-Learner = Callable[[FloatArray, BoolArray, FloatArray], npt.ArrayLike]
-"""(covariates in [0, 1]^d, treated, outcome) of a block of records -> numbers.
-
-What it keeps in itself is copied for each block. It must keep nothing elsewhere from one call to
-the next: in a closure or a default argument, a class or a module, a file (claim 10).
-"""
 _PARTS = {"treated": "treatment", "strata": "covariates"}
-_WEIGHT_BITS = 16
 
 
 class Curator:
@@ -108,16 +98,18 @@ class Curator:
         cells: Cells | None = None,
         *,
         share: str,
-        part: float = 1.0,
+        part: float | Fraction = 1.0,
     ) -> Noisy:
         """Release sums of a row function by cell: (cells, columns), or (columns,) without cells.
 
         By cell they are sums of distances from the set's centre; without cells, of the values.
-        ``phi`` None counts records. ``part`` is the part of the share that this release costs.
+        ``phi`` None counts records (`COUNT`). The release costs ``part`` of the share.
         """
+        if phi is None and within is not COUNT:
+            raise OptionError("a set other than COUNT needs a row function")
         if self._is_public(phi, cells):
             grid, totals, _ = self.exact_sums(phi, within, cells, rate=1.0)
-            noisy = Noisy(totals * grid.unit, 0.0)
+            noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
             rate = self._releaser.rate(share, part)
             grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
@@ -165,7 +157,7 @@ class Curator:
             parts = [x for x in _reads(phi, cells) if x != "treated"]
             totals = self._source.fold(add, *parts)[0]
         public_cells = cells is not None and self._is_public(cells)
-        moves = grid.reach.sensitivity(cells and size, public_cells, self._max_rows)
+        moves = grid.reach.sensitivity(size if cells else None, public_cells, self._max_rows)
         return grid, totals if cells else totals[0], moves
 
     def _is_public(self, *functions: RowFunction | Cells | None) -> bool:
@@ -195,7 +187,7 @@ class Curator:
         self, label: str, weights: FloatArray, values: FloatArray, within: Box, share: str
     ) -> Noisy:
         """Release sum_j w_j (v_j - centre), w a function of released or public values."""
-        steps = weights_to_grid(weights)
+        steps = whole_weights(weights)
         largest = max(int(np.abs(steps).max()), 1)
         count, rate = max(1, int(np.abs(steps).sum())), self._releaser.rate(share) / largest
         grid = within.on(count, rate)
@@ -205,7 +197,7 @@ class Curator:
             label,
             np.array([steps @ whole], np.int64),
             Sensitivity(move, float(move)),
-            grid.unit / 2.0**_WEIGHT_BITS,
+            grid.unit / 2.0**WEIGHT_BITS,
             share=share,
             claim=9,
         )
@@ -225,79 +217,6 @@ class Curator:
             if what not in self._public:
                 raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
-    # --- parts of the records -----------------------------------------------------------------------
-
-    def by_block(self, learner: Learner, blocks: int, size: int) -> Curator:
-        """Return a curator whose rows are a learner's answers in blocks of records (claim 10).
-
-        In the secret order place i is in block i mod ``blocks``, so that one record moves one row.
-        A block in which the learner fails answers with NaN.
-        """
-        if self._max_rows or not 2 <= blocks <= self.n or size < 1:
-            raise OptionError("blocks must be from 2 to n, of records that are units")
-        answers = np.full((blocks, size), np.nan)
-        matrix, rows = self._rows.covariates(), self._rows
-        for block in bar(range(blocks), "blocks"):
-            own = slice(block, None, blocks)
-            try:
-                part = matrix[own].copy(), rows.treated[own].copy(), rows.outcome[own].copy()
-                answers[block] = answer(learner, part, size, block)
-            except (Exception, SystemExit):
-                continue  # nothing may fail because of what is in a block
-        return type(self)(Rows.of_answers(answers), self._releaser, frozenset())
-
-    def halves(
-        self, first: Mapping[str, float], second: Mapping[str, float], run: Callable[[Self], T]
-    ) -> tuple[T, Self]:
-        """Run releases on even places of the secret order, and return the odd ones (claim 11).
-
-        ``first`` and ``second`` divide the budget of the call's shares named in ``second`` within
-        each half. The even rows pay; what the odd rows release is covered by that, with the same
-        budget.
-        """
-        whole = [self._releaser.share(name) for name in second]
-        epsilon = round_down(sum((Fraction(x.epsilon) for x in whole), Fraction()))
-        delta = round_down(sum((Fraction(x.delta) for x in whole), Fraction()))
-        before, uses_delta = self._releaser.paid(), dict.fromkeys(first)
-        split = Split.of(Budget(epsilon, delta), first, uses_delta)
-        result = run(self._half(0, self._releaser.for_subset(split)))
-        paid = [b - a for a, b in zip(before, self._releaser.paid(), strict=True)]
-        covered = Budget(*(round_down(x) * (1.0 - 2.0**-40) for x in paid))
-        split = Split.of(covered, second)
-        ledger = Ledger(covered.epsilon, covered.delta)
-        return result, self._half(1, self._releaser.for_subset(split, ledger))
-
-    def _half(self, start: int, releaser: Releaser) -> Self:
-        half = replace(self._rows.reordered(np.arange(start, self.n, 2)), strata=None)
-        return type(self)(half, releaser, self._public)
-
-
-def answer(
-    learner: Learner,
-    rows: tuple[FloatArray, BoolArray, FloatArray],
-    size: int,
-    block: int = 0,
-) -> FloatArray:
-    """Return what a learner says of one block: a function of these rows and of the block's number.
-
-    The learner is copied, and global generators (`fixed_generator`) are set by the block's number,
-    so that nothing is carried over from other blocks. Warnings are silenced. Raises whatever the
-    learner raises, and `EstimationError` where it does not return ``size`` finite numbers.
-    """
-    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(block):
-        warnings.simplefilter("ignore")
-        numbers = np.asarray(copy.deepcopy(learner)(*rows), dtype=np.float64)
-    if numbers.shape != (size,) or not np.isfinite(numbers).all():
-        raise EstimationError(f"a learner must return {size} finite numbers")
-    return numbers
-
-
-def weights_to_grid(weights: FloatArray, bits: int = _WEIGHT_BITS) -> IntArray:
-    """Round public weights to multiples of 2^-bits, so that products are integers."""
-    if not (np.abs(weights) < 2.0**30).all():
-        raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
-    return np.rint(weights * 2.0**bits).astype(np.int64)
-
 
 def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
     """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
@@ -310,7 +229,7 @@ def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: 
         np.zeros((rows, columns)),
     )
     with np.errstate(all="ignore"):
-        for function, size in ((phi, columns), (cells and cells.function, 1)):
+        for function, size in ((phi, columns), (cells.function if cells else None, 1)):
             if function is not None:
                 fill(np.empty((rows, size)), function(zeros.only(function.reads)))
 
@@ -328,12 +247,15 @@ def _block_totals(
     for start in range(0, block.size, rows):
         some = block.some(slice(start, start + rows)) if block.size > rows else block
         cell = cells.of(some) if cells else None
-        if phi is None:
-            values = np.ones((some.size, columns))
+        if phi is None and cell is not None:
+            total = total + np.bincount(cell, minlength=size + 1)[:size, None]
         else:
-            values = evaluate(phi, some, columns)
-        total = total + grid.totals(values, cell, size)
+            total = total + grid.totals(_values(phi, some, columns), cell, size)
     return (np.asarray(total),)
+
+
+def _values(phi: RowFunction | None, block: Block, columns: int) -> FloatArray:
+    return np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
 
 
 def _unit_totals(
@@ -342,20 +264,10 @@ def _unit_totals(
     """Sums by unit first, each brought into ``most`` times the set, then over units."""
     size, columns = cells.size if cells else 1, grid.box.columns
     cell = cells.of(block) if cells else np.zeros(block.size, np.int64)
-    values = np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
-    whole, unit = grid.project(values), block.unit - block.unit[0]
+    whole, unit = grid.project(_values(phi, block, columns)), block.unit - block.unit[0]
     units = int(unit[-1]) + 1
     place = unit * (size + 1) + cell
     sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)
-    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1)
-    single = grid.reach.single
-    l1, squared = most * single.l1, most**2 * single.squared_l2
-    shrink = np.minimum(
-        l1 / np.maximum(np.abs(own).sum(axis=1), 1.0),
-        math.sqrt(squared) / np.maximum(np.sqrt((own**2).sum(axis=1)), 1.0),
-    )
-    own = np.trunc(own * np.minimum(shrink, 1.0)[:, None])
-    low, high = (np.tile(most * end, size) for end in grid.ends)
-    steps = np.clip(own, np.minimum(low, 0.0), np.maximum(high, 0.0)).astype(np.int64)
-    steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
+    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1).astype(np.float64)
+    steps = grid.project_units(own, size, most)
     return (steps.sum(axis=0).reshape(size, columns),)

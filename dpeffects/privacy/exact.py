@@ -18,9 +18,7 @@ _PRODUCT = 2**18
 _LIMB = 32
 
 
-def scratch_buffer(
-    name: str, rows: int, columns: int, dtype: Any = np.float64
-) -> npt.NDArray[Any]:
+def scratch_buffer(name: str, rows: int, columns: int, dtype: Any = np.float64) -> npt.NDArray[Any]:
     """Memory for work on a block, column by column, used again by this thread's next block.
 
     (Pages that are given back and asked for again cost as much as the arithmetic on them.) Its

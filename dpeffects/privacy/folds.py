@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.errors import EstimationError, OptionError, PrivacyError
-from dpeffects.privacy.bounds import Interval
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.noise import fixed_generator
-from dpeffects.privacy.release import BoolArray, FloatArray, Holder
-from dpeffects.privacy.sums import Grid
+from dpeffects.privacy.parts import fixed_generator
+from dpeffects.privacy.rows import BoolArray, Interval
+from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, bits_for
 from dpeffects.progress import bar
 
 Predict = Callable[[FloatArray], FloatArray]
@@ -30,7 +31,7 @@ Predict = Callable[[FloatArray], FloatArray]
 FoldLearner = Callable[[FloatArray, BoolArray, FloatArray], Predict]
 """(covariates in [0, 1]^d, treated, outcome) of a fold -> what its models predict.
 
-It must keep nothing outside of itself from one call to the next, like a `BlockAnswer`.
+It must keep nothing outside of itself from one call to the next, like a learner of blocks.
 """
 
 ESTIMATORS = ("aipw", "ipw", "regression")
@@ -95,25 +96,27 @@ class _Moves:
     moved: float
 
 
-class FoldReleases(Holder):
-    """Releases of averages by models of folds."""
+class Folds:
+    """Releases of averages by models of folds of a curator's records."""
 
-    _second: tuple[_Moves, int] | None = None
+    def __init__(self, curator: Curator, learner: FoldLearner, terms: Terms, folds: int) -> None:
+        if not 2 <= folds <= min(curator.n, _MOST_FOLDS):
+            raise OptionError(f"folds must be from 2 to n, and at most {_MOST_FOLDS}")
+        self._curator, self._learner, self._terms, self._folds = curator, learner, terms, folds
+        self.n, self._rows, self._range = curator.n, curator._rows, curator.outcome_range
+        self._second: tuple[_Moves, int] | None = None
 
-    def fold_predictions(
-        self, label: str, learner: FoldLearner, terms: Terms, folds: int, share: str
-    ) -> Noisy:
+    def mean_by_predictions(self, label: str, share: str) -> Noisy:
         """Release the mean of the records' terms, by averages of predictions (claim 45).
 
         Inverse propensities and mean outcomes of a record are averages over the models of the
         other folds.
         """
-        self._check_folds(folds)
-        half = _half(self.outcome_range)
+        terms, folds, half = self._terms, self._folds, _half(self._range)
         total = np.zeros((4, self.n))
-        for own, found in self._nuisances(learner, terms, folds):
-            found[:, own] = 0.0  # no record is predicted by models that saw it
-            total += found
+        for own, nuisances in self._nuisances():
+            nuisances[:, own] = 0.0  # no record is predicted by models that saw it
+            total += nuisances
         values = terms.of(*self._units(), total / (folds - 1))
         most, moved = terms.largest, terms.moved(folds - 1)
         others = self.n - self.n // folds
@@ -123,27 +126,18 @@ class FoldReleases(Holder):
             label, _Moves(values, (-most, most), others, moved), half, share, claim=45
         )
 
-    def fold_estimates(
-        self,
-        label: str,
-        learner: FoldLearner,
-        terms: Terms,
-        folds: int,
-        interval: Interval,
-        share: str,
-    ) -> Noisy:
+    def mean_of_estimates(self, label: str, interval: Interval, share: str) -> Noisy:
         """Release the mean of K estimates, each clipped to an interval (claim 46).
 
         The models of a fold give an estimate: the mean of the terms of all records outside of it.
         """
-        self._check_folds(folds)
-        half = _half(self.outcome_range)
+        terms, folds, half = self._terms, self._folds, _half(self._range)
         low, high = interval[0] / half, interval[1] / half
         if not low < high:
             raise OptionError("the interval must not be empty")
         middle, reach, most = (low + high) / 2.0, (high - low) / 2.0, terms.largest
         far = most + abs(middle)
-        means, squares = self._by_fold(learner, terms, folds, middle, far)
+        means, squares = self._by_fold(middle, far)
         means = np.clip(means, low, high)
         fewest = self.n - math.ceil(self.n / folds)
         moved = 2.0 * most / fewest
@@ -161,15 +155,15 @@ class FoldReleases(Holder):
             label, _Moves(means, (low, high), folds - 1, moved), half, share, claim=46
         )
 
-    def fold_squares(self, label: str, share: str) -> tuple[Noisy, float]:
+    def squares(self, label: str, share: str) -> tuple[Noisy, float]:
         """Release second moments that belong to the last release, and say how large they can be.
 
-        They are squares of terms over n (claim 45); after `fold_estimates` by regression there are
-        also squares of estimates over K - 1 (claim 46).
+        They are squares of terms over n (claim 45); after `mean_of_estimates` by regression also
+        squares of estimates over K - 1 (claim 46).
         """
         if self._second is None:
             raise PrivacyError("there are no estimates yet; nothing drawn")
-        factor = _half(self.outcome_range) ** 2
+        factor = _half(self._range) ** 2
         what, claim = self._second
         noisy = self._mean_of(label, what, factor, share, claim=claim)
         return noisy, factor * what.interval[1]
@@ -178,55 +172,49 @@ class FoldReleases(Holder):
         """Release a mean, times a public factor (claim 44)."""
         low, high = what.interval
         worst = 1.0 + what.others * min(1.0, what.moved / (high - low))
-        grid = Grid.for_sum(what.interval, len(what.values), self.epsilon(share), worst)
-        step = min(grid.span, math.ceil(what.moved * grid.steps * _ROUNDING) + _SLACK)
-        l1 = grid.span + what.others * step
-        noisy = self._releaser.release(
+        bits = bits_for(len(what.values), self._curator.epsilon(share), worst)
+        grid = Box(low, high).with_bits(bits)
+        span = grid.reach.same.l1
+        step = min(span, math.ceil(what.moved * grid.steps * _ROUNDING) + _SLACK)
+        most, count = span + what.others * step, len(what.values)
+        noisy = self._curator._releaser.release(
             label,
-            grid.encode(what.values).sum(keepdims=True),
-            l1,
-            factor * grid.unit / len(what.values),
+            _whole(grid, what.values).sum(keepdims=True),
+            Sensitivity(most, float(most)),
+            factor * grid.unit / count,
             share=share,
             claim=claim,
-            l2=float(l1),
         )
-        return replace(noisy, value=noisy.value + factor * grid.middle)
+        return replace(noisy, value=noisy.value + factor * float(grid.box.centre[0]))
 
-    def _by_fold(
-        self, learner: FoldLearner, terms: Terms, folds: int, middle: float, far: float
-    ) -> tuple[FloatArray, FloatArray]:
+    def _by_fold(self, middle: float, far: float) -> tuple[FloatArray, FloatArray]:
         """Means of terms, and of their squares about the middle, over the records of other folds.
 
         Sums are those of integers, so that one record moves them by no more than its own term.
         """
-        first = Grid.for_sum((-terms.largest, terms.largest), self.n, 1.0)
-        second = Grid.for_sum((0.0, far**2), self.n, 1.0)
+        terms = self._terms
+        first = Box(-terms.largest, terms.largest).on(self.n, 1.0)
+        second = Box(0.0, far**2).on(self.n, 1.0)
         means = []
-        for own, found in self._nuisances(learner, terms, folds):
-            values = terms.of(*self._units(), found)
+        for own, nuisances in self._nuisances():
+            values = terms.of(*self._units(), nuisances)
             parts = (first, values), (second, (values - middle) ** 2)
             means.append([_mean_outside(grid, part, own) for grid, part in parts])
         return np.array([one for one, _ in means]), np.array([two for _, two in means])
 
-    def _nuisances(
-        self, learner: FoldLearner, terms: Terms, folds: int
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def _nuisances(self) -> Iterator[tuple[slice, FloatArray]]:
         """For each fold its records, and what its models say of all records."""
-        x, treated, outcome = self._covariates(), self._rows.treated, self._rows.outcome
-        range_ = self.outcome_range
-        for fold in bar(range(folds), "folds"):
-            own = slice(fold, None, folds)
+        x, treated, outcome = self._rows.covariates(), self._rows.treated, self._rows.outcome
+        range_, clip = self._range, self._terms.clip
+        for fold in bar(range(self._folds), "folds"):
+            own = slice(fold, None, self._folds)
             rows = x[own].copy(), treated[own].copy(), outcome[own].copy()
-            e, one, zero = predictions(learner, rows, x, fold)
-            e = np.clip(_or(e, 0.5), terms.clip, 1.0 - terms.clip)
+            e, one, zero = predictions(self._learner, rows, x, fold)
+            e = np.clip(_or(e, 0.5), clip, 1.0 - clip)
             yield own, np.stack([1.0 / e, 1.0 / (1.0 - e), _unit(one, range_), _unit(zero, range_)])
 
     def _units(self) -> tuple[BoolArray, FloatArray]:
-        return self._rows.treated, _unit(self._rows.outcome, self.outcome_range)
-
-    def _check_folds(self, folds: int) -> None:
-        if not 2 <= folds <= min(self.n, _MOST_FOLDS):
-            raise OptionError(f"folds must be from 2 to n, and at most {_MOST_FOLDS}")
+        return self._rows.treated, _unit(self._rows.outcome, self._range)
 
 
 @contextlib.contextmanager
@@ -274,11 +262,15 @@ def _three(found: object, n: int) -> FloatArray:
     return array
 
 
-def _mean_outside(grid: Grid, values: FloatArray, own: slice) -> float:
+def _whole(grid: BoxGrid, values: FloatArray) -> IntArray:
+    return grid.project(values[:, None].copy())[:, 0].astype(np.int64)
+
+
+def _mean_outside(grid: BoxGrid, values: FloatArray, own: slice) -> float:
     """Mean of the values of other folds; sums are exact."""
-    steps = grid.encode(values)
+    steps = _whole(grid, values)
     total = int(steps.sum()) - int(steps[own].sum())
-    return total / (len(values) - len(values[own])) * grid.unit + grid.middle
+    return total / (len(values) - len(values[own])) * grid.unit + float(grid.box.centre[0])
 
 
 def _half(interval: Interval) -> float:

@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-import random
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
@@ -203,27 +199,6 @@ def noise_source(seed: int | SeededNoise | None) -> NoiseSource:
     if isinstance(seed, SeededNoise):
         return seed
     return SecureNoise() if seed is None else SeededNoise(seed)
-
-
-@contextmanager
-def fixed_generator(seed: int) -> Iterator[None]:
-    """Set the global generators of numpy, Python and torch for a while, then give them back.
-
-    Models without a random_state draw from them. None of the privacy rests on those draws, but what
-    one block of records draws must not shift what the next one gets (claim 38). torch's are set
-    where it is imported, on all devices.
-    """
-    numpys, pythons, torch = np.random.get_state(), random.getstate(), sys.modules.get("torch")  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
-    random.seed(seed)
-    try:
-        with torch.random.fork_rng() if torch else nullcontext():
-            if torch:
-                torch.manual_seed(seed)
-            yield
-    finally:
-        np.random.set_state(numpys)  # noqa: NPY002
-        random.setstate(pythons)
 
 
 def _checked(values: IntArray) -> IntArray:

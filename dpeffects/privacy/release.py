@@ -32,8 +32,13 @@ from dpeffects.privacy.sets import Sensitivity
 class SmoothValue(Protocol):
     """A private value whose noise has a private scale (`smooth`)."""
 
-    rate: float
-    steps: int
+    @property
+    def rate(self) -> float:
+        """The scale of the noise is the sensitivity divided by this."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of 1 in which the Laplace variable is drawn."""
 
     def affordable(self, price: Share) -> bool:
         """True when its noise is private at this price."""
@@ -80,7 +85,9 @@ class Split:
         while True:
             users = sum(pure[name].epsilon for name in (*own, *pool))
             part = {name: pure[name].epsilon / users for name in (*own, *pool)}
-            delta = {name: round_down(Fraction(budget.delta) * Fraction(p)) for name, p in part.items()}
+            delta = {
+                name: round_down(Fraction(budget.delta) * Fraction(p)) for name, p in part.items()
+            }
             mu = _pooled({name: pure[name].epsilon for name in pool}, sum(delta[x] for x in pool))
             better = {
                 name: entries
@@ -125,11 +132,11 @@ class Releaser:
         """Return the epsilon and delta of a named share."""
         return self.split.shares[name]
 
-    def rate(self, share: str, part: float = 1.0) -> float:
+    def rate(self, share: str, part: float | Fraction = 1.0) -> float:
         """What a part of a share divides the sensitivity by: epsilon, or mu."""
         if share in self.split.mu:
             return self.split.mu[share] * math.sqrt(part)
-        return self.share(share).epsilon * part
+        return self.share(share).epsilon * float(part)
 
     def release(
         self,
@@ -140,7 +147,7 @@ class Releaser:
         *,
         share: str,
         claim: int,
-        part: float = 1.0,
+        part: float | Fraction = 1.0,
     ) -> Noisy:
         """Release whole numbers as multiples of ``unit``, at ``part`` of the price of a share."""
         whole = self.share(share)

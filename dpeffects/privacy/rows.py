@@ -8,6 +8,7 @@ depend on who held what.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -78,7 +79,9 @@ class RowFunction(Protocol):
     trusted: whatever it returns or raises, a record moves a sum by no more than its set allows.
     """
 
-    reads: tuple[str, ...]
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the parts of a row."""
 
     def __call__(self, rows: Block, /) -> Any:
         """Numbers of each row."""
@@ -108,7 +111,14 @@ class Cells:
 
     def of(self, block: Block) -> IntArray:
         """Cells of some rows; ``size`` for everything that is no cell."""
-        value = evaluate(self.function, block, 1, "rows.cells")[:, 0]
+        value: Any = None
+        with contextlib.suppress(Exception, SystemExit), np.errstate(all="ignore"):
+            value = self.function(block.only(self.reads))
+        whole = isinstance(value, np.ndarray) and value.dtype.kind in "bi"
+        if not whole or value.shape != (block.size,):
+            value = evaluate(self.function, block, 1, "rows.cells")[:, 0]
+        if value.dtype == np.bool_:
+            return value.view(np.int8)  # 0 is a cell; so is 1, unless there is one cell only
         inside = (value >= 0) & (value < self.size)  # NaN is not inside either
         return np.where(inside, value, self.size).astype(np.int64)
 
@@ -207,6 +217,25 @@ class Source(Protocol):
 
     def in_memory(self, why: str) -> Rows:
         """Return the rows in memory; raises where they are not, and says why they must be."""
+
+
+class OneColumn:
+    """The parts of a source that values of one column, in the place of outcomes, do not have."""
+
+    width = 1
+    outcome_range = (0.0, 0.0)
+    n_strata = None
+
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """Values of single records are not asked for."""
+        raise NotImplementedError
+
+    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
+        """An engine has no words for these."""
+
+    def in_memory(self, why: str) -> Rows:
+        """They are not in memory."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dpeffects.errors import DataError, OptionError
+from dpeffects.errors import DataError, OptionError, PrivacyError
 from dpeffects.privacy.exact import (
     FloatArray,
     IntArray,
@@ -24,6 +24,8 @@ from dpeffects.privacy.exact import (
 
 _TOP = 56
 """Totals stay below 2^56 steps: nothing overflows, and the noise has room."""
+WEIGHT_BITS = 16
+"""Bits after the point of weights of single records."""
 _FEW = 8
 """Up to this many cells, sums by cell are a product of matrices."""
 
@@ -58,23 +60,25 @@ class Reach(NamedTuple):
         set, or are 0; over several cells only their norms are known (claim 5).
         """
         if rows:
-            l1, squared = self.absent if cells is None else _times(self.single, 2, 4)
+            l1, squared = self.absent if cells is None else times(self.single, 2, 4)
             return Sensitivity(l1 * rows, math.sqrt(squared) * rows * _ROUND_UP)
         norms = self.same
         if cells is not None and not public_cells:
             factor = 1 if cells == 1 else 2
-            norms = Norms(*map(max, norms, _times(self.single, factor, factor)))
+            norms = Norms(*map(max, norms, times(self.single, factor, factor)))
         return Sensitivity(norms.l1, math.sqrt(norms.squared_l2) * _ROUND_UP)
 
 
 _ROUND_UP = 1.0 + 2.0**-50
 
 
-def _times(norms: Norms, l1: int, squared_l2: int) -> Norms:
+def times(norms: Norms, l1: int, squared_l2: int) -> Norms:
+    """Both norms by their own factors."""
     return Norms(l1 * norms.l1, squared_l2 * norms.squared_l2)
 
 
-def _norms(entries: list[int]) -> Norms:
+def norms_of(entries: list[int]) -> Norms:
+    """Norms of whole numbers."""
     return Norms(sum(entries), sum(x * x for x in entries))
 
 
@@ -107,6 +111,12 @@ class Within(Protocol):
 
     def on(self, n: int, rate: float, most: int = ...) -> OnGrid:
         """The finest grid for sums of n contributions, with noise of 1 / rate times their size."""
+
+
+def entries(within: Within, cells: int | None = None) -> float:
+    """In how many entries of equal size a record moves the sums: (L1 / L2)^2."""
+    moves = within.on(1, 1.0).reach.sensitivity(cells, False)
+    return (moves.l1 / moves.l2) ** 2
 
 
 def bits_for(n: float, rate: float, largest: float = 1.0, most: int = 30) -> int:
@@ -162,7 +172,11 @@ class Box:
         widest = float(self.half.max())
         if self.radius is not None:
             widest, most = min(widest, self.radius), min(most, 20)
-        bits = bits_for(n, rate, float(self.half.sum()) / widest, most)
+        return self.with_bits(bits_for(n, rate, float(self.half.sum()) / widest, most), widest)
+
+    def with_bits(self, bits: int, widest: float | None = None) -> BoxGrid:
+        """The box on a grid of 2^bits steps from the centre to the end of its widest column."""
+        widest = widest or float(self.half.max())
         return BoxGrid(self, 2.0**bits / widest, widest / 2.0**bits)
 
 
@@ -218,7 +232,8 @@ class BoxGrid:
 
     def _into_ball(self, values: FloatArray) -> None:
         """Scale rows into the ball, short of it by what rounding can add; outside, go to 0."""
-        assert self.box.radius is not None and self.squared_radius is not None
+        assert self.box.radius is not None
+        assert self.squared_radius is not None
         values -= self.box.centre
         norm = np.sqrt(row_norms_squared(values))
         short = self.box.radius - 0.51 * math.sqrt(self.box.columns) * self.unit
@@ -228,14 +243,28 @@ class BoxGrid:
             self._round(column, j)
         values[row_norms_squared(values) > self.squared_radius] = 0.0
 
+    def project_units(self, sums: FloatArray, cells: int, most: int) -> IntArray:
+        """Sums of units over cells, scaled into ``most`` times the set; what stays outside is 0."""
+        l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2
+        shrink = np.minimum(
+            l1 / np.maximum(np.abs(sums).sum(axis=1), 1.0),
+            math.sqrt(squared) / np.maximum(np.sqrt((sums**2).sum(axis=1)), 1.0),
+        )
+        low, high = (np.tile(most * end, cells) for end in self.ends)
+        inside = np.trunc(sums * np.minimum(shrink, 1.0)[:, None])
+        inside = np.clip(inside, np.minimum(low, 0.0), np.maximum(high, 0.0))
+        steps = inside.astype(np.int64)
+        steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
+        return steps
+
     @cached_property
     def reach(self) -> Reach:
         """A contribution lies between the ends, by the last clip, and in the ball."""
         low, high = ([int(x) for x in ends] for ends in self.ends)
         pairs = list(zip(low, high, strict=True))
-        single = _norms([max(abs(a), abs(b)) for a, b in pairs])
-        same = _norms([b - a for a, b in pairs])
-        absent = _norms([max(b, 0) - min(a, 0) for a, b in pairs])
+        single = norms_of([max(abs(a), abs(b)) for a, b in pairs])
+        same = norms_of([b - a for a, b in pairs])
+        absent = norms_of([max(b, 0) - min(a, 0) for a, b in pairs])
         if self.squared_radius is not None:
             r2, k = self.squared_radius, self.box.columns
             single = Norms(*map(min, single, (math.isqrt(k * r2), r2)))
@@ -281,182 +310,8 @@ def add_up(values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
     return np.stack(sums, axis=1).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class Gram:
-    """Products z_j z_k of a row z in a box about 0, for ``pairs`` of columns (all with j <= k)."""
-
-    box: Box
-    pairs: tuple[IntArray, IntArray] | None = None
-    claim: ClassVar[int] = 6
-
-    @property
-    def columns(self) -> int:
-        """Entries of z."""
-        return self.box.columns
-
-    def on(self, n: int, rate: float, most: int = 18) -> GramGrid:
-        """The products on the finest grid of z."""
-        if self.box.centre.any():
-            raise OptionError("products need a box with centre 0")
-        first, second = np.triu_indices(self.columns) if self.pairs is None else self.pairs
-        half = self.box.half / self.box.half.max()
-        bits = bits_for(n, rate, float((half[first] * half[second]).sum()), 54) // 2
-        return GramGrid(self.box.on(n, 1.0, min(most, bits)), (first, second))
-
-
-@dataclass(frozen=True, eq=False)
-class GramGrid:
-    """Products of whole numbers are whole: their sums are exact products of matrices."""
-
-    rows: BoxGrid
-    pairs: tuple[IntArray, IntArray]
-
-    @property
-    def unit(self) -> float:
-        """Value of one step."""
-        return self.rows.unit**2
-
-    @cached_property
-    def reach(self) -> Reach:
-        """By entry |z_j z_k| <= t_j t_k, and a square has one sign.
-
-        In a ball |zz'| = |z|^2 <= r^2 and |zz' - ww'|^2 = |z|^4 + |w|^4 - 2 (z'w)^2 <= 2 r^4.
-        """
-        t = [int(max(abs(a), abs(b))) for a, b in zip(*self.rows.ends, strict=True)]
-        pairs = [(int(j), int(k)) for j, k in zip(*self.pairs, strict=True)]
-        single = _norms([t[j] * t[k] for j, k in pairs])
-        same = _norms([t[j] * t[k] * (1 if j == k else 2) for j, k in pairs])
-        if (r2 := self.rows.squared_radius) is not None:
-            l1 = (len(t) + 1) * r2 // 2 + 1  # (|z|_1^2 + |z|_2^2) / 2 over pairs j <= k
-            single = Norms(*map(min, single, (l1, r2 * r2)))
-            same = Norms(*map(min, same, (2 * l1, 2 * r2 * r2)))
-        return Reach(single, same, _times(single, 2, 4))
-
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Exact products, by cell."""
-        z, top = self.rows.project(values), max(np.abs(x).max() for x in self.rows.ends)
-        bits, by_cell = 2 * math.ceil(math.log2(top)), []
-        if cell is not None and cell.max(initial=0) == size:
-            z[cell == size] = 0.0
-        part = scratch_buffer("sets.part", *z.shape)
-        for c in range(size - 1):
-            np.multiply(z, (cell == c).astype(np.float64)[:, None], out=part)
-            by_cell.append(exact_products(part, z, bits)[self.pairs])
-        last = exact_products(z, z, bits)[self.pairs] - sum(by_cell)
-        return np.stack([*by_cell, last])
-
-    def offset(self, n: int) -> float:
-        """The centre is 0."""
-        return 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class WithSquares:
-    """Columns z in [-1/2, 1/2], and z^2 - 1/8 beside each; first a constant ``count`` if not 0.
-
-    Whoever moves z far moves z^2 little: together they move by 1 in L1 and in L2 (claim 7).
-    """
-
-    k: int
-    count: float = 0.0
-    claim: ClassVar[int] = 7
-
-    @property
-    def columns(self) -> int:
-        """Number of columns z."""
-        return self.k
-
-    def on(self, n: int, rate: float, most: int = 30) -> SquaresGrid:
-        """The set on its finest grid: z in steps of 2^-(bits + 1)."""
-        bits = bits_for(n, rate, self.k + 2.0 * self.count, most)
-        box = Box(np.full(self.k, -0.5), np.full(self.k, 0.5))
-        return SquaresGrid(BoxGrid(box, 2.0 ** (bits + 1), 2.0 ** -(bits + 1)), bits, self.count)
-
-
-@dataclass(frozen=True, eq=False)
-class SquaresGrid:
-    """Columns and centred squares in steps of the same grid."""
-
-    rows: BoxGrid
-    bits: int
-    count: float
-
-    @property
-    def unit(self) -> float:
-        """Value of one step."""
-        return self.rows.unit
-
-    @property
-    def _ones(self) -> int:
-        return math.ceil(self.count * 2.0 ** (self.bits + 1))
-
-    @cached_property
-    def reach(self) -> Reach:
-        """z is at most 2^bits steps, its centred square a quarter of that, and one for rounding."""
-        k, top = self.rows.box.columns, 2**self.bits
-        move, square, ones = 2 * top + 1, top // 4 + 1, self._ones
-        single = Norms(k * (top + square) + ones, k * (top**2 + square**2) + ones**2)
-        return Reach(single, Norms(k * move, k * move**2), _times(single, 2, 4))
-
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Sums by cell: the constant, the columns, the squares."""
-        z = self.rows.project(values)
-        squares = np.floor(z * z * 2.0 ** -(self.bits + 1) + (0.5 - 2.0 ** (self.bits - 2)))
-        parts = [z, squares]
-        if self.count:
-            parts.insert(0, np.full((len(z), 1), float(self._ones)))
-        return add_up(np.concatenate(parts, axis=1), cell, size)
-
-    def offset(self, n: int) -> FloatArray:
-        """The squares are measured from 1/8."""
-        k = self.rows.box.columns
-        ones = [n * (self.count - self._ones * self.unit)] if self.count else []
-        return np.array([*ones, *[0.0] * k, *[n / 8.0] * k])
-
-
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """One of ``bins`` bins for each of k columns: k histograms at once (claim 8)."""
-
-    k: int
-    bins: int
-    claim: ClassVar[int] = 8
-
-    @property
-    def columns(self) -> int:
-        """Number of histograms."""
-        return self.k
-
-    def on(self, n: int, rate: float, most: int = 30) -> BinsGrid:
-        """Counts are whole numbers."""
-        return BinsGrid(self.k, self.bins)
-
-
-@dataclass(frozen=True, eq=False)
-class BinsGrid:
-    """A record adds 1 to one bin of each histogram."""
-
-    k: int
-    bins: int
-    unit: ClassVar[float] = 1.0
-
-    @property
-    def reach(self) -> Reach:
-        """1 in k places; two records differ in at most 2 k."""
-        single, two = Norms(self.k, self.k), Norms(2 * self.k, 2 * self.k)
-        return Reach(single, two, two)
-
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Counts of all histograms, one after the other, by cell; what is no bin is in the first."""
-        by_cell = []
-        for column in values.T:
-            inside = (column >= 0) & (column < self.bins)
-            index = np.where(inside, column, 0.0).astype(np.int64)
-            place = index if cell is None else cell * self.bins + index
-            counts = np.bincount(place, minlength=(size + 1) * self.bins)
-            by_cell.append(counts[: size * self.bins].reshape(size, self.bins))
-        return np.concatenate(by_cell, axis=1)
-
-    def offset(self, n: int) -> float:
-        """Counts have no centre."""
-        return 0.0
+def whole_weights(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
+    """Round known weights to multiples of 2^-bits, so that products are whole numbers."""
+    if not (np.abs(weights) < 2.0**30).all():
+        raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
+    return np.rint(weights * 2.0**bits).astype(np.int64)

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.privacy.budget import Share
-
-FloatArray = npt.NDArray[np.float64]
+from dpeffects.privacy.exact import FloatArray
 
 LATTICE = 2**56
 """The Laplace variable of scale 1 is drawn in steps of 1 / LATTICE."""
@@ -118,9 +117,38 @@ class Lattice:
         blur = self.blur
         return Share(price.epsilon - 3.0 * blur, price.delta * (1.0 - blur) - _TAIL)
 
+    def times(self, factor: float) -> Lattice:
+        """The same for a value in steps, ``factor`` of them to one."""
+        return Lattice(self.least * factor, self.most * factor)
+
     def release(self, value: int, smooth: float, rate: float, draw: int) -> Fraction:
         """Round value + (smooth / rate) (draw / LATTICE) to the public grid, exactly."""
         step = Fraction(2) ** (math.frexp(self.least / rate)[1] - 1 - self._bits)
         scale = Fraction(min(max(smooth, self.least), self.most)) / Fraction(rate)
         exact = value + scale * Fraction(draw, LATTICE)
         return math.floor(exact / step + Fraction(1, 2)) * step
+
+
+@dataclass(frozen=True)
+class SmoothlyNoisy:
+    """A private value and its private smooth sensitivity, both in steps of size ``unit``."""
+
+    value: int
+    smooth: float
+    unit: float
+    lattice: Lattice
+    smoothing: Smoothing
+    steps: ClassVar[int] = LATTICE
+
+    @property
+    def rate(self) -> float:
+        """The scale of the noise is the sensitivity divided by this."""
+        return self.smoothing.rate
+
+    def affordable(self, price: Share) -> bool:
+        """True when the noise is private at this price (claims 15, 16)."""
+        return self.smoothing.certified(self.lattice.usable(price))
+
+    def with_noise(self, draw: int) -> float:
+        """The value with noise, on the public grid."""
+        return float(self.lattice.release(self.value, self.smooth, self.rate, draw)) * self.unit

@@ -1,23 +1,30 @@
-"""Releases of exact matching on strata (claims 13-19).
+"""Exact matching on strata: what one record can do to it, and its releases (claims 13-19).
 
-Where the noise follows a smooth sensitivity, that is private: it is released once by its logarithm,
-and only what was released is ever shown.
+The estimate is f = (1/n) sum of w_i (y_i over treated, -y_i over controls) over the strata that
+have both arms; all others contribute 0. A stratum with t treated and c controls has the weights
+
+- "means": 1 + c/t for treated, 1 + t/c for controls, which is n_x times the difference in means;
+- "round_robin": 1 + the number of records of the other arm that are dealt to a record in turn.
+
+Everything that one record can do follows from the counts (t, c), so the smooth sensitivities are
+functions of the distinct counts alone. Where the noise follows a smooth sensitivity, that is
+private: it is released once by its logarithm, and only what was released is ever shown.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from dpeffects.errors import PrivacyError
-from dpeffects.privacy.cells import Strata, capped_sensitivity
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import FloatArray, IntArray, sums_by_cell
 from dpeffects.privacy.guarantee import Noisy
-from dpeffects.privacy.release import Holder
-from dpeffects.privacy.rows import Block, Rows, Totals, sums_by_cell
-from dpeffects.privacy.smooth import Lattice, Smoothing
-from dpeffects.privacy.sums import Grid
+from dpeffects.privacy.rows import Block, Cells, Rows, Totals, reads
+from dpeffects.privacy.sets import COUNT, Box, BoxGrid, Sensitivity
+from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy, smooth_bound
 
 _FINE = 2**20
 """Steps in which a sensitivity is resolved."""
@@ -25,159 +32,307 @@ _COARSE = 2**12
 """The same for the variance under private noise, whose values reach n^2."""
 
 
-class StrataReleases(Holder):
-    """Releases of exact matching on strata."""
+@dataclass(frozen=True)
+class Counts:
+    """Treated and control records of each occupied stratum; ``empty``: some stratum has none.
 
-    @cached_property
-    def _strata(self) -> Strata:
-        """Counts by stratum; in memory also the cell of each record."""
-        rows = self._source
-        if rows.declared is None:
-            raise PrivacyError("this call has no strata")
-        if isinstance(rows, Rows):
-            assert rows.strata is not None
-            return Strata.of(*rows.strata(), rows.treated)
-        size = 2 * rows.declared
-        return Strata.counted(rows.fold(partial(_cell_counts, size=size), "strata")[0])
+    Examples
+    --------
+    >>> counts = Counts(np.array([50, 40]), np.array([50, 60]), empty=False)
+    >>> counts.estimate_sensitivity(beta=1.0)  # doctest: +ELLIPSIS
+    4.96...
+    >>> counts.estimate_sensitivity(beta=0.01) > 10  # few records away from worse
+    True
+    """
 
-    def _contrast(self, grid: Grid, weights: str) -> int:
-        strata, rows = self._strata, self._source
-        if weights == "round_robin":  # records are dealt in turn: the only thing that goes by order
-            dealt = self._rows
-            assert dealt.strata is not None
-            strata = Strata.of(*dealt.strata(), dealt.treated)
-            return strata.contrast(grid.encode(dealt.outcome), weights)
-        if isinstance(rows, Rows):
-            return strata.contrast(grid.encode(rows.outcome), weights)
-        add = partial(_cell_sums, grid=grid, size=strata.sizes.size)
-        return strata.contrast_of(rows.fold(add, "outcome", "strata")[0])
+    treated: IntArray
+    control: IntArray
+    empty: bool
 
     @property
-    def strata(self) -> int:
-        """Number of strata that the formula declares, with records or without."""
-        declared = self._source.declared
-        if declared is None:
-            raise PrivacyError("this call has no strata")
-        return declared
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.treated.sum() + self.control.sum())
 
-    def matched_lattice(self, paper: bool = False) -> Lattice:
-        """Grid of `matched_difference`; its smooth sensitivity never leaves these limits."""
-        least, most = (8.0, 4.0 * (self.n + 1)) if paper else (1.0, self.n + 1.0)
-        return Lattice(least, 2.0 * most)
+    @cached_property
+    def _worst(self) -> tuple[FloatArray, FloatArray, float]:
+        """Larger and smaller arms that matter, and the largest stratum with one arm (or -1).
 
-    def log_smooth_sensitivity(
-        self, share: str, beta: float, weights: str, paper: bool = False, parts: int = 1
+        A stratum matters only if no other has both a larger arm at least as large and a smaller
+        arm at most as large.
+        """
+        large = np.maximum(self.treated, self.control)
+        small = np.minimum(self.treated, self.control)
+        lone = float(large[small == 0].max(initial=0 if self.empty else -1))
+        large, small = large[small > 0], small[small > 0]
+        order = np.lexsort((-large, small))
+        large, small = large[order], small[order]
+        before = np.maximum.accumulate(np.concatenate([[0], large]))[:-1]
+        keep = large > before
+        return large[keep].astype(np.float64), small[keep].astype(np.float64), lone
+
+    def ratios(self, k: FloatArray, whole: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Largest c/t (or t/c) of a stratum with both arms, and c/(t+1), k replacements away.
+
+        -1 stands for "none". ``whole`` rounds up, for round-robin weights.
+        """
+        large, small, lone = self._worst
+        k = k[:, None]
+        leave = ((large + k) / np.maximum(small - k, 1.0)).max(axis=1, initial=-1.0)
+        join = ((large + k) / (np.maximum(small - k, 0.0) + 1.0)).max(axis=1, initial=-1.0)
+        k = k[:, 0]
+        if lone >= 0:
+            leave = np.maximum(leave, np.where((k >= 1) & (lone + k >= 2), lone + k - 1.0, -1.0))
+            join = np.maximum(join, np.where(lone + k >= 1, lone + k, -1.0))
+        return (np.ceil(leave), np.ceil(join)) if whole else (leave, join)
+
+    def estimate_sensitivity(
+        self, beta: float, weights: str = "means", paper: bool = False
+    ) -> float:
+        """Smooth sensitivity of n f / B for an outcome of range B (claims 13, 14).
+
+        ``paper`` gives 4 (1 + max R_x), the printed bound.
+        """
+        most = float(self.n + 1)
+
+        def levels(k: FloatArray) -> FloatArray:
+            leave, join = self.ratios(k, whole=weights == "round_robin")
+            return (1.0 + leave) + (1.0 + join)
+
+        if paper:
+            return smooth_bound(self._printed, beta, 4.0 * most)
+        return smooth_bound(levels, beta, most)
+
+    def _printed(self, k: FloatArray) -> FloatArray:
+        """4 (1 + R^(k)); R gains 1 for k >= min(t, c) >= 1, where the printed one is not smooth."""
+        large, small, lone = self._worst
+        ratio = np.ceil((large + k[:, None] + 1.0) / np.maximum(small - k[:, None], 1.0))
+        worst = ratio.max(axis=1, initial=0.0)
+        return 4.0 * (1.0 + (np.maximum(worst, lone + k) if lone >= 0 else worst))
+
+    def variance_sensitivity(self, beta: float, weights: str = "means") -> float:
+        """Smooth sensitivity of n^2 V / B^2, V the sampling variance (claim 19)."""
+
+        def levels(k: FloatArray) -> FloatArray:
+            leave, _ = self.ratios(k + 1.0, whole=weights == "round_robin")
+            return capped_sensitivity(np.clip(1.0 + leave, 2.0, self.n))
+
+        return smooth_bound(levels, beta, float(capped_sensitivity(np.array([self.n]))[0]))
+
+
+def capped_sensitivity(cap: FloatArray) -> FloatArray:
+    """Sensitivity of n^2 V / B^2 when weights count up to ``cap`` >= 2 (claim 18)."""
+    return 1.75 * cap**2 - 0.5 * cap + 2.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Records by cell: control and treated of the first stratum, of the second, and so on."""
+
+    sizes: IntArray
+
+    @property
+    def others(self) -> IntArray:
+        """Records in the other arm of each cell's stratum."""
+        return self.sizes.reshape(-1, 2)[:, ::-1].reshape(-1)
+
+    def contrast(self, sums: IntArray) -> int:
+        """n f by "means" from the sums of values by cell; each arm is rounded down."""
+        own, other = self.sizes, self.others
+        both = (own > 0) & (other > 0)
+        sums, own, other = sums[both], own[both], other[both]
+        whole, rest = np.divmod(sums, own)
+        # (own + other) sums / own, without a product that could overflow
+        part = sums + other * whole + (other * rest) // own
+        treated = np.flatnonzero(both) % 2 == 1
+        return int(part[treated].sum() - part[~treated].sum())
+
+    def dealt_contrast(self, cell: IntArray, values: IntArray) -> int:
+        """n f by "round_robin": 1 + how often the other arm is dealt to a record, in order."""
+        order = np.argsort(cell, kind="stable")
+        starts = np.cumsum(self.sizes) - self.sizes
+        own, other = self.sizes[cell], self.others[cell]
+        rank = np.empty_like(cell)
+        rank[order] = np.arange(cell.size) - starts[cell[order]]
+        times = np.maximum(other - rank + own - 1, 0) // own
+        weighted = values * np.where(other > 0, 1 + times, 0)
+        return int(weighted[cell % 2 == 1].sum() - weighted[cell % 2 == 0].sum())
+
+    def squares(
+        self, sums: IntArray, squares: IntArray, half: int, weights: str, cap: float
+    ) -> FloatArray:
+        """Sum of squared weights times the variance within, by cell (claim 18).
+
+        ``sums`` and ``squares`` are those of whole values of at most ``half``. Weights count up to
+        ``cap``. A cell of one record has the largest variance, half^2.
+        """
+        used = self.sizes > 0
+        own, other = self.sizes[used], self.others[used]
+        whole, rest = np.divmod(sums[used], own)
+        # squares - sums^2 / own, in whole numbers but for the last term
+        within = squares[used] - whole * whole * own - 2 * whole * rest - rest * rest / own
+        spread = np.where(own > 1, within / np.maximum(own - 1, 1), float(half) ** 2)
+        if weights == "round_robin":
+            times, more = np.divmod(other, own)
+            load = more * np.minimum(2.0 + times, cap) ** 2
+            load += (own - more) * np.minimum(1.0 + times, cap) ** 2
+        else:
+            load = own * np.minimum(1.0 + other / own, cap) ** 2
+        return np.asarray(load * spread)
+
+
+@reads("strata", "treated")
+def _cell(block: Block) -> IntArray:
+    return np.where(block.strata >= 0, 2 * block.strata + block.treated, -1)
+
+
+class MatchedStrata:
+    """Releases of exact matching on the strata of a curator; ``weights`` as above."""
+
+    def __init__(self, curator: Curator, weights: str) -> None:
+        self._curator, self._weights = _few_strata(curator), weights
+        self._cells = Cells(_cell, 2 * self._curator.n_strata)
+        _, sizes, _ = self._curator.exact_sums(None, COUNT, self._cells, rate=1.0)
+        self._sizes, self.n = Sizes(sizes[:, 0]), curator.n
+        pairs = self._sizes.sizes.reshape(-1, 2)
+        missing = self._curator.n_strata < curator.n_strata
+        empty = missing or bool((pairs.sum(axis=1) == 0).any())
+        self._counts = Counts(pairs[:, 1], pairs[:, 0], empty)
+
+    def _contrast(self, grid: BoxGrid) -> int:
+        if self._weights != "round_robin":
+            add = partial(_cell_sums, grid=grid, cells=self._cells)
+            return self._sizes.contrast(self._curator._source.fold(add, "outcome", "strata")[0])
+        rows = self._curator._rows  # records are dealt in turn: the only thing that goes by order
+        assert rows.strata is not None
+        cell = self._cells.of(Block(rows.treated, strata=rows.strata()[0]))
+        values = grid.project(rows.outcome[:, None].copy())[:, 0].astype(np.int64)
+        return self._sizes.dealt_contrast(cell, values)
+
+    def _outcome_grid(self, share: str) -> BoxGrid:
+        box, rate = Box(*self._curator.outcome_range), self._curator.epsilon(share)
+        return box.on(2 * self.n, rate)
+
+    def log_sensitivity(
+        self, share: str, beta: float, paper: bool = False, part: float = 1.0
     ) -> Noisy:
         """Release ln of the smooth sensitivity of n f / B (claim 17)."""
-        value = self._strata.counts.estimate_sensitivity(beta, weights, paper)
-        return self._log("smooth sensitivity", value, beta, share, parts)
+        value = self._counts.estimate_sensitivity(beta, self._weights, paper)
+        return self._log("smooth sensitivity", value, beta, share, part)
 
-    def log_smooth_variance(self, share: str, beta: float, weights: str, parts: int = 1) -> Noisy:
+    def log_variance_sensitivity(self, share: str, beta: float, part: float = 1.0) -> Noisy:
         """Release ln of the smooth sensitivity of n^2 V / B^2 (claims 17, 19)."""
-        value = self._strata.counts.variance_sensitivity(beta, weights)
-        return self._log("smooth sensitivity of the variance", value, beta, share, parts)
+        value = self._counts.variance_sensitivity(beta, self._weights)
+        return self._log("smooth sensitivity of the variance", value, beta, share, part)
 
-    def _log(self, label: str, value: float, beta: float, share: str, parts: int) -> Noisy:
+    def _log(self, label: str, value: float, beta: float, share: str, part: float) -> Noisy:
         unit = beta / _FINE
         steps = np.array([round(math.log(value) / unit)], dtype=np.int64)
-        return self._releaser.release(
-            label, steps, _FINE + 2, unit, share=share, claim=17, parts=parts
+        moves = Sensitivity(_FINE + 2, _FINE + 2.0)
+        return self._curator._releaser.release(
+            label, steps, moves, unit, share=share, claim=17, part=part
         )
 
-    def matched_difference(
-        self, share: str, smoothing: Smoothing, weights: str, shown: float, paper: bool = False
+    def difference(
+        self, share: str, smoothing: Smoothing, shown: float, paper: bool = False
     ) -> Noisy:
         """Release f with noise by its smooth sensitivity (claims 13-16).
 
         ``shown``, a released value, stands for the private sensitivity of f in the ledger.
         """
-        grid = Grid.for_sum(self.outcome_range, 2.0 * self.n, self.epsilon(share))
-        value = self._contrast(grid, weights)
-        smooth = self._strata.counts.estimate_sensitivity(smoothing.beta, weights, paper)
-        lattice = self.matched_lattice(paper)
-        inside = Lattice(lattice.least * grid.span, lattice.most * grid.span)
-        steps = smooth * grid.span + 4.0  # rounding in two strata, two arms each
-        return self._releaser.smooth_laplace(
-            "matched difference",
-            (value, steps, grid.unit / self.n),
-            inside,
+        grid = self._outcome_grid(share)
+        span = grid.reach.same.l1
+        smooth = self._counts.estimate_sensitivity(smoothing.beta, self._weights, paper)
+        private = SmoothlyNoisy(
+            self._contrast(grid),
+            smooth * span + 4.0,  # rounding in two strata, two arms each
+            grid.unit / self.n,
+            difference_lattice(self.n, paper).times(span),
             smoothing,
-            shown,
-            share=share,
-            claim=15,
+        )
+        return self._curator._releaser.smooth_laplace(
+            "matched difference", private, shown, share=share, claim=15
         )
 
-    def matched_difference_global(self, share: str, weights: str) -> Noisy:
+    def difference_globally(self, share: str) -> Noisy:
         """Release n f by its global sensitivity (n + 1) B (claim 13)."""
-        grid = Grid.for_sum(self.outcome_range, 2.0 * self.n, self.epsilon(share))
-        value = self._contrast(grid, weights)
-        most = (self.n + 1) * grid.span + 4
-        return self._releaser.release(
-            "matched difference", np.array([value]), most, grid.unit, share=share, claim=13
+        grid = self._outcome_grid(share)
+        most = (self.n + 1) * grid.reach.same.l1 + 4
+        value = np.array([self._contrast(grid)])
+        moves = Sensitivity(most, float(most))
+        return self._curator._releaser.release(
+            "matched difference", value, moves, grid.unit, share=share, claim=13
         )
 
-    def matched_variance(self, share: str, weights: str, cap: float) -> Noisy:
+    def variance(self, share: str, cap: float) -> Noisy:
         """Release n^2 V, weights counted up to a public or released ``cap`` >= 2 (claim 18)."""
-        cap = max(cap, 2.0)
-        grid = self._square_grid()
-        unit = float(capped_sensitivity(np.array([cap]))[0]) * grid.span**2 / _FINE
-        steps = self._square_steps(grid, weights, cap, unit)
-        return self._releaser.release(
+        cap, grid = max(cap, 2.0), self._square_grid()
+        unit = float(capped_sensitivity(np.array([cap]))[0]) * grid.reach.same.l1**2 / _FINE
+        steps, moves = self._square_steps(grid, cap, unit), Sensitivity(_FINE + 5, _FINE + 5.0)
+        return self._curator._releaser.release(
             "matching variance",
             np.array([steps]),
-            _FINE + 5,
+            moves,
             unit * grid.unit**2,
             share=share,
             claim=18,
         )
 
-    def smooth_matched_variance(
-        self, share: str, smoothing: Smoothing, weights: str, shown: float
-    ) -> Noisy:
+    def smooth_variance(self, share: str, smoothing: Smoothing, shown: float) -> Noisy:
         """Release n^2 V with noise by its own smooth sensitivity (claims 15, 16, 19)."""
         grid = self._square_grid()
-        unit = grid.span**2 / _COARSE
-        value = self._square_steps(grid, weights, math.inf, unit)
-        smooth = self._strata.counts.variance_sensitivity(smoothing.beta, weights)
-        steps = smooth * _COARSE * (1.0 + 2.0**-20) + 5.0  # rounding of cells, and of their floats
-        lattice = self.variance_lattice()
-        return self._releaser.smooth_laplace(
-            "matching variance",
-            (value, steps, unit * grid.unit**2),
-            Lattice(lattice.least * _COARSE, lattice.most * _COARSE),
+        unit = grid.reach.same.l1**2 / _COARSE
+        smooth = self._counts.variance_sensitivity(smoothing.beta, self._weights)
+        private = SmoothlyNoisy(
+            self._square_steps(grid, math.inf, unit),
+            smooth * _COARSE * (1.0 + 2.0**-20) + 5.0,  # rounding of cells, and of their floats
+            unit * grid.unit**2,
+            variance_lattice(self.n).times(_COARSE),
             smoothing,
-            shown,
-            share=share,
-            claim=19,
+        )
+        return self._curator._releaser.smooth_laplace(
+            "matching variance", private, shown, share=share, claim=19
         )
 
-    def variance_lattice(self) -> Lattice:
-        """Grid of `smooth_matched_variance`; its smooth sensitivity never leaves these limits."""
-        least, most = capped_sensitivity(np.array([2.0, max(2.0, self.n)]))
-        return Lattice(float(least), 2.0 * float(most))
-
-    def _square_grid(self) -> Grid:
+    def _square_grid(self) -> BoxGrid:
         bits = min(14, (52 - math.ceil(math.log2(self.n))) // 2)
-        return Grid(*self.outcome_range, max(2, bits))
+        return Box(*self._curator.outcome_range).with_bits(max(2, bits))
 
-    def _square_steps(self, grid: Grid, weights: str, cap: float, unit: float) -> int:
-        strata, rows, half = self._strata, self._source, 2**grid.bits
-        if isinstance(rows, Rows):
-            cells = strata.squares(grid.encode(rows.outcome), half, weights, cap)
-        else:
-            add = partial(_cell_sums, grid=grid, size=strata.sizes.size)
-            sums, squares = rows.fold(add, "outcome", "strata")
-            cells = strata.squares_of(sums, squares, half, weights, cap)
+    def _square_steps(self, grid: BoxGrid, cap: float, unit: float) -> int:
+        add = partial(_cell_sums, grid=grid, cells=self._cells)
+        sums, squares = self._curator._source.fold(add, "outcome", "strata")
+        half = int(grid.ends[1][0])
+        cells = self._sizes.squares(sums, squares, half, self._weights, cap)
         return int(np.rint(cells / unit).astype(np.int64).sum())
 
 
-def _cell_counts(block: Block, size: int) -> Totals:
-    """Records by cell."""
-    return (np.bincount(2 * block.strata + block.treated, minlength=size),)
+def difference_lattice(n: int, paper: bool = False) -> Lattice:
+    """Grid of a matched difference; its smooth sensitivity never leaves these limits."""
+    least, most = (8.0, 4.0 * (n + 1)) if paper else (1.0, n + 1.0)
+    return Lattice(least, 2.0 * most)
 
 
-def _cell_sums(block: Block, grid: Grid, size: int) -> Totals:
-    """Sums of encoded outcomes by cell, and of their squares where those stay below 2^31."""
-    cell, values = 2 * block.strata + block.treated, grid.encode(block.outcome)
-    sums = sums_by_cell(values, cell, size)
-    return (sums, sums_by_cell(values * values, cell, size)) if grid.bits <= 15 else (sums,)
+def variance_lattice(n: int) -> Lattice:
+    """Grid of a smooth variance; its smooth sensitivity never leaves these limits."""
+    least, most = capped_sensitivity(np.array([2.0, max(2.0, n)]))
+    return Lattice(float(least), 2.0 * float(most))
+
+
+def _few_strata(curator: Curator) -> Curator:
+    """The same records with the strata that have any, where too many are declared to count."""
+    rows = curator._source
+    if curator.n_strata <= 4 * curator.n + 2**20 or not isinstance(rows, Rows):
+        return curator
+    assert rows.strata is not None
+    occupied, index = np.unique(rows.strata()[0], return_inverse=True)
+    few = replace(rows, strata=lambda: (index, int(occupied.size)))
+    return Curator(few, curator._releaser, curator._public)
+
+
+def _cell_sums(block: Block, grid: BoxGrid, cells: Cells) -> Totals:
+    """Sums of whole outcomes by cell, and of their squares where those stay below 2^31."""
+    cell, size = cells.of(block), cells.size + 1
+    values = grid.project(block.outcome[:, None].copy())[:, 0].astype(np.int64)
+    sums = sums_by_cell(values, cell, size)[:-1]
+    fine = grid.ends[1][0] > 2**15
+    return (sums,) if fine else (sums, sums_by_cell(values * values, cell, size)[:-1])

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from dpeffects.api import Prepared, finish
+from dpeffects.design.bounds import Declared
 from dpeffects.errors import (
     DataError,
     DPEffectsError,
@@ -15,7 +15,7 @@ from dpeffects.errors import (
     OptionError,
     ReleaseError,
 )
-from dpeffects.privacy.bounds import Declared
+from dpeffects.flow import Estimation
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_level, check_rule
@@ -91,7 +91,7 @@ def dp_multisite(
         releases = []
         for name, prepared in bar(list(ready.items()), "sites"):
             try:
-                releases.append(SiteRelease.from_result(finish(prepared), name))
+                releases.append(SiteRelease.from_result(prepared.result(), name))
             except (EstimationError, ReleaseError) as error:  # of released values: may be shown
                 left_out[name] = f"{error} (its budget is spent)"
     return combine(releases, rule, conf_level=conf_level, left_out=left_out)
@@ -104,13 +104,13 @@ def _begin(
     estimand: str,
     arguments: Mapping[str, Any],
     open_calls: ExitStack,
-) -> Prepared:
+) -> Estimation:
     """Check one site's data and options; its call is closed with the others if one fails."""
     try:
         ready = begin_release(formula, part, site=name, estimand=estimand, **arguments)
     except DPEffectsError as error:
         raise type(error)(f"site {name!r}: {error}") from None
-    open_calls.callback(ready.call.close)
+    open_calls.callback(ready.close)
     return ready
 
 

@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpeffects import api, documents, writing
+from dpeffects import documents, writing
 from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import registry
+from dpeffects.flow import Estimation, Request
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import KINDS, Guarantee, Spend
@@ -26,7 +28,7 @@ from dpeffects.results.numbers import number
 from dpeffects.results.record import Bound
 from dpeffects.sites import document
 
-ESTIMATORS = {"ATE": api.dp_ate, "ATT": api.dp_att, "ATC": api.dp_atc}
+ESTIMATORS = AVERAGES
 
 _FIELDS = (
     "format",
@@ -270,12 +272,12 @@ def site_release(
     """
     document.text(request, "request", empty=True)
     ready = begin_release(formula, data, site=site, estimand=estimand, **arguments)
-    return SiteRelease.from_result(api.finish(ready), site, request=request)
+    return SiteRelease.from_result(ready.result(), site, request=request)
 
 
 def begin_release(
     formula: str, data: Any, *, site: str, estimand: str = "ATE", **arguments: Any
-) -> api.Prepared:
+) -> Estimation:
     """Check all that can be checked before the first charge of a site's release."""
     check_site(site)
     if not isinstance(estimand, str) or estimand not in ESTIMATORS:
@@ -283,7 +285,7 @@ def begin_release(
     method = arguments.get("method")
     if isinstance(method, str) and method in registry():
         _check_kind(registry()[method].guarantee)
-    return api.begin(estimand, formula, data, **arguments)
+    return Estimation(Request.of_effect(estimand, formula, data, **arguments))
 
 
 def read_release(source: Any) -> SiteRelease:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.api import dp_atc, dp_ate, dp_att
 from dpeffects.datasets import simulate
+from dpeffects.design.bounds import Declared
+from dpeffects.effects import dp_atc, dp_ate, dp_att
 from dpeffects.errors import DataError, DPEffectsError, OptionError
-from dpeffects.privacy.bounds import Declared
 from dpeffects.progress import bar
 
 Fit = Mapping[str, Any] | Callable[..., Any]

@@ -12,8 +12,8 @@ import statsmodels.api as sm
 from statsmodels.stats.weightstats import DescrStatsW
 
 import dpeffects as dpe
-from dpeffects.balance.smd import differences
 from dpeffects.errors import DataError, OptionError
+from dpeffects.estimators.balance import differences
 from dpeffects.privacy.guarantee import Noisy
 
 BOUNDS = {"x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
@@ -173,7 +173,7 @@ def test_exports():
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"estimand": "ATO"}, OptionError, "ATE, ATT or ATC"),
+        ({"estimand": "ATO"}, OptionError, "ATE, ATT, ATC"),
         ({"adjusted": "yes"}, OptionError, "True, False or None"),
         ({"clip": 0.5}, OptionError, "clip"),
         ({"bins": 1}, OptionError, "bins"),

@@ -10,9 +10,11 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 import dpeffects as dpe
-from dpeffects import call as calls
-from dpeffects.cate.asymptotic import PaperLearner
+from dpeffects import flow
 from dpeffects.errors import OptionError
+from dpeffects.estimators._paper_learner import PaperLearner
+from dpeffects.estimators.dr_learner import DRLearner
+from dpeffects.estimators.r_learner import RLearner
 from dpeffects.privacy.noise import SeededNoise
 
 pytest.importorskip("sklearn")
@@ -53,7 +55,7 @@ def test_one_changed_outcome_moves_a_forest_by_many_times_the_claimed_noise():
     outcome = frame["outcome"].to_numpy()
     record = int(np.flatnonzero(~treated)[0])
     low, high = -1.0, 8.5
-    learner = PaperLearner("r_learner", forest, covariates[[record]], (low, high))
+    learner = PaperLearner(RLearner(), forest, covariates[[record]], (low, high))
     neighbour = outcome.copy()
     neighbour[record] = low if outcome[record] > (low + high) / 2 else high
     (before, gross), (after, _) = (learner(covariates, treated, y) for y in (outcome, neighbour))
@@ -68,8 +70,8 @@ def test_the_noise_is_the_printed_one():
     """Lemma 2b with a ridge second stage: the supremum by brute force over a grid."""
     covariates, treated, frame = rows(dpe.simulate("cate_1", n=300, seed=1))
     outcome = frame["outcome"].to_numpy()
-    for method in ("r_learner", "dr_learner"):
-        learner = PaperLearner(method, ridge(), covariates[:5], (-1.0, 8.5))
+    for stage in (RLearner(), DRLearner()):
+        learner = PaperLearner(stage, ridge(), covariates[:5], (-1.0, 8.5))
         fitted = learner._fit(covariates[:, 1:], treated, outcome)
         grid = np.array([(a, b) for a in np.linspace(0, 1, 30) for b in np.linspace(0, 1, 30)])
         score = fitted.propensity.predict_proba(grid)[:, 1]
@@ -81,7 +83,7 @@ def test_the_noise_is_the_printed_one():
         largest = 0.0
         for a, mean in ((1.0, m1), (0.0, m0)):
             for y in (-1.0, 8.5):
-                if method == "dr_learner":
+                if not stage.weighted_residuals:
                     value = (a - score) / (score * (1 - score)) * (y - mean) + m1 - m0 - tau
                 else:
                     value = (a - score) / np.mean(p * (1 - p))
@@ -93,7 +95,7 @@ def test_the_noise_is_the_printed_one():
 
 def test_it_is_marked_in_every_output(monkeypatch):
     noise = SeededNoise(1)
-    monkeypatch.setattr(calls, "noise_source", lambda _: noise)
+    monkeypatch.setattr(flow, "noise_source", lambda _: noise)
     monkeypatch.setattr(SeededNoise, "void", ())
     data = dpe.simulate("cate_1", n=300, seed=1)
     fit = dpe.dp_cate(FORMULA, data, at={"x1": [0.2], "x2": [0.5]}, second_stage=ridge(), **CLAIMED)

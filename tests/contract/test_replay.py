@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from dpeffects.privacy.sums import Grid
 
 import dpeffects as dpe
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.logistic import Logistic
-from dpeffects.privacy.sums import Grid
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, pair
 from tests.replay import Frozen, replay

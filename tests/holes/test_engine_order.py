@@ -147,7 +147,7 @@ def test_scores_after_treatments_are_refused_on_an_engine(few):
     polars = pytest.importorskip("polars")
     formula, public = parse("y ~ t | x"), frozenset(("treatment", "covariates"))
     table = design.read(polars.from_pandas(few[0]).lazy(), formula, BOUNDS, public)
-    rows = design.encode(table, formula, table.bounds)
+    rows = table.encode()
     curator = Curator(rows, Releaser({"a": Share(1.0)}, Ledger(1.0), SecureNoise()), public)
     curator.treatment()
     with pytest.raises(PrivacyError, match="scores first"):

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from dpeffects.privacy.boosting import price_of_presence
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.privacy import boosting
-from dpeffects.privacy.boosting import price_of_presence
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.noise import SeededNoise
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import call
+from dpeffects import flow
 from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
 from dpeffects.estimators import _strata
 from dpeffects.privacy.budget import as_written
@@ -69,7 +69,7 @@ def test_the_budget_is_spent_and_never_exceeded(name, options, epsilon):
     assert total <= as_written(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-9)
     assert sum(Fraction(s.delta) for s in fit.spends) <= as_written(delta)
-    claims = Path(call.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
+    claims = Path(flow.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
     for spend in fit.spends:
         assert f"## Claim {spend.claim}." in claims
     with pytest.raises(BudgetError):

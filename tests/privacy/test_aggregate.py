@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
+from dpeffects.privacy.aggregate import answer
 
 from dpeffects.errors import BudgetError, EstimationError, OptionError, PrivacyError
-from dpeffects.privacy.aggregate import answer
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows
 from dpeffects.privacy.ledger import Ledger

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpeffects.errors import BoundsError
-from dpeffects.privacy.bounds import (
+from dpeffects.design.bounds import (
     BINS,
     Bounds,
     declare,
@@ -13,6 +12,7 @@ from dpeffects.privacy.bounds import (
     skeleton,
     threshold,
 )
+from dpeffects.errors import BoundsError
 
 BAD = {
     "reversed": (1, 0),

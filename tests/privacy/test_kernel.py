@@ -8,16 +8,17 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from dpeffects.privacy.kernel import BINS, Learner, Nuisance
+from dpeffects.privacy.weighting import Propensity
 
-from dpeffects.cate.function import EffectFunction, _margins, planned_strength
-from dpeffects.cate.options import CateOptions
+from dpeffects.estimators._kernel_learner import KernelLearnerOptions, _margins
+from dpeffects.estimators.conditional_effects import EffectFunction
 from dpeffects.estimators.features import Fourier
+from dpeffects.estimators.r_learner import RLearner
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows
-from dpeffects.privacy.kernel import BINS, Learner, Nuisance
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SeededNoise
-from dpeffects.privacy.weighting import Propensity
 
 
 class Bare:
@@ -83,7 +84,8 @@ def nuisance(d, features, *, by_arm=False, rng=None):
 
 def learner(name, d, features=None, rng=None, threshold=0.15):
     features = features or Fourier.gaussian(d, 0.35)
-    return Learner(name, nuisance(d, features, by_arm=name == "dr_learner", rng=rng), threshold)
+    weighted = name == "r_learner"
+    return Learner(nuisance(d, features, by_arm=not weighted, rng=rng), threshold, weighted)
 
 
 LEARNERS = ["r_learner", "dr_learner"]
@@ -152,7 +154,7 @@ def test_noise_in_the_objective_has_the_spread_that_bands_show(corner, linear):
     (linear) where covariates spread evenly, 1.09 and 1.00 in a corner.
     """
     rng = np.random.default_rng(17)
-    n, options = 1500, CateOptions(second_stage="linear" if linear else "kernel")
+    n, options = 1500, KernelLearnerOptions(second_stage="linear" if linear else "kernel")
     y, t, x = spread(rng, n, corner)
     made, features = learner("r_learner", 2), options.features(3)
     if not linear:
@@ -161,7 +163,7 @@ def test_noise_in_the_objective_has_the_spread_that_bands_show(corner, linear):
     shares = {"effect": Share(1.0, 1e-6), "more": Share(1.0)}
     rows = Rows(np.clip(y, 0, 1), (0.0, 1.0), t, lambda: x, 3)
     c = Curator(rows, Releaser(shares, Ledger(1e9, 0.5), noise), frozenset())
-    strength, _ = planned_strength(c, made, features, "objective")
+    strength, _ = RLearner().planned(c, made, features, "objective")
     for _ in range(80):
         w = c.effect_function(made, features, strength, "objective", "effect")
         functions.append(made.threshold * (features(at) @ w.value))

@@ -6,15 +6,15 @@ import itertools
 
 import numpy as np
 import pytest
+from dpeffects.privacy.sums import Grid, weights_to_grid
+from dpeffects.privacy.weighting import Propensity, limits
 
+from dpeffects.design.bounds import magnitude_counts
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.matching import match, pairs
-from dpeffects.privacy.bounds import magnitude_counts
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.sums import Grid, weights_to_grid
-from dpeffects.privacy.weighting import Propensity, limits
 
 SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
 

@@ -9,11 +9,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from dpeffects.privacy.cells import Counts, Strata, capped_sensitivity
 
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.privacy import smooth
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.cells import Counts, Strata, capped_sensitivity
 from dpeffects.privacy.curator import Curator, Releaser, Rows
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SecureNoise, SeededNoise

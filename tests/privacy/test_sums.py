@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from dpeffects.privacy.sums import Grid, weights_to_grid
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import DataError
-from dpeffects.privacy.sums import Grid, weights_to_grid
 
 finite = st.floats(-1e12, 1e12, allow_nan=False)
 anything = st.lists(st.floats(-1e300, 1e300), min_size=1)

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from dpeffects.errors import MissingExtraError
-from dpeffects.privacy.bounds import Interval
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.release import BoolArray, FloatArray, Holder
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import FloatArray
+from dpeffects.privacy.rows import BoolArray, Interval
+from dpeffects.unproved.claimed import charge_library, rows_of
 
 LIBRARY = "interpret-core: DP-EBM"
 
-RowFunction = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
+RecordFunction = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
 """(covariates, treated, outcome) -> numbers, row by row: released values and constants inside."""
 
 
@@ -34,8 +36,8 @@ class Stage:
     """
 
     label: str
-    features: RowFunction
-    target: RowFunction
+    features: RecordFunction
+    target: RecordFunction
     interval: Interval | None
 
 
@@ -72,7 +74,7 @@ class Additive:
 
 
 def price_of_presence(price: Share) -> Share:
-    """The price for the presence of a record at which replacing one costs ``price`` (claim 48).
+    """The price for the presence of a record at which replacing one costs ``price``.
 
     Examples
     --------
@@ -96,22 +98,18 @@ def _models() -> tuple[Any, Any]:
     return privacy.DPExplainableBoostingRegressor, privacy.DPExplainableBoostingClassifier
 
 
-class BoostedReleases(Holder):
-    """Releases of additive models."""
-
-    def boosted(self, stage: Stage, share: str) -> Additive:
-        """Release an additive model of all records (claim 48)."""
-        rows = self._covariates(), self._rows.treated, self._rows.outcome
-        features, target = np.clip(stage.features(*rows), 0.0, 1.0), stage.target(*rows)
-        if stage.interval is not None:
-            target = np.clip(target, *stage.interval)
-        else:  # the library reads the classes off the data: now both are there
-            features = np.concatenate([features, np.full((2, features.shape[1]), 0.5)])
-            target = np.concatenate([target, [0.0, 1.0]])
-        price = price_of_presence(
-            self._releaser.by_library(stage.label, LIBRARY, share=share, claim=48)
-        )
-        return _fitted(stage.interval, features, target, price, self._releaser.seed())
+def boosted(curator: Curator, stage: Stage, share: str) -> Additive:
+    """Release an additive model of all records."""
+    rows = rows_of(curator)
+    features, target = np.clip(stage.features(*rows), 0.0, 1.0), stage.target(*rows)
+    if stage.interval is not None:
+        target = np.clip(target, *stage.interval)
+    else:  # the library reads the classes off the data: now both are there
+        features = np.concatenate([features, np.full((2, features.shape[1]), 0.5)])
+        target = np.concatenate([target, [0.0, 1.0]])
+    whole = charge_library(curator, stage.label, LIBRARY, share)
+    price = price_of_presence(whole)
+    return _fitted(stage.interval, features, target, price, curator._releaser.seed())
 
 
 def _fitted(

@@ -1,7 +1,4 @@
-"""Ranges and levels: declared, known from the dtype, found privately, or (void) read from data.
-
-This module holds the only clip of the package and the private search for bounds.
-"""
+"""Ranges and levels: declared, known from the dtype, found privately, or (void) read from data."""
 
 from __future__ import annotations
 
@@ -9,14 +6,18 @@ import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import BoundsError, shorten
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.release import Releaser
+from dpeffects.privacy.rows import Block, Cells, Interval, Source, reads
+from dpeffects.privacy.sets import COUNT
 
-Interval = tuple[float, float]
 Levels = tuple[Any, ...]
 
 SOURCES = ("declared", "dtype", "public", "private", "data")
@@ -259,49 +260,50 @@ def skeleton(numeric: Sequence[str], categorical: Sequence[str]) -> str:
     return "\n".join(["bounds={", *lines, "}"])
 
 
-def clip(values: npt.NDArray[np.float64], interval: Interval) -> npt.NDArray[np.float64]:
-    """Clip to declared bounds: the only clip of the package (claim 4).
-
-    It is total: NaN, which no comparison clips, becomes the middle of the interval. So one record
-    never moves anything by more than the interval is wide, whatever its values or the arithmetic
-    on them come to.
-
-    Examples
-    --------
-    >>> clip(np.array([-9.0, 0.25, np.inf, np.nan]), (0.0, 1.0))
-    array([0.  , 0.25, 1.  , 0.5 ])
-    """
-    lower, upper = interval
-    found = np.asarray(np.clip(values, lower, upper))
-    if np.isnan(found.min(initial=upper)):  # one fast pass; repairs are rare
-        found = np.where(np.isnan(found), middle(interval), found)
-    return found
-
-
-def middle(interval: Interval) -> float:
-    """The middle of an interval; 0 where it has none."""
-    lower, upper = interval
-    found = lower + (upper - lower) / 2.0
-    return found if math.isfinite(found) else 0.0
-
-
 # --- the private search -----------------------------------------------------------------------
 
 
-def magnitude_counts(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Count values in the bins of signed powers of two (claim 5).
+@reads("outcome")
+def magnitude(rows: Block) -> npt.NDArray[np.float64]:
+    """The bin of each value among signed powers of two; values stand in the place of outcomes.
 
     Bin 0 is [-2^40, -2^39) and beyond, the middle bin is around zero, the last (2^39, 2^40] and
-    beyond. Bin edges are fixed, so replacing a record moves one count from one bin to another.
-    What is no number counts as zero.
+    beyond. Bin edges are fixed. What is no number counts as zero.
     """
-    half = len(_EXPONENTS)
-    values = clip(values, (-(2.0 ** _EXPONENTS[-1]), 2.0 ** _EXPONENTS[-1]))
+    half, top = len(_EXPONENTS), 2.0 ** _EXPONENTS[-1]
+    values = np.clip(np.nan_to_num(rows.outcome, nan=0.0, posinf=top, neginf=-top), -top, top)
     mantissa, exponent = np.frexp(np.abs(values))  # exact; |x| = 2^k has mantissa 1/2
     exponent = np.where(mantissa == 0.5, exponent - 1, exponent)
     exponent = np.where(mantissa == 0.0, _EXPONENTS[0] - 1, exponent)
-    rank = np.clip(exponent - _EXPONENTS[0] + 1, 0, half).astype(np.int64)
-    return np.bincount(half + np.sign(values).astype(np.int64) * rank, minlength=BINS)
+    return half + np.sign(values) * np.clip(exponent - _EXPONENTS[0] + 1, 0, half)
+
+
+MAGNITUDES = Cells(magnitude, BINS)
+
+
+def find_bounds(columns: Mapping[str, Source], releaser: Releaser) -> Bounds:
+    """Find ranges of numeric columns by noisy histograms of magnitudes.
+
+    A column is a source of rows whose outcomes are its values.
+    """
+    ranges, failed, part = Bounds(), [], Fraction(1, max(len(columns), 1))
+    for name, source in columns.items():
+        counts = Curator(source, releaser, frozenset()).sums(
+            f"bounds of {name}", None, COUNT, MAGNITUDES, share="bounds", part=part
+        )
+        interval = interval_from_counts(counts.value[:, 0], counts.scale)
+        if interval is None:
+            failed.append(name)
+        else:
+            ranges = ranges.with_interval(name, *interval, source="private")
+    if failed:
+        raise BoundsError(
+            "the private search found no range for "
+            + ", ".join(failed)
+            + " (its share of the budget is spent). Declare what the variables mean:\n"
+            + skeleton(failed, [])
+        )
+    return ranges
 
 
 def threshold(scale: float) -> float:

@@ -4,86 +4,90 @@ Nuisances and second stage are any scikit-learn learners, fitted without noise. 
 from the largest size of the influence function over all records that could be (L-BFGS-B from
 several starts, as in the paper). It is not a proven guarantee at any n, and for flexible learners
 it is false (PROOFS.md, claim 37), so `dp_cate` asks for ``accept_asymptotic=True``.
+`method="sample_aggregate"` takes any learner with an exact guarantee.
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.privacy.bounds import Interval
-from dpeffects.privacy.features import spread_points
+from dpeffects.estimators.features import spread_points
+from dpeffects.privacy.rows import Interval
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 NAMED = ("random_forest", "neural_net")
-NEEDS_OPT_IN = (
-    "second_stage={!r} has no exact release: the paper's noise is an asymptotic claim, not a "
-    "proven guarantee at this n, and one record can move such a learner by many times that noise. "
-    'Use method="sample_aggregate" for any learner with an exact guarantee, or '
-    "accept_asymptotic=True to reproduce the paper"
-)
 _STARTS = 64
 _CLIP = 0.01
 
 
-def check_learner(learner: Any, role: str) -> None:
-    """Refuse what is not a scikit-learn learner."""
+def check_second_stage(learner: Any) -> None:
+    """Refuse what is neither a name that is known nor a scikit-learn learner."""
+    if isinstance(learner, str) and learner in NAMED:
+        return
     if isinstance(learner, str) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
         raise OptionError(
-            f"{role}={learner!r} has no fit and predict: pass a scikit-learn regressor"
-            + (f", or one of {', '.join(NAMED)}" if role == "second_stage" else "")
+            f"second_stage={learner!r} has no fit and predict: pass a scikit-learn regressor, or "
+            f"one of {', '.join(NAMED)}"
         )
 
 
-def _sklearn() -> Any:
+def _require_sklearn() -> None:
     try:
-        import sklearn
+        import sklearn  # noqa: F401
     except ImportError:
         raise MissingExtraError(
             'this learner needs scikit-learn: pip install "dpeffects[cate]"'
         ) from None
-    return sklearn
-
-
-def _clone(learner: Any) -> Any:
-    _sklearn()
-    from sklearn.base import clone
-
-    return clone(learner)
 
 
 def _perceptron(kind: str, layers: tuple[int, ...]) -> Any:
     """The paper's networks: ReLU, Adam with rate 0.01, batches of 128."""
-    _sklearn()
+    _require_sklearn()
     from sklearn import neural_network
 
     make = getattr(neural_network, f"MLP{kind}")
     return make(hidden_layer_sizes=layers, learning_rate_init=0.01, batch_size=128, random_state=0)
 
 
-def _second(learner: Any) -> Any:
-    if learner == "neural_net":
-        return _perceptron("Regressor", (32, 32))
-    if learner == "random_forest":
-        _sklearn()
-        from sklearn.ensemble import RandomForestRegressor
+def _unfitted(learner: Any) -> Any:
+    """The second stage, by its name or as a copy of what was given."""
+    _require_sklearn()
+    from sklearn.base import clone
+    from sklearn.ensemble import RandomForestRegressor
 
-        return RandomForestRegressor(random_state=0)
-    return _clone(learner)
+    if isinstance(learner, str):
+        forest = RandomForestRegressor(random_state=0)
+        return {"neural_net": _perceptron("Regressor", (32, 32)), "random_forest": forest}[learner]
+    return clone(learner)
+
+
+class PseudoOutcomes(Protocol):
+    """What the R-learner and the DR-learner regress on."""
+
+    @property
+    def weighted_residuals(self) -> bool:
+        """True where the regression is weighted."""
+
+    def pseudo_outcomes(
+        self, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Pseudo-outcomes and weights (equations 4 and 5)."""
 
 
 @dataclass(frozen=True)
 class PaperLearner:
     """Fit both stages, answer at query rows, and find the largest influence."""
 
-    method: str
+    stage: PseudoOutcomes
     second_stage: Any
     queries: FloatArray
     outcome_range: Interval
@@ -101,14 +105,14 @@ class PaperLearner:
         a = treated.astype(np.float64)
         propensity = _perceptron("Classifier", (32,)).fit(x, treated)
         mean = _perceptron("Regressor", (32,)).fit(np.column_stack([x, a]), outcome)
-        made = _Fitted(self.method, propensity, mean, None, 1.0)
-        pseudo, weight = made.pseudo(x, a, outcome)
-        second = _second(self.second_stage)
-        weighted = self.method == "r_learner" and _takes_weights(second)
-        second = second.fit(x, pseudo, sample_weight=weight) if weighted else second.fit(x, pseudo)
-        score = made.score(x)
-        scale = float(np.mean(score * (1 - score))) if self.method == "r_learner" else 1.0
-        return _Fitted(self.method, propensity, mean, second, scale)
+        first = _Fitted(self.stage, propensity, mean, None, 1.0)
+        pseudo, weight = first.pseudo(x, a, outcome)
+        second, weighted = _unfitted(self.second_stage), self.stage.weighted_residuals
+        taken = weighted and "sample_weight" in inspect.signature(second.fit).parameters
+        second = second.fit(x, pseudo, **({"sample_weight": weight} if taken else {}))
+        score = first.score(x)
+        scale = float(np.mean(score * (1 - score))) if weighted else 1.0
+        return replace(first, second=second, scale=scale)
 
     def _largest(self, fitted: _Fitted) -> float:
         """Largest influence over x in the unit cube, both arms and both ends of the outcome."""
@@ -135,7 +139,7 @@ class PaperLearner:
 class _Fitted:
     """Fitted models; nothing in it is private from the curator."""
 
-    method: str
+    stage: PseudoOutcomes
     propensity: Any
     mean: Any
     second: Any
@@ -147,28 +151,14 @@ class _Fitted:
     def effect(self, x: FloatArray) -> FloatArray:
         return np.asarray(self.second.predict(x), dtype=np.float64).reshape(len(x))
 
-    def outcomes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        ones, zeros = np.ones(len(x)), np.zeros(len(x))
-        return (
-            np.asarray(self.mean.predict(np.column_stack([x, ones]))),
-            np.asarray(self.mean.predict(np.column_stack([x, zeros]))),
-        )
+    def outcomes(self, x: FloatArray) -> list[FloatArray]:
+        arms = (np.ones(len(x)), np.zeros(len(x)))
+        return [np.asarray(self.mean.predict(np.column_stack([x, arm]))) for arm in arms]
 
     def pseudo(self, x: FloatArray, a: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Pseudo-outcomes and weights (equations 4 and 5)."""
-        score, (one, zero) = self.score(x), self.outcomes(x)
-        gap, own = a - score, np.where(a > 0.5, one, zero)
-        if self.method == "r_learner":
-            return (y - own) / gap + one - zero, gap**2
-        return gap / (score * (1.0 - score)) * (y - own) + one - zero, np.ones(len(x))
+        return self.stage.pseudo_outcomes(a, y, self.score(x), *self.outcomes(x))
 
     def influence(self, x: FloatArray, a: FloatArray, y: FloatArray) -> FloatArray:
         """Size of the influence function (Lemmas 2 and 2b)."""
         pseudo, weight = self.pseudo(x, a, y)
         return np.asarray(np.abs(weight * (pseudo - self.effect(x))) / self.scale)
-
-
-def _takes_weights(learner: Any) -> bool:
-    import inspect
-
-    return "sample_weight" in inspect.signature(learner.fit).parameters

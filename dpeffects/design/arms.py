@@ -1,0 +1,54 @@
+"""Row functions of the two arms, which an engine can compute in its own words too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dpeffects.privacy.exact import FloatArray
+from dpeffects.privacy.rows import Block, BoolArray, Cells, reads
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome."""
+
+    reads: ClassVar[tuple[str, ...]] = ("outcome",)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Outcomes of some rows."""
+        return rows.outcome
+
+    def expression(self, outcome: Any) -> Any:
+        """The same for an engine's column."""
+        return outcome
+
+
+@dataclass(frozen=True)
+class ScaledSquare:
+    """z^2 for z the outcome scaled from [low, high] to [-1, 1]."""
+
+    low: float
+    high: float
+    reads: ClassVar[tuple[str, ...]] = ("outcome",)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Squares of some rows."""
+        return self.expression(rows.outcome)
+
+    def expression(self, outcome: Any) -> Any:
+        """The same for an engine's column."""
+        z = (outcome * 2.0 - self.low - self.high) / (self.high - self.low)
+        return z * z
+
+
+@reads("treated")
+def control(rows: Block) -> BoolArray:
+    """0 for treated and 1 for control records."""
+    return ~rows.treated
+
+
+ARMS = Cells(control, 2)
+"""Treated, then control records."""
+TREATED = Cells(control, 1)
+"""Treated records; the others are dropped."""

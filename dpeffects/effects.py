@@ -1,0 +1,290 @@
+"""The public functions: each makes a `Request`, which goes through `dpeffects.flow`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from dpeffects.balance.result import Balance
+from dpeffects.cate.results import CateEffects, CateFunction
+from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.estimators.balance import BALANCE
+from dpeffects.estimators.spec import MethodSpec
+from dpeffects.flow import Estimation, Request, refuse_tables
+from dpeffects.ledgers import Address
+from dpeffects.privacy.guarantee import KINDS
+from dpeffects.privacy.ledger import Account
+from dpeffects.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def dp_ate(
+    formula: str,
+    data: Any,
+    method: str = "private_aipw",
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    level: str | None = None,
+    bounds: Mapping[str, Any] | str | None = None,
+    shares: Mapping[str, float] | None = None,
+    variance: bool = True,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Result:
+    """Estimate an average treatment effect with differential privacy.
+
+    Parameters
+    ----------
+    formula
+        ``"outcome ~ treatment | covariates"``. Terms are row-wise: ``log(x)``, ``I(x**2)``,
+        ``C(region, levels=[...])``, ``cut(age, [0, 30, 60, 90])``, interactions.
+    data
+        A pandas, polars or pyarrow frame, or one with bounds attached (:func:`declare`). Also rows
+        that stay where they are: the path of a Parquet or CSV file, a DuckDB relation, a polars
+        lazy frame, a Dask or a Spark frame, for methods that add up blocks of rows.
+    method
+        One of :func:`methods`; the default adjusts for the covariates where n and epsilon carry it.
+    epsilon, delta
+        The whole price of this call. Nothing is charged when the call fails before its first draw.
+    level
+        "sample" (default): everything in a record is protected. "label": only the outcome is;
+        covariates and treatment are taken as public.
+    bounds
+        ``{"y": (0, 1), "region": ["N", "S"]}`` from what the variables mean. Numeric columns left
+        out are bounded privately out of the share "bounds". ``"from_data"`` voids the guarantee.
+    shares
+        Proportions of the budget by name; names left out keep the method's own, and all are
+        divided by their sum.
+    variance
+        False gives the share of the variance to the estimate; there is no interval then.
+    ledger
+        A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
+        outlives the process (:func:`create_ledger`).
+    dataset
+        Which dataset's budget in that file or on that server; needed where it has several.
+    seed
+        Makes the noise reproducible, and the result not private. It says so.
+    **options
+        Options of the method; ``print(dpe.methods("private_psm"))`` describes them.
+
+    Returns
+    -------
+    Result
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, seed=1)
+    >>> fit.estimand, fit.n, fit.guarantee.status
+    ('ATE', 445, 'void: seeded')
+    """
+    arguments: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "level": level,
+        "bounds": bounds,
+    }
+    arguments |= {"shares": shares, "variance": variance, "ledger": ledger, "dataset": dataset}
+    return estimate_effect("ATE", formula, data, method, seed=seed, **arguments, **options)
+
+
+def dp_att(formula: str, data: Any, method: str = "private_aipw", **arguments: Any) -> Result:
+    """Estimate the average effect on the treated; arguments as in :func:`dp_ate`."""
+    return estimate_effect("ATT", formula, data, method, **arguments)
+
+
+def dp_atc(formula: str, data: Any, method: str = "private_aipw", **arguments: Any) -> Result:
+    """Estimate the average effect on the controls; arguments as in :func:`dp_ate`."""
+    return estimate_effect("ATC", formula, data, method, **arguments)
+
+
+def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
+    """Estimate the average effect that an estimand names."""
+    return cast(Result, Estimation(Request.of_effect(estimand, *arguments, **more)).result())
+
+
+def dp_cate(
+    formula: str,
+    data: Any,
+    method: str = "r_learner",
+    *,
+    release: str = "function",
+    at: Any = None,
+    by: str | None = None,
+    epsilon: float,
+    delta: float = 0.0,
+    bounds: Mapping[str, Any] | str | None = None,
+    shares: Mapping[str, float] | None = None,
+    variance: bool = True,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    accept_asymptotic: bool = False,
+    accept_library: bool = False,
+    **options: Any,
+) -> CateFunction | CateEffects:
+    """Estimate conditional average treatment effects with differential privacy.
+
+    Parameters
+    ----------
+    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed
+        As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
+    method
+        "r_learner" (careful where overlap is poor), "dr_learner" (less error where it is good), or
+        for points "sample_aggregate": any scikit-learn learners, exact, at the price of more noise;
+        or "dp_ebm": boosted additive models, with a library's guarantee.
+    release
+        "function" (a function of the covariates that answers any number of queries), "points"
+        (effects at the rows of ``at``), or "groups" (effects by the groups of ``by``).
+    at
+        A frame or a dict with the covariates of the points, such as a grid of your own: they are
+        printed with the result. Rows of ``data`` are refused where they can be recognised.
+    by
+        Discrete terms that make disjoint groups: ``"cut(age, [18, 40, 65, 90])"``, ``"sex"``,
+        ``"sex + cut(age, [18, 65, 90])"``.
+    accept_asymptotic
+        With ``release="points"``, a ``second_stage`` that is "random_forest", "neural_net" or any
+        scikit-learn regressor reproduces the paper's finite release, whose guarantee is a claim
+        about large n that is false for flexible learners. It needs this opt-in, and says so.
+    accept_library
+        The opt-in that ``method="dp_ebm"`` needs: its noise is drawn by a library, whose authors
+        prove the guarantee (`dpeffects.estimators.dp_ebm`).
+    **options
+        Options of the method; ``print(dpe.methods("r_learner"))`` describes them.
+
+    Returns
+    -------
+    CateFunction or CateEffects
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("cate_1", n=3000, seed=1)
+    >>> fit = dpe.dp_cate("outcome ~ treatment | x1 + x2", data, epsilon=1, delta=1e-5, seed=1)
+    >>> fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}).shape
+    (2,)
+    """
+    accepted = {"accept_asymptotic": accept_asymptotic, "accept_library": accept_library}
+    arguments: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "bounds": bounds,
+        "shares": shares,
+    }
+    arguments |= {"variance": variance, "ledger": ledger, "dataset": dataset, "seed": seed}
+    refuse_tables({"release": release, "by": by})
+    request = Request.of_effect("CATE", formula, data, method, **arguments, **options)
+    options = {**options, **{name: x for name, x in accepted.items() if x is not False}}
+    request = replace(request, options=options, release=release, at=at, by=by)
+    return cast("CateFunction | CateEffects", Estimation(request).result())
+
+
+def dp_balance(
+    formula: str,
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    estimand: str = "ATE",
+    bounds: Mapping[str, Any] | str | None = None,
+    shares: Mapping[str, float] | None = None,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    adjusted: bool | None = None,
+    clip: float = 0.1,
+    bins: int = 20,
+) -> Balance:
+    """Release how well two arms overlap and how their covariates are balanced.
+
+    Parameters
+    ----------
+    formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed
+        As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
+    estimand
+        "ATE", "ATT" or "ATC": which weights the adjusted differences have.
+    adjusted
+        Whether balance after weighting is released too; None does so where n, the number of
+        covariates and epsilon promise noise below 0.1 in it.
+    clip
+        Propensities are kept within [clip, 1 - clip] in the weights.
+    bins
+        Bins of the histogram of scores.
+
+    Returns
+    -------
+    Balance
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("confounded", n=5000, seed=1)
+    >>> found = dpe.dp_balance("outcome ~ treatment | x1 + x2", data, epsilon=2, seed=1)
+    >>> found.tidy()["term"].tolist(), found.guarantee.status
+    (['x1', 'x2'], 'void: seeded')
+    """
+    arguments: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "bounds": bounds,
+        "shares": shares,
+    }
+    arguments |= {"ledger": ledger, "dataset": dataset, "seed": seed}
+    options: dict[str, Any] = {"adjusted": adjusted, "clip": clip, "bins": bins}
+    request = Request.of_effect(estimand, formula, data, BALANCE, **arguments, **options)
+    return cast(Balance, Estimation(request).result())
+
+
+def methods(name: str | None = None) -> pd.DataFrame | str:
+    """List the methods, or describe one: its options, their defaults, its shares of the budget.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> "private_psm" in list(dpe.methods()["method"])
+    True
+    >>> print(dpe.methods("diff_in_means").splitlines()[0])
+    diff_in_means: difference in means
+    """
+    import pandas as pd
+
+    kinds = (registry(), conditional_methods())
+    if name is not None:
+        get(name)  # refuses a name that is not there
+        return "\n\n\n".join(_described(specs[name]) for specs in kinds if name in specs)
+    return pd.DataFrame(
+        {
+            "method": spec.name,
+            "estimands": ", ".join(spec.estimands),
+            "levels": ", ".join(spec.levels),
+            "guarantee": spec.guarantee,
+            "covariates": "required" if spec.uses_covariates else "not used",
+        }
+        for specs in kinds
+        for spec in specs.values()
+    )
+
+
+def _described(spec: MethodSpec) -> str:
+    options = spec.options()
+    lines = [f"{spec.name}: {spec.title}", spec.about, ""]
+    kind = KINDS[spec.guarantee]
+    words = f": {kind.words}; needs {kind.accept}=True" if kind.accept else ""
+    lines += [f"estimands  {', '.join(spec.estimands)}", f"levels     {', '.join(spec.levels)}"]
+    lines += [f"guarantee  {spec.guarantee}{words}"]
+    for level in spec.levels:
+        split = ", ".join(f"{k} {v:g}" for k, v in spec.shares(level, options).items())
+        lines.append(f"shares     {split}  (proportions at {level} level)")
+    lines += ["", "options"]
+    values = {f.name: getattr(options, f.name) for f in fields(options) if f.init}
+    lines += [f"  {name} = {value!r}" for name, value in values.items()] or ["  none"]
+    lines += ["", inspect.cleandoc(options.__doc__ or ""), "", f"Cite: {spec.citation}"]
+    return "\n".join(lines)

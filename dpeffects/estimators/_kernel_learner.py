@@ -1,0 +1,403 @@
+"""What the R-learner and the DR-learner have in common: a Huber regression on a kernel's features.
+
+After the first stage (`_first_stage`) a record has a slope s and a target r, and the second stage
+regresses r on s g(x), shrunk towards the average effect. What is released of it:
+
+- a function: the weights of g, with noise in the objective or on the weights (claims 22, 31, 32).
+- points: with noise in its objective a function mostly has the least error at points too. Noise on
+  the answers (``noise="kernel"``) can do better for few points, above all without a delta;
+  ``noise="auto"`` compares what both promise, from public numbers. One record moves the weights by
+  at most 2 steepest / strength, and so the answers at query features Q by that times the largest
+  singular value of Q (claim 33).
+- groups: the effect in a group is the least-squares one, sum of s r / sum of s^2 over its records.
+  Both sums are released for all groups at once; a record is in one group, so they cost no more
+  than one sum of each (claim 36).
+- the finite release of the paper at points (`_paper_learner`), where ``second_stage`` is any other
+  learner.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import OptionError
+from dpeffects.estimators import _first_stage, _paper_learner
+from dpeffects.estimators._checks import check_between, check_choice
+from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
+from dpeffects.estimators._nuisance import (
+    BINS,
+    EffectSquares,
+    EffectTerms,
+    GroupSquares,
+    GroupTerms,
+    Learner,
+    covariate_bins,
+    group,
+)
+from dpeffects.estimators._paper_learner import PaperLearner
+from dpeffects.estimators.conditional_effects import EffectFunction, Effects
+from dpeffects.estimators.features import Features, Fourier, Linear
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.strengths import least_strength
+from dpeffects.estimators.weighting import Propensity
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
+from dpeffects.privacy.moments import Bins
+from dpeffects.privacy.rows import Cells
+from dpeffects.privacy.sets import Box, entries
+from dpeffects.unproved.claimed import claimed_effects
+
+FloatArray = npt.NDArray[np.float64]
+
+RELEASES = {
+    "function": {"effect": 0.52, "spread": 0.03, "variance": 0.05},
+    "points": {"effect": 0.6},
+    "groups": {"effect": 0.42, "variance": 0.18},
+}
+"""What can be released, and the proportions of the budget for the second stage."""
+STAGES = ("kernel", "linear")
+_GROUP_BOX = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
+"""Both sums of a group in one release, each over its largest size."""
+
+_LEAST_THRESHOLD = 0.15
+"""Least threshold of Huber's loss for effects, as a share of the outcome's range."""
+_SPREAD = 0.2
+"""Standard deviation of effects that the penalty is planned for, as a share of the range."""
+_FEW = 3.0
+"""A group whose weight is below this many noise scales has no usable effect."""
+_CORNER = 8.0
+"""A histogram with noise of less than 1/8 of an even bin is taken nearly as it is."""
+NO_VARIANCE = Unavailable("no sampling variance is released for effects at points")
+_CLAIMED = (
+    "The paper's finite release: an asymptotic claim, not a proven guarantee at this n. The scale "
+    "of its noise was computed from the data."
+)
+
+
+@dataclass(frozen=True)
+class KernelLearnerOptions(Options):
+    """Options of the R-learner and the DR-learner.
+
+    ``release``: "function", "points" or "groups". ``kernel``: "gaussian" (one kernel on all
+    covariates: any interaction), "additive" (a kernel for each column of the formula, as in a
+    generalised additive model; interactions are written as terms), or "auto": "gaussian" for one or
+    two columns, "additive" beyond. ``bandwidth``: of the kernel, as a share of the declared ranges.
+    ``second_stage``: "kernel" or "linear"; at points also "random_forest", "neural_net" or any
+    scikit-learn regressor, for the paper's finite release (``accept_asymptotic=True``).
+    ``noise``: "objective" (noise in the objective of the regression, least error), "kernel" (noise
+    on its result: for a function the paper's Gaussian process, whose size is the same everywhere,
+    for points independent noise by their Gram matrix), or "auto": "objective" for a function, what
+    promises less error for points. ``clip``: propensities are kept within [clip, 1 - clip].
+    ``threshold``: of Huber's loss, as a share of the outcome's range, or None to choose it by how
+    much of the outcome lies at the ends of its range (released): 0.15 for a bell in the middle, 1
+    for a binary outcome, where anything less would turn means into medians.
+    """
+
+    kernel: str = "auto"
+    bandwidth: float = 0.35
+    second_stage: Any = "kernel"
+    noise: str = "auto"
+    clip: float = 0.05
+    threshold: float | None = None
+    release: str = "function"
+
+    def __post_init__(self) -> None:
+        check_choice("release", self.release, tuple(RELEASES))
+        check_choice("kernel", self.kernel, ("auto", "gaussian", "additive"))
+        check_choice("noise", self.noise, ("auto", "objective", "kernel"))
+        check_between("bandwidth", self.bandwidth, 0.05, 10.0)
+        check_between("clip", self.clip, 0.001, 0.4)
+        if self.threshold is not None:
+            check_between("threshold", self.threshold, 0.005, 2.0)
+        if self.as_in_paper:
+            _paper_learner.check_second_stage(self.second_stage)
+            if self.release != "points":
+                raise OptionError(
+                    f'second_stage={self.second_stage!r} is for release="points"; else use "kernel"'
+                )
+
+    @property
+    def as_in_paper(self) -> bool:
+        """True for the paper's finite release, whose guarantee is a claim."""
+        return not (isinstance(self.second_stage, str) and self.second_stage in STAGES)
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """The paper's finite release has another guarantee, and needs a delta."""
+        if not self.as_in_paper:
+            return spec
+        title = f"{spec.title.split()[0]}, paper's finite release"
+        return replace(spec, title=title, guarantee="asymptotic", needs_delta=True)
+
+    def needs_memory(self) -> str:
+        """Learners of the paper's release get their rows as arrays."""
+        return "these learners need rows in memory" if self.as_in_paper else ""
+
+    def shown(self) -> dict[str, Any]:
+        """The paper's release has no other option."""
+        options = super().shown()
+        return {"second_stage": options["second_stage"]} if self.as_in_paper else options
+
+    def features(self, width: int) -> Features:
+        """Return the features for this many encoded columns, the intercept among them."""
+        return Linear(width) if self.second_stage == "linear" else self.smooth(width)
+
+    def smooth(self, width: int) -> Fourier:
+        """Return the features of the kernel."""
+        covariates = width - 1
+        joint = self.kernel == "gaussian" or (self.kernel == "auto" and covariates <= 2)
+        make = Fourier.gaussian if joint else Fourier.additive
+        return make(covariates, self.bandwidth)
+
+
+def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
+    """Split of the budget."""
+    if options.as_in_paper:
+        return {"effect": 1.0}
+    return {**_first_stage.SHARES, **RELEASES[options.release]}
+
+
+def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float | None]:
+    """Regressions have a delta of their own; sums by group and histograms are vectors."""
+    if options.as_in_paper:
+        return {"effect": None}
+    of_groups = entries(_GROUP_BOX, cells=2) if options.release == "groups" else None
+    bins = entries(Bins(max(facts.width - 1, 1), BINS))
+    return {"propensity": None, "outcome": None, "effect": of_groups, "spread": bins}
+
+
+@dataclass(frozen=True)
+class KernelLearner(ABC):
+    """The second stage, and how two learners differ in it."""
+
+    weighted_residuals: ClassVar[bool]
+    """True where slopes are residuals of the treatment; then one outcome function serves both arms,
+    else each arm has its own."""
+
+    @abstractmethod
+    def smallest_divisor(self, propensity: Propensity) -> float:
+        """The smallest number that residuals are divided by."""
+
+    @abstractmethod
+    def widening(self, share: float, propensity: Propensity) -> float:
+        """How much wider targets are than outcomes, for a threshold of ``share`` of their range."""
+
+    @abstractmethod
+    def squared_slope(self, propensity: Propensity) -> float:
+        """Mean square of slopes that is planned for."""
+
+    @abstractmethod
+    def pseudo_outcomes(
+        self, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5)."""
+
+    def fit(
+        self, curator: Curator, options: KernelLearnerOptions, points: FloatArray | None
+    ) -> EffectFunction | Effects:
+        """Release the nuisances, then the second stage; the rest is post-processing."""
+        if options.as_in_paper:
+            assert points is not None
+            paper = PaperLearner(self, options.second_stage, points, curator.outcome_range)
+            noisy = claimed_effects(curator, paper, "effect")
+            return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
+        smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
+        nuisance = first_stage(curator, smooth, options.clip, by_arm=by_arm)
+        lower, upper = nuisance.outcome_range
+        if options.release == "groups":
+            # residuals are clipped at the outcome's range, or half of it where none is at its ends
+            unit = (upper - lower) * max(0.5, min(1.25 * nuisance.ends, 1.0))
+            unit /= self.smallest_divisor(nuisance.propensity)
+            return self._groups(curator, Learner(nuisance, unit, self.weighted_residuals))
+        share = options.threshold
+        if share is None:
+            share = max(_first_stage.threshold_for(nuisance.ends), _LEAST_THRESHOLD)
+        threshold = share * (upper - lower) * self.widening(share, nuisance.propensity)
+        learner = Learner(nuisance, threshold, self.weighted_residuals)
+        features = smooth if options.second_stage == "kernel" else options.features(curator.width)
+        if points is None:
+            perturbation = "kernel" if options.noise == "kernel" else "objective"
+            return self._function(curator, learner, features, perturbation)
+        return self._points(curator, learner, features, options.noise, points)
+
+    def _function(
+        self, curator: Curator, learner: Learner, features: Features, perturbation: str
+    ) -> EffectFunction:
+        """Release the weights of the second stage, and what bands need."""
+        strength, _ = self.planned(curator, learner, features, perturbation)
+        terms = EffectTerms(learner, features)
+        problem = self._problem(terms, strength)
+        release = minimise if perturbation == "objective" else noisy_weights
+        weights = release(curator, "effect function", problem, "effect")
+        information = variation = None
+        margins = np.full((curator.width - 1, BINS), 1.0 / BINS)
+        if curator.has("variance"):
+            bins = Bins(curator.width - 1, BINS)
+            counts = curator.sums("histograms of covariates", covariate_bins, bins, share="spread")
+            margins = _margins(counts, curator.n)
+            top = np.full(2, problem.hessian_bound)
+            row = EffectSquares(terms, weights.value)
+            squares = curator.sums(
+                "spread of residuals", row, Box(np.zeros(2), top), share="variance"
+            )
+            least, most = 0.02 * curator.n, learner.steepest**2 * curator.n
+            variation, information = (float(np.clip(x, least, most)) for x in squares.value)
+        return EffectFunction(
+            features=features,
+            weights=weights.value,
+            average=learner.nuisance.effect,
+            unit=learner.threshold,
+            strength=strength,
+            noise_sd=weights.noise_sd,
+            inside=weights.inside,
+            information=information,
+            variation=variation,
+            margins=margins,
+            spread=_spread(curator, learner),
+            usual=self._information(curator, learner),
+            n=curator.n,
+        )
+
+    def _points(
+        self,
+        curator: Curator,
+        learner: Learner,
+        features: Features,
+        noise: str,
+        points: FloatArray,
+    ) -> Effects:
+        """Release effects at points, by a function or by noise on the answers."""
+        stretch = float(np.linalg.norm(features(points), 2))
+        planned = {
+            "kernel": self.planned(curator, learner, features, "kernel", stretch),
+            "objective": self.planned(curator, learner, features, "objective"),
+        }
+        best = min(planned, key=lambda perturbation: planned[perturbation][1])
+        perturbation = best if noise == "auto" else noise
+        if perturbation == "objective":
+            function = self._function(curator, learner, features, perturbation)
+            pairs = zip(function(points), function.sd(points, "noise"), strict=True)
+            return Effects(
+                tuple(Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2) for x, sd in pairs)
+            )
+        problem = self._problem(EffectTerms(learner, features), planned[perturbation][0])
+        at = features(points)
+        noisy = noisy_predictions(curator, "effects at points", problem, at, "effect")
+        return Effects(at_points(noisy, learner.nuisance.effect, learner.threshold))
+
+    def _groups(self, curator: Curator, learner: Learner) -> Effects:
+        """Release sums by group, and squares of their residuals."""
+        terms, groups = GroupTerms(learner), Cells(group, curator.n_strata)
+        top = learner.steepest
+        both = curator.sums("sums and weights by group", terms, _GROUP_BOX, groups, share="effect")
+        tops, weights = (
+            replace(both, value=both.value[:, k] * unit, scale=both.scale * unit)
+            for k, unit in enumerate((top, top**2))
+        )
+        size = np.maximum(weights.value, weights.scale)
+        ratio = np.clip(tops.value / size, -1.0, 1.0)
+        squares = None
+        if curator.has("variance"):
+            row, largest = GroupSquares(terms, ratio), Box(0.0, top**2, centre=0.0)
+            squares = curator.sums("squares by group", row, largest, groups, share="variance")
+            squares = replace(squares, value=squares.value[:, 0])
+        each = range(ratio.size)
+        return Effects(
+            tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
+        )
+
+    def _problem(self, terms: EffectTerms, strength: float) -> Huber:
+        """The regression of the second stage."""
+        steepest = terms.learner.steepest * (1.0 + 1e-9)
+        return Huber(terms, terms.features.size, strength, steepest)
+
+    def planned(
+        self,
+        curator: Curator,
+        learner: Learner,
+        features: Features,
+        perturbation: str,
+        stretch: float = 1.0,
+    ) -> tuple[float, float]:
+        """Penalty of the second stage and its expected squared error, from numbers that are known.
+
+        ``stretch`` multiplies the noise on the result, for points that are released together.
+        """
+        epsilon, delta = curator.epsilon("effect"), curator.delta("effect")
+        steepest = learner.steepest
+        norms = (steepest * math.sqrt(features.size), steepest)
+        inside = perturbation == "objective"
+        return planned_penalty(
+            features,
+            curator.width,
+            information=self._information(curator, learner),
+            noise=stretch * gradient_noise(norms, epsilon, delta, features.size),
+            spread=_spread(curator, learner),
+            least=least_strength(epsilon, steepest**2 * (1.0 + 1e-6)) if inside else 0.0,
+        )
+
+    def _information(self, curator: Curator, learner: Learner) -> float:
+        return curator.n * self.squared_slope(learner.nuisance.propensity)
+
+
+def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:
+    """One estimate for each released value; its interval covers noise only."""
+    scale = noisy.scale * unit
+    laplace, gaussian = ((), scale**2) if noisy.gaussian else ((scale,), 0.0)
+    return tuple(
+        Estimate(average + unit * float(value), NO_VARIANCE, laplace, gaussian)
+        for value in noisy.value
+    )
+
+
+def _in_group(
+    g: int,
+    learner: Learner,
+    ratio: FloatArray,
+    size: FloatArray,
+    tops: Noisy,
+    weights: Noisy,
+    squares: Noisy | None,
+) -> Estimate:
+    """The effect in one group: its noise by linearisation, its variance from squares."""
+    unit = learner.threshold
+    scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
+    gaussian = float(sum(s**2 for s, x in zip(scales, (tops, weights), strict=True) if x.gaussian))
+    laplace = tuple(
+        float(s) for s, x in zip(scales, (tops, weights), strict=True) if not x.gaussian and s > 0
+    )
+    value = learner.nuisance.effect + unit * float(ratio[g])
+    sampling: SamplingVariance | Unavailable
+    if weights.value[g] < _FEW * weights.scale:
+        sampling = Unavailable("too few records in the group for its noise")
+    elif squares is None:
+        sampling = Unavailable("variance=False was asked for")
+    else:
+        factor = unit**2 / size[g] ** 2
+        largest = factor * learner.steepest**2 * max(float(size[g]), 1.0) * 4.0
+        scale = squares.scale / np.sqrt(2.0) if squares.gaussian else squares.scale
+        sampling = SamplingVariance(
+            factor * float(squares.value[g]), factor * float(scale), float(largest)
+        )
+    return Estimate(value, sampling, laplace, gaussian)
+
+
+def _spread(curator: Curator, learner: Learner) -> float:
+    lower, upper = curator.outcome_range
+    return _SPREAD * (upper - lower) / learner.threshold
+
+
+def _margins(counts: Noisy, n: int) -> FloatArray:
+    """Shares of records by bin, pulled to even ones by as much as noise explains."""
+    noisy, noise = counts.value.reshape(-1, BINS) / n, counts.variance / n**2
+    pull = 1.0 / (1.0 + noise * (_CORNER * BINS) ** 2 / 16.0)
+    shares = np.maximum(1.0 / BINS + pull * (noisy - 1.0 / BINS), 0.002)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))

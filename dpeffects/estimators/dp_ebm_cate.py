@@ -1,0 +1,53 @@
+"""Effects at points by DP-EBM: read off the released additive models, at no further cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.estimators import _boosting, dp_ebm
+from dpeffects.estimators._kernel_learner import NO_VARIANCE
+from dpeffects.estimators.conditional_effects import Effects
+from dpeffects.estimators.sample_aggregate_cate import require_points
+from dpeffects.inference.estimate import Estimate
+from dpeffects.privacy.curator import Curator
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DPEBMAtPointsOptions(dp_ebm.DPEBMOptions):
+    """Options of DP-EBM at points: ``learner`` and ``clip`` as for an average effect.
+
+    ``learner``: "s" (default), "t", "dr" or "r". ``clip``: propensities are kept within
+    [clip, 1 - clip]. ``release``: "points".
+    """
+
+    release: str = "points"
+
+    def __post_init__(self) -> None:
+        require_points("dp_ebm", self.release)
+        super().__post_init__()
+
+
+def fit(curator: Curator, options: DPEBMAtPointsOptions, points: FloatArray) -> Effects:
+    """Release additive models, and read effects off them."""
+    effect = _boosting.released(curator, options.learner, options.clip)
+    lower, upper = curator.outcome_range
+    values = np.clip(effect(points), lower - upper, upper - lower)
+    note = dp_ebm.warning(effect)
+    estimates = (Estimate(float(x), NO_VARIANCE, gaussian=math.nan, caution=note) for x in values)
+    return Effects(tuple(estimates), (f"{note}.",) if note else ())
+
+
+SPEC = replace(
+    dp_ebm.SPEC,
+    about="boosted additive models (interpret), read off at points",
+    estimands=("CATE",),
+    options=DPEBMAtPointsOptions,
+    fit=fit,
+    needs_intercept=True,
+)

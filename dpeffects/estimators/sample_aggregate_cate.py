@@ -1,0 +1,99 @@
+"""Effects at points by any scikit-learn learners, with an exact guarantee: sample and aggregate.
+
+The whole two-stage learner is fitted in each of K blocks of records; the effects at the
+points are clipped to a declared range and averaged over blocks, with noise (claim 10). The noise
+grows with the root of the number of points (with a delta), so ask for few.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import OptionError
+from dpeffects.estimators import sample_aggregate
+from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators._kernel_learner import at_points
+from dpeffects.estimators._learners import AT_POINTS, BlockLearner, Learner
+from dpeffects.estimators.conditional_effects import Effects
+from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
+from dpeffects.estimators.spec import Facts, Options
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.parts import by_block
+
+FloatArray = npt.NDArray[np.float64]
+
+_BIAS = (
+    "Learners are fitted in blocks of {} records: what they miss at that size is in the effects."
+)
+
+
+@dataclass(frozen=True)
+class SampleAggregateAtPointsOptions(SampleAggregateOptions):
+    """Options of sample and aggregate at points.
+
+    ``learner``: "dr_learner" (default) or "r_learner". ``second_stage``: the regressor of the last
+    stage, by default a copy of ``outcome``. ``outcome``, ``propensity``, ``blocks``,
+    ``effect_range``, ``clip``, ``crossfit``: as for ``dp_ate(method="sample_aggregate")``,
+    and so is what a model may not carry from one fit to the next. ``release``: "points".
+    """
+
+    estimator: str = field(default="aipw", init=False)
+    second_stage: Any = None
+    learner: str = "dr_learner"
+    release: str = "points"
+
+    def __post_init__(self) -> None:
+        require_points("sample_aggregate", self.release)
+        super().__post_init__()
+        check_choice("learner", self.learner, tuple(AT_POINTS))
+        if self.second_stage is not None:
+            wrapped = Learner.regressor("second_stage", self.second_stage)
+            object.__setattr__(self, "second_stage", wrapped)
+
+    def at(self, points: FloatArray) -> BlockLearner:
+        """What is computed in a block."""
+        block = self.in_block("ATE")
+        return replace(block, estimator=self.learner, queries=points, final=self.second_stage)
+
+
+def require_points(method: str, release: str) -> None:
+    """Refuse releases other than points."""
+    if release != "points":
+        raise OptionError(f'method="{method}" is for release="points"')
+
+
+def shares(level: str, options: Options) -> dict[str, float]:
+    """Split of the budget."""
+    return {"effect": 1.0}
+
+
+def uses_delta(options: Options, facts: Facts) -> dict[str, float | None]:
+    """One number for each point."""
+    return {"effect": float(facts.points)}
+
+
+def fit(curator: Curator, options: SampleAggregateAtPointsOptions, points: FloatArray) -> Effects:
+    """Release the mean over blocks of the effects at encoded points."""
+    lower, upper = curator.outcome_range
+    interval = options.effect_range or (lower - upper, upper - lower)
+    blocks = options.blocks or 2
+    learner, count = options.at(points), len(points)
+    answers = by_block(curator, learner, blocks, count)
+    noisy = mean_answer(answers, "effects at points", interval, "effect", count)
+    return Effects(at_points(noisy, 0.0, 1.0), (_BIAS.format(curator.n // blocks),))
+
+
+SPEC = replace(
+    sample_aggregate.SPEC,
+    about="any scikit-learn learners, fitted in disjoint blocks; effects at points get noise",
+    estimands=("CATE",),
+    options=SampleAggregateAtPointsOptions,
+    shares=shares,
+    uses_delta=uses_delta,
+    fit=fit,
+    needs_intercept=True,
+)

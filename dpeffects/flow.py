@@ -1,0 +1,468 @@
+"""The one way that every public function goes: formula, design, budget, curator, method, result.
+
+An `Estimation` is made of a `Request`. Making it does everything before the first charge: it
+checks the request, reserves its budget, reads and checks the data, and divides the budget. Its
+`result` does the rest: it finds bounds that nobody declared, encodes the rows, hands the curator to
+the method, settles the reservation, and says what was promised and paid.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.balance.result import Balance
+from dpeffects.cate.results import CateEffects, CateFunction
+from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.columns import Design
+from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
+from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
+from dpeffects.design.read import LoadedTable, queries, read
+from dpeffects.errors import BoundsError, LedgerError, OptionError
+from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.estimators.conditional_effects import EffectFunction, Effects
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.formula import Formula, parse
+from dpeffects.formula.expression import Number, source
+from dpeffects.inference.estimate import Estimate
+from dpeffects.ledgers import Address, DurableLedger, open_ledger
+from dpeffects.privacy.budget import Budget, merge_shares
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.privacy.ledger import Account, Ledger, Terms
+from dpeffects.privacy.noise import NoiseSource, noise_source
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import Rows
+from dpeffects.results import Result
+
+FloatArray = npt.NDArray[np.float64]
+
+_BOUNDS_SHARE = 0.5
+"""Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
+_MOST_POINTS = 10_000
+_MOST_GROUPS = 1000
+_UNREAD = "{} does not use covariates; those in the formula were not read."
+_FROM_DATA = ("bounds read from data",)
+_NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a user asks for: one for every public function."""
+
+    formula: str
+    data: Any
+    method: str | MethodSpec
+    estimand: str
+    budget: Budget
+    level: str | None = None
+    bounds: Mapping[str, Any] | str | None = None
+    shares: Mapping[str, float] | None = None
+    variance: bool = True
+    ledger: Account | Address | None = None
+    dataset: str | None = None
+    seed: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    attended: bool = True
+    """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
+    noise: NoiseSource | None = None
+    """Draws in the place of secure or seeded noise, for audits."""
+    release: str = ""
+    """What is released of conditional effects: "function", "points" or "groups"."""
+    at: Any = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.variance, bool):
+            raise OptionError(f"variance must be True or False, got {self.variance!r}")
+
+    @classmethod
+    def of_effect(
+        cls,
+        estimand: str,
+        /,
+        formula: str,
+        data: Any,
+        method: str | MethodSpec = "private_aipw",
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        **arguments: Any,
+    ) -> Request:
+        """Return the request that the arguments of :func:`dp_ate` make; the rest are options."""
+        if "estimand" in arguments:
+            raise OptionError(
+                "the estimand is in the name of the function: dp_ate, dp_att or dp_atc"
+            )
+        own = {name: arguments.pop(name) for name in _ARGUMENTS if name in arguments}
+        plain = {k: x for k, x in own.items() if k not in ("bounds", "shares", "ledger")}
+        plain |= {"method": method, "estimand": estimand, "epsilon": epsilon, "delta": delta}
+        refuse_tables({**plain, **arguments})
+        about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
+        return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
+
+
+_ARGUMENTS = ("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended")
+
+
+def refuse_tables(arguments: Mapping[str, Any]) -> None:
+    """Refuse a table or a column in the place of an option: messages quote what options hold."""
+    for name, value in arguments.items():
+        table = any(hasattr(value, hook) for hook in ("__array__", "__arrow_c_stream__"))
+        many = isinstance(value, list | tuple | set) and len(value) > 20
+        if many or (table and not isinstance(value, np.generic)):
+            raise OptionError(f"{name} takes no table and no column, got {type(value).__name__}")
+
+
+class Estimation:
+    """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
+
+    ``points`` are encoded rows to predict at, ``groups`` the columns that make groups.
+    """
+
+    table: LoadedTable | LazyTable
+    groups: Any = None
+    points: FloatArray | None = None
+    design: Design
+    _rows: Rows | LazyRows | None = None
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.spec, self.options, self.formula = _checked(request)
+        self.level = self.spec.check_level(request.level)
+        self.public = self.options.public(self.level)
+        self.noise = request.noise or noise_source(request.seed)
+        self.notes: list[str] = []
+        void = (*self.noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
+        unit = "outcome" if self.level == "label" else "record"
+        terms = Terms(unit, tuple(sorted(self.public)), void)
+        budget, account = request.budget, _account(request.ledger, request.dataset)
+        about = {"method": self.spec.name, "formula": self.formula.source}
+        self._reservation = account.reserve(budget, terms, about) if account else None
+        self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
+        try:
+            with np.errstate(all="ignore"):
+                self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self) -> None:
+        """Read and check the data, make every open choice, and divide the budget."""
+        request, spec = self.request, self.spec
+        self.table = self._columns(self.formula)
+        self.design = self.table.design
+        if isinstance(self.table, LazyTable):
+            self._check_engine(self.table)
+        if spec.needs_strata:
+            self.design.strata()  # refuses covariates that are not discrete
+        elif spec.uses_covariates:
+            self.design.require_covariates()
+        if spec.guarantee != "none":
+            self.notes += request.budget.cautions(self.design.n)
+        if not spec.uses_covariates and parse(request.formula).has_covariates:
+            self.notes.append(_UNREAD.format(spec.name))
+        if request.by is not None:
+            self.groups = self._read_groups(request.by)
+        if request.at is not None:
+            self.points = self._encode_points()
+        treated, n = self.table.treated_count, self.design.n
+        self.options.check(n, min(treated, n - treated) if "treatment" in self.public else None)
+        count = 0 if self.points is None else len(self.points)
+        facts = Facts(n, self.design.width, request.budget, self.level, count)
+        self.options = self.options.resolve(facts)
+        self.split = self._divide(facts)
+
+    def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
+        request = self.request
+        return read(request.data, formula, request.bounds, self.public, attended=request.attended)
+
+    def _check_engine(self, table: LazyTable) -> None:
+        """Refuse what needs all rows at once, where they are on an engine."""
+        spec, n, advice = self.spec, table.design.n, "Collect the frame first, or use"
+        why, (size, what) = self.options.needs_memory(), self.options.memory_per_row()
+        if spec.needs_strata and table.design.strata().count > MOST_STRATA:
+            why = f"more than {MOST_STRATA} strata are declared"
+        needed, there = size * n / 2**30, memory() / 2**30
+        if needed > there:
+            why = f"{what}, take about {needed:.3g} GiB for {n} records, and this machine has "
+            why, advice = f"{why}{there:.3g}", "Use"
+        if why:
+            kin = (conditional_methods() if spec.conditional else registry()).values()
+            others = [s.name for s in kin if s.guarantee == "exact" and _adds_up(s.options())]
+            raise OptionError(
+                f"{spec.name} on a lazy frame: {why}. {advice} a method that adds up blocks of "
+                f"rows: {', '.join(others)}"
+            )
+        if size:
+            self.notes.append(f"Collected from the engine, in its order: {what}.")
+
+    def _read_groups(self, by: str) -> LoadedTable | LazyTable:
+        """Read the columns that make groups."""
+        formula = self.formula
+        text = f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}"
+        groups = self._columns(parse(text))
+        if isinstance(self.table, LazyTable):
+            self.table.require_same_kinds(groups)
+        count = groups.design.strata().count
+        if count > _MOST_GROUPS:
+            raise OptionError(f"by makes {count} groups; at most {_MOST_GROUPS} are released")
+        return groups
+
+    def _encode_points(self) -> FloatArray:
+        """Encode the points to predict at, and note what was clipped."""
+        design = self.design
+        if design.missing:
+            missing = ", ".join(design.missing)
+            raise OptionError(f"effects at points need declared bounds for {missing}")
+        points, clipped = queries(self.request.at, design.formula, design.bounds, design.encoding)
+        if not 1 <= len(points) <= _MOST_POINTS:
+            raise OptionError(
+                f"at has {len(points)} rows; from 1 to {_MOST_POINTS} effects are released "
+                'together. For more, release="function"'
+            )
+        for name, count in clipped.items():
+            values = f"{count} value{'s' if count > 1 else ''} of {name}"
+            self.notes.append(f"{values} in `at` outside the declared range clipped to it.")
+        return points
+
+    def _divide(self, facts: Facts) -> Split:
+        """Divide the budget; raises where public numbers say that it does not suffice."""
+        request, n, missing = self.request, self.design.n, self.design.missing
+        proportions = dict(self.spec.shares(self.level, self.options))
+        if not request.variance:
+            dropped = self.spec.variance_shares
+            proportions = {k: x for k, x in proportions.items() if k not in dropped}
+        if missing:
+            proportions["bounds"] = _BOUNDS_SHARE
+        proportions = merge_shares(proportions, request.shares)
+        uses_delta = self.spec.uses_delta(self.options, facts)
+        split = Split.of(request.budget, proportions, uses_delta)
+        if missing:
+            each = split.shares["bounds"].epsilon / len(missing)
+            needed = records_needed(2.0 / each)
+            if n < needed:
+                raise BoundsError(
+                    f"no bounds are declared for {', '.join(missing)}, and finding them privately "
+                    f"with epsilon = {each:.3g} each takes about {needed} records; there are {n}. "
+                    f"Declare what the variables could be:\n{skeleton(missing, [])}"
+                )
+        return split
+
+    def fit(self, noise: NoiseSource | None = None) -> Any:
+        """Let the method release and estimate; an audit does so many times, with its own noise."""
+        ledger, budget = self.ledger, self.request.budget
+        if noise is not None:
+            ledger = Ledger(budget.epsilon, budget.delta)
+        noise = noise or self.noise
+        # the noise of an audit brings a releaser that watches
+        releaser: Releaser = getattr(noise, "releaser", Releaser)(self.split, ledger, noise)
+        # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
+        with np.errstate(all="ignore"):
+            missing = self.table.design.missing
+            if missing or self._rows is None:
+                found = find_bounds({x: self.table.column(x) for x in missing}, releaser)
+                self.design = self.table.design.with_bounds(found)
+                self._rows = replace(self.table, design=self.design).encode(self.groups)
+            curator = Curator(self._rows, releaser, self.public)
+            target = self.points if self.spec.conditional else self.request.estimand
+            return self.spec.fit(curator, self.options, target)
+
+    def result(self) -> Any:
+        """Release, settle the reservation, and say what was promised and paid."""
+        try:
+            released = self.fit()
+        finally:
+            self.close()
+        return _result(self, released)
+
+    def close(self) -> None:
+        """End the reservation (see `Account.settle`); failing that, it stays reserved."""
+        try:
+            if self._reservation is not None:
+                self._reservation.settle()
+        except LedgerError as failure:
+            warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
+
+
+def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
+    """What can be checked without data: method, options and formula."""
+    spec = request.method
+    if not isinstance(spec, MethodSpec):
+        spec = get(spec, request.estimand)
+    spec.check_estimand(request.estimand)
+    spec.check_level(request.level)
+    released = {"release": request.release} if spec.conditional else {}
+    spec, options = spec.with_options({**request.options, **released})
+    if spec.needs_delta and not request.budget.delta:
+        raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
+    if spec.guarantee == "none" and request.ledger is not None:
+        raise OptionError(f"{spec.name} has no differential privacy: no ledger can pay for it")
+    formula = _formula(request, spec)
+    if spec.conditional:
+        _check_release(request)
+        refuse_private_rows(request.at, request.data, formula.covariate_columns)
+    return spec, options, formula
+
+
+def _formula(request: Request, spec: MethodSpec) -> Formula:
+    """The formula, with what the method reads of it."""
+    formula = parse(request.formula)
+    if spec.uses_covariates and not formula.has_covariates:
+        y, t = source(formula.outcome), formula.treatment_column
+        others = [other.name for other in registry().values() if not other.uses_covariates]
+        hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
+        raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
+    if not spec.uses_covariates:
+        formula = replace(formula, terms=(), intercept=True)
+    if not spec.uses_outcome:
+        formula = replace(formula, outcome=Number(0.0))
+    return replace(formula, intercept=True) if spec.needs_intercept else formula
+
+
+def _check_release(request: Request) -> None:
+    """Refuse points or groups that do not go with what is released, or that are not there."""
+    for name, value, release in (("at", request.at, "points"), ("by", request.by, "groups")):
+        if value is None and request.release == release:
+            raise OptionError(f'release="{release}" needs {name}=...')
+        if value is not None and request.release != release:
+            raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
+    if request.by is not None and not isinstance(request.by, str):
+        raise OptionError(f"by must be a string of discrete terms, got {request.by!r}")
+
+
+def _account(ledger: Account | Address | None, dataset: str | None) -> Account | None:
+    """Return the account to charge: the one given, or a dataset's in a file or on a server."""
+    if isinstance(ledger, str | os.PathLike):
+        return open_ledger(ledger, dataset)
+    if ledger is not None and not isinstance(ledger, Account):
+        raise OptionError(
+            f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
+        )
+    own = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    if not (dataset is None or isinstance(dataset, str)):
+        raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
+    if dataset is not None and dataset != own:
+        raise OptionError(
+            f"dataset={dataset!r} is for a ledger in a file or on a server"
+            + (f"; this one is for {own!r}" if own else "")
+        )
+    return ledger
+
+
+def _adds_up(options: Options) -> bool:
+    """Whether a method never has more than a block of rows in memory."""
+    return not options.needs_memory() and not options.memory_per_row()[0]
+
+
+def _result(estimation: Estimation, released: Any) -> Result | CateFunction | CateEffects | Balance:
+    """The record of what was released: which one follows from what the method hands back."""
+    design, request = estimation.design, estimation.request
+    about = _about(estimation)
+    notes = (*estimation.notes, *_bounds_notes(design))
+    match released:
+        case Estimate():
+            return Result.from_estimate(released, notes=notes, **about)
+        case EffectFunction():
+            space = _only(design.bounds, design.formula.covariate_columns)
+            details = released.details
+            return CateFunction(
+                function=released, space=space, details=details, notes=notes, **about
+            )
+        case Effects():
+            by, columns = request.by, {}
+            if by is None:
+                columns = point_columns(request.at, design.formula.covariate_columns)
+                labels = point_labels(columns)
+            else:
+                labels = estimation.groups.design.strata().labels()
+            return CateEffects(
+                kind=request.release,
+                labels=labels,
+                effects=released.estimates,
+                points=columns,
+                notes=(*notes, *released.notes),
+                details={} if by is None else {"groups": by},
+                **about,
+            )
+    return Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
+
+
+def _about(estimation: Estimation) -> dict[str, Any]:
+    """The fields that all results have."""
+    request, spec, design = estimation.request, estimation.spec, estimation.design
+    formula = design.formula
+    return {
+        "estimand": request.estimand,
+        "method": spec.name,
+        "method_title": spec.title,
+        "formula": formula.source,
+        "outcome": source(formula.outcome) if spec.uses_outcome else "",
+        "treatment": formula.treatment_column,
+        "n": design.n,
+        "guarantee": _guarantee(estimation, design.bounds),
+        "spends": estimation.ledger.spends,
+        "epsilon_asked": request.budget.epsilon,
+        "level": estimation.level,
+        "bounds": _bounds_shown(design),
+        "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
+        "options": estimation.options.shown(),
+        "citation": spec.citation,
+    }
+
+
+def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
+    kind = estimation.spec.guarantee
+    if kind == "none":
+        return Guarantee(math.inf, unit="nothing", public=(), kind=kind)
+    from_data = "data" in bounds.sources.values()
+    epsilon, delta = estimation.ledger.spent
+    asked = (
+        estimation.request.budget.epsilon
+    )  # shares are rounded down, by less than one should read
+    return Guarantee(
+        epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
+        delta=float(delta),
+        unit="outcome" if estimation.level == "label" else "record",
+        public=("n", *sorted(estimation.public)),
+        kind=kind,
+        void=(*estimation.noise.void, *(_FROM_DATA if from_data else ())),
+    )
+
+
+def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
+    """Name, bound and source of each column; a transformed outcome as it is analysed."""
+    formula, bounds = design.formula, design.bounds
+    names = [n for n in formula.columns if n in bounds and n not in formula.outcome_columns]
+    rows = [(name, bounds.describe(name), bounds.source(name)) for name in names]
+    if not formula.outcome_columns:
+        return tuple(rows)
+    of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
+    lower, upper = design.recipe.outcome_range
+    return ((source(formula.outcome), f"[{lower:.6g}, {upper:.6g}]", of_outcome), *rows)
+
+
+def _bounds_notes(design: Design) -> tuple[str, ...]:
+    """Say what a range of the outcome that was found privately does."""
+    if "private" not in [design.bounds.source(name) for name in design.formula.outcome_columns]:
+        return ()
+    return (
+        "Outcomes beyond the privately found range are clipped to it, and the effect is that "
+        "on the clipped outcome. Declare the range to avoid this and its cost.",
+    )
+
+
+def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
+    """The bounds of some columns."""
+    return Bounds(
+        {name: bounds[name] for name in names},
+        {name: bounds.source(name) for name in names},
+        frozenset(name for name in names if bounds.is_levels(name)),
+    )

@@ -1,0 +1,64 @@
+"""Bugs planted in the kernel, to see that the hostile pairs find them."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+
+from dpeffects.privacy import curator, moments, rows, sets
+
+BUGS = {
+    "NaN is not replaced": (
+        sets.BoxGrid,
+        "project",
+        "column[~np.isfinite(column)] = self.box.centre[j]",
+        "pass",
+    ),
+    "a change of cell counts once": (
+        sets.Reach,
+        "sensitivity",
+        "factor = 1 if cells == 1 else 2",
+        "factor = 1",
+    ),
+    "no last clip": (
+        sets.BoxGrid,
+        "_round",
+        "np.clip(column, self.ends[0][j], self.ends[1][j], out=column)",
+        "pass",
+    ),
+    "a failing row spoils its block": (rows, "evaluate", "out[bad] = np.nan", "out[:] = np.nan"),
+    "products differ by too little": (moments.GramGrid, "reach", "(1 if j == k else 2)", "1"),
+    "the ball is not kept": (
+        sets.BoxGrid,
+        "_into_ball",
+        "short / np.maximum(norm, 1e-300))[:, None]\n",
+        "1.0)\n    return [self._round(x, j) for j, x in enumerate(values.T)]\n",
+    ),
+    "squares cost nothing": (moments.SquaresGrid, "reach", "2 * top + 1, top // 4 + 1", "top, 0"),
+    "units are not bounded": (
+        sets.BoxGrid,
+        "project_units",
+        "l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2",
+        "l1, squared = 9 * most * self.reach.single.l1, 2**60",
+    ),
+}
+
+
+def plant(monkeypatch, name):
+    """Change one line of the kernel for a while."""
+    owner, function, old, new = BUGS[name]
+    attribute = inspect.getattr_static(owner, function)
+    code = getattr(attribute, "func", None) or getattr(attribute, "fget", None) or attribute
+    source = textwrap.dedent(inspect.getsource(code))
+    assert source.count(old) == 1, (name, old)
+    module = owner if inspect.ismodule(owner) else sys.modules[owner.__module__]
+    space = dict(vars(module))
+    exec(compile(source.replace(old, new), name, "exec"), space)
+    changed = space[function]
+    if hasattr(changed, "__set_name__"):
+        changed.__set_name__(owner, function)
+    monkeypatch.setattr(owner, function, changed)
+    for other in (curator, moments, rows, sets):
+        if getattr(other, function, None) is attribute:
+            monkeypatch.setattr(other, function, changed)

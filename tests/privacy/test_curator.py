@@ -1,0 +1,212 @@
+"""One record moves a sum by no more than its set allows, whatever the row function does."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dpeffects.errors import OptionError, PrivacyError
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.moments import Bins, Gram, WithSquares
+from dpeffects.privacy.release import Split
+from dpeffects.privacy.rows import Block, Cells, evaluate, reads
+from dpeffects.privacy.sets import COUNT, Box, add_up
+from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
+from tests.privacy.planted import BUGS, plant
+
+
+def test_no_record_moves_more_than_its_set():
+    found = pairs_of_records(2000, seed=7)
+    assert not found.violations
+    assert found.pairs > 1700
+    assert found.closest == 1.0
+
+
+def test_no_unit_moves_more_than_its_rows():
+    found = pairs_of_units(1000, seed=8)
+    assert not found.violations
+    assert found.pairs > 900
+    assert found.closest > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_found(bug, monkeypatch):
+    plant(monkeypatch, bug)
+    search = pairs_of_units if "unit" in bug else pairs_of_records
+    assert search(3000, seed=9, most_violations=1).violations
+
+
+@pytest.mark.parametrize("cells", [None, 2])
+@pytest.mark.parametrize(
+    "box", [Box(0, 1), Box([1, -1], [1, 1], centre=0.0), Box([0, 0], [1, 3])], ids=str
+)
+def test_corners_attain_the_derived_sensitivity(cells, box):
+    corners = list(itertools.product(*zip(box.low, box.high, strict=True)))
+    records = [(v, c) for v in corners for c in range(cells or 1)]
+    grid = box.on(4, 1.0)
+
+    def total(value, cell):
+        z = grid.project(np.array([value], float))
+        return add_up(z, np.array([cell]) if cells else None, cells or 1)
+
+    moves = [moved(total(*a), total(*b)) for a in records for b in records]
+    l1, l2 = grid.reach.sensitivity(cells, False)
+    assert max(m for m, _ in moves) == l1
+    assert max(m for _, m in moves) == pytest.approx(l2, rel=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_squares_beside_their_columns_cost_what_is_claimed(k):
+    """On a fine grid of all pairs, (z, z^2 - 1/8) moves by 1 in L1 and in L2, for each column."""
+    z = np.linspace(-0.5, 0.5, 201)
+    gap = np.abs(z[:, None] - z) + np.abs(z[:, None] ** 2 - z**2)
+    square = (z[:, None] - z) ** 2 + (z[:, None] ** 2 - z**2) ** 2
+    moves = WithSquares(k).on(10, 1.0).reach.sensitivity(None, False)
+    unit = WithSquares(k).on(10, 1.0).unit
+    assert k * gap.max() == pytest.approx(moves.l1 * unit, rel=1e-6)
+    assert math.sqrt(k * square.max()) == pytest.approx(moves.l2 * unit, rel=1e-6)
+
+
+def test_public_cells_cost_only_their_own_set():
+    cells = Cells(reads("strata")(lambda rows: rows.strata % 2), 2)
+    phi = reads("outcome")(lambda rows: rows.outcome)
+    box = Box(0.0, 3.0, centre=0.0)
+    _, _, private = curator([1, 2, 3]).exact_sums(phi, box, cells, rate=1.0)
+    public = curator([1, 2, 3], public=["covariates"])
+    _, _, known = public.exact_sums(phi, box, cells, rate=1.0)
+    assert private.l1 == 2 * known.l1
+
+
+def test_what_is_public_is_exact_and_free():
+    cells = Cells(reads("strata")(lambda rows: rows.strata % 2), 2)
+    noisy = curator([1, 2, 3, 4, 6], public=["covariates"]).sums("x", None, COUNT, cells, share="a")
+    assert noisy.value.tolist() == [[3.0], [2.0]]
+    assert noisy.spend is None
+    assert noisy.scale == 0.0
+
+
+def test_parts_that_are_not_declared_are_not_there():
+    phi = reads("outcome")(lambda rows: rows.outcome + rows.treated)
+    with pytest.raises(ValueError, match="shapes"):
+        curator([1, 2]).sums("x", phi, Box(0, 1), share="a")
+
+
+def test_mistakes_are_found_before_anything_is_charged():
+    held = curator([1, 2, 3])
+    with pytest.raises(ZeroDivisionError):
+        held.sums("x", reads("outcome")(lambda rows: rows.outcome / (1 // 0)), Box(0, 1), share="a")
+    assert not held._releaser._ledger.spends
+
+
+def test_failing_rows_leave_the_bits_of_others_alone():
+    rng = np.random.default_rng(10)
+    x, w = rng.normal(size=(5000, 11)), rng.normal(size=11)
+
+    @reads("covariates")
+    def phi(rows):
+        if (rows.covariates[:, 0] == 7.0).any():
+            raise ValueError
+        return rows.covariates @ w
+
+    other = x.copy()
+    other[17, 0] = 7.0
+    one, two = (evaluate(phi, Block(covariates=v), 1).copy() for v in (x, other))
+    same = np.arange(5000) != 17
+    assert np.isnan(two[17]).all()
+    assert (one[same] == two[same]).all()
+
+
+@pytest.mark.parametrize(
+    "ends", [(-1e-300, 1e-300), (-1e300, 1e300), (0, np.inf), (np.nan, 1), (1, 0)]
+)
+def test_a_set_without_a_grid_is_refused(ends):
+    with pytest.raises(OptionError, match="a set needs"):
+        Box(*ends)
+
+
+def test_a_ball_needs_its_centre_in_the_box():
+    with pytest.raises(OptionError, match="inside the box"):
+        Box(1.0, 2.0, centre=0.0, radius=1.5)
+
+
+@pytest.mark.parametrize(
+    "within", [Box(np.full(11, -3.0), np.full(11, 3.0), radius=1.7), WithSquares(11, 0.5)], ids=str
+)
+def test_the_order_of_rows_does_not_matter(within):
+    rng = np.random.default_rng(11)
+    table = rng.normal(size=(4096, 11))
+    phi = reads("strata")(lambda rows: table[rows.strata])
+    keys = rng.integers(0, 4096, 100_000)
+    one, two = (
+        curator(k).exact_sums(phi, within, None, rate=1.0)[1] for k in (keys, np.sort(keys))
+    )
+    assert (one == two).all()
+
+
+def test_sums_are_those_of_numpy():
+    rng = np.random.default_rng(12)
+    table, keys = rng.uniform(-2, 3, (4096, 2)), rng.integers(0, 4096, 3000)
+    phi = reads("strata")(lambda rows: table[rows.strata])
+    cells = Cells(reads("strata")(lambda rows: rows.strata % 3), 3)
+    held = curator(keys, epsilon=1e8, shares=("a", "b", "c", "d"))
+    by_cell = held.sums("x", phi, Box([-2, -2], [3, 3]), cells, share="a").value
+    values = np.stack([(table[keys] - 0.5)[keys % 3 == c].sum(axis=0) for c in range(3)])
+    assert by_cell == pytest.approx(values, abs=1e-4)
+    box = Box([-3, -3], [3, 3], centre=0.0)
+    gram = held.sums("x", phi, Gram(box), share="b").value
+    z = table[keys]
+    assert gram == pytest.approx((z.T @ z)[np.triu_indices(2)], rel=1e-4)
+    half = reads("strata")(lambda rows: table[rows.strata] / 6.0)
+    squares = held.sums("x", half, WithSquares(2), share="c").value
+    expected = np.concatenate([(z / 6).sum(axis=0), ((z / 6) ** 2).sum(axis=0)])
+    assert squares == pytest.approx(expected, abs=1e-4)
+    bins = reads("strata")(lambda rows: table[rows.strata] + 2.0)
+    counts = held.sums("x", bins, Bins(2, 5), share="d").value.reshape(2, 5)
+    expected = [np.bincount((column + 2.0).astype(int), minlength=5) for column in z.T]
+    assert counts == pytest.approx(np.array(expected), abs=1e-3)
+
+
+def test_gaussian_shares_pool_to_one_mechanism():
+    """Squares of mu add up to the mu whose (epsilon, delta) curve passes through the price."""
+    uses = {"a": 100.0, "b": 50.0, "c": None}
+    split = Split.of(Budget(1.0, 1e-6), {"a": 2, "b": 1, "c": 1, "d": 1}, uses)
+    total = math.hypot(*(split.mu[x] for x in "ab"))
+    epsilon = split.shares["a"].epsilon + split.shares["b"].epsilon
+    delta = split.shares["a"].delta + split.shares["b"].delta
+    curve = norm.cdf(-epsilon / total + total / 2) - math.exp(epsilon) * norm.cdf(
+        -epsilon / total - total / 2
+    )
+    assert 0.999 * delta < curve <= delta
+    assert sum(share.delta for share in split.shares.values()) <= 1e-6
+    assert split.shares["d"].delta == 0.0
+    assert split.shares["c"].delta > 0.0
+
+
+def test_a_scalar_stays_with_laplace():
+    assert not Split.of(Budget(1.0, 1e-6), {"a": 1, "b": 1}, {"a": 1.0}).mu
+    assert not Split.of(Budget(1.0), {"a": 1}, {"a": 100.0}).mu
+
+
+def test_pooling_never_has_more_noise_than_laplace():
+    rng = np.random.default_rng(13)
+    for _ in range(200):
+        names = list("abcdef")[: rng.integers(1, 7)]
+        entries = {name: float(10.0 ** rng.uniform(0, 3)) for name in names}
+        budget = Budget(float(10.0 ** rng.uniform(-1, 1)), float(10.0 ** rng.uniform(-9, -3)))
+        split = Split.of(budget, {name: float(rng.uniform(0.1, 1)) for name in names}, entries)
+        for name, mu in split.mu.items():
+            assert 1.0 / mu < math.sqrt(2.0 * entries[name]) / split.shares[name].epsilon
+
+
+def test_numbers_with_gaussian_noise_are_counted():
+    held = curator([1, 2, 3], epsilon=1.0, delta=1e-6, uses={"a": 1e9})
+    phi = reads("strata")(lambda rows: np.zeros((rows.size, 30_000)))
+    box = Box(np.zeros(30_000), np.ones(30_000))
+    held.sums("x", phi, box, share="a", part=0.5)
+    with pytest.raises(PrivacyError, match="too many numbers"):
+        held.sums("x", phi, box, share="a", part=0.5)

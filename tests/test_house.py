@@ -1,0 +1,233 @@
+"""The layout is the way data flows, and the guards that keep it so bite when it is not.
+
+Every rule is a function from files (dotted name -> text) to complaints. It is run on the package,
+which must give none, and on the package with a violation planted, which must give one.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpeffects
+from dpeffects.estimators import registry
+
+ROOT = Path(dpeffects.__file__).parent
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip("."): (
+        path.read_text()
+    )
+    for path in sorted(ROOT.rglob("*.py"))
+}
+
+# lower layers first; a module may import from its own layer or below
+LAYERS = [
+    ["errors", "plugins", "progress"],
+    ["documents", "writing", "files"],
+    ["privacy"],
+    ["formula"],
+    ["design", "ledgers", "unproved"],
+    ["inference", "estimands"],
+    ["estimators", "datasets"],
+    ["results", "claims"],
+    ["report"],
+    ["effects", "nonprivate"],
+    ["planning", "sites", "auditing", "study"],
+    ["leaderboard"],
+    ["federation", "cli"],
+    ["__main__"],
+    [""],
+]
+
+
+def trees(files):
+    return {name: ast.parse(text) for name, text in files.items()}
+
+
+def imported(tree):
+    """Modules of the package that a file imports, anywhere in it, as names below the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpeffects"):
+            below = node.module.removeprefix("dpeffects").lstrip(".")
+            for alias in node.names:
+                yield ".".join(filter(None, [below, alias.name]))
+        elif isinstance(node, ast.Import):
+            yield from (a.name[10:] for a in node.names if a.name.startswith("dpeffects."))
+
+
+def module_of(name, files):
+    """The file that an imported name is in."""
+    while name and name not in files:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def layer(name):
+    top = name.split(".")[0]
+    return next(rank for rank, names in enumerate(LAYERS) if top in names)
+
+
+def imports_that_point_back(files):
+    for name, tree in trees(files).items():
+        for other in imported(tree):
+            if layer(module_of(other, files)) > layer(name):
+                yield f"{name} imports {other} from a later layer"
+
+
+def circles(files):
+    """Modules that import each other, by way of whatever modules."""
+    graph = {
+        name: {module_of(other, files) for other in imported(tree)} - {name, ""}
+        for name, tree in trees(files).items()
+    }
+    while leaves := [name for name, others in graph.items() if not others & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    while graph:  # drop what only leads to a circle
+        used = set().union(*(others & graph.keys() for others in graph.values()))
+        if used == graph.keys():
+            yield f"modules import each other: {', '.join(sorted(graph))}"
+            return
+        graph = {name: others for name, others in graph.items() if name in used}
+
+
+MAY_DRAW = {"privacy.noise", "auditing.api", "auditing.runs", "study.runs", "datasets"}
+MAY_DRAW |= {"unproved.generators.worker"}  # from tables that are released already
+
+
+def randomness(files):
+    for name, tree in trees(files).items():
+        if any(name == place or name.startswith(f"{place}.") for place in MAY_DRAW):
+            continue
+        for node in ast.walk(tree):
+            used = {getattr(node, "attr", ""), getattr(node, "id", "")}
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                used = {getattr(node, "module", "") or "", *(a.name for a in node.names)}
+            if used & {"random", "default_rng", "secrets", "urandom"}:
+                yield f"{name}:{node.lineno} draws"
+
+
+HOLDS_ROWS = ("privacy", "unproved", "design")
+INSIDE = {"_source", "_rows", "_releaser", "_order", "exact_sums", "by_record"}
+INSIDE |= {"in_memory", "gather", "fold"}
+
+
+def rows_outside_the_curator(files):
+    """Methods look at nothing but released values: they do not reach inside a curator."""
+    for name, tree in trees(files).items():
+        if name.split(".")[0] in HOLDS_ROWS:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in INSIDE:
+                yield f"{name}:{node.lineno} looks inside a curator ({node.attr})"
+
+
+def rows_imported_by_methods(files):
+    for name, tree in trees(files).items():
+        if name.split(".")[0] == "estimators":
+            bad = {"Rows", "Source", "Releaser", "SecureNoise", "SeededNoise", "Ledger"}
+            for other in imported(tree):
+                if other.rpartition(".")[2] in bad or other.startswith(
+                    ("design.read", "design.eng")
+                ):
+                    yield f"{name} imports {other}"
+
+
+def noise_outside_the_kernel(files):
+    """Only the trusted folder, and what is marked as unproved, charges and draws."""
+    for name, tree in trees(files).items():
+        if name.split(".")[0] in ("privacy", "unproved", "auditing"):
+            continue
+        for node in ast.walk(tree):
+            draws = isinstance(node, ast.Attribute) and node.attr in ("laplace", "gaussian", "flip")
+            if draws and "releas" in ast.unparse(node.value):
+                yield f"{name}:{node.lineno} draws noise"
+            if isinstance(node, ast.Name) and node.id == "Sensitivity":
+                yield f"{name}:{node.lineno} types a sensitivity"
+
+
+def second_clips(files):
+    """In tier 1, contributions are kept in their sets in one place."""
+    for name in ("privacy.curator", "privacy.release", "privacy.rows"):
+        for node in ast.walk(ast.parse(files[name])):
+            if isinstance(node, ast.Attribute) and node.attr in ("clip", "floor", "rint", "fmin"):
+                yield f"{name}:{node.lineno} clips or rounds outside of sets"
+
+
+def methods_in_conditions(files):
+    names = set(registry())
+    for name, tree in trees(files).items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare):
+                used = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
+                if used & names:
+                    yield f"{name}:{node.lineno} compares with {used & names}"
+
+
+def functions_that_shadow_modules(files):
+    for package in {name.rpartition(".")[0] for name in files} | {""}:
+        tree = ast.parse(files.get(package, ""))
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    shown = alias.asname or alias.name
+                    full = ".".join(filter(None, [package, shown]))
+                    source = (node.module or "").removeprefix("dpeffects").lstrip(".")
+                    if full in files and ".".join(filter(None, [source, alias.name])) != full:
+                        yield f"{package or 'dpeffects'} names {shown}, and so is a module"
+
+
+RULES = [
+    imports_that_point_back,
+    circles,
+    randomness,
+    rows_outside_the_curator,
+    rows_imported_by_methods,
+    noise_outside_the_kernel,
+    second_clips,
+    methods_in_conditions,
+    functions_that_shadow_modules,
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_package_keeps_the_rule(rule):
+    assert list(rule(FILES)) == []
+
+
+PLANTED = {
+    imports_that_point_back: ("privacy.sets", "from dpeffects.estimators import registry"),
+    circles: ("privacy.exact", "def f():\n    from dpeffects.privacy import curator"),
+    randomness: ("estimators.private_aipw", "import numpy as np\nnp.random.default_rng(0)"),
+    rows_outside_the_curator: ("estimators.private_aipw", "def g(c):\n    return c._source"),
+    rows_imported_by_methods: (
+        "estimators.diff_in_means",
+        "from dpeffects.privacy.rows import Rows",
+    ),
+    noise_outside_the_kernel: (
+        "estimators.private_ipw",
+        "def g(releaser):\n    releaser.laplace(1)",
+    ),
+    second_clips: ("privacy.curator", "def g(x):\n    return np.clip(x, 0, 1)"),
+    methods_in_conditions: ("effects", "def g(m):\n    return m == 'r_learner'"),
+    functions_that_shadow_modules: ("", "from dpeffects.effects import dp_ate as planning"),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_guard_finds_what_is_planted(rule):
+    place, line = PLANTED[rule]
+    planted = {**FILES, place: f"{FILES[place]}\n\n{line}\n"}
+    assert len(list(rule(planted))) > len(list(rule(FILES)))
+
+
+def test_heavy_libraries_are_not_imported_with_the_package():
+    heavy = ["opendp", "statsmodels", "scipy.stats", "formulaic", "pandas", "sklearn", "polars"]
+    heavy += ["matplotlib", "tqdm"]
+    code = f"import sys, dpeffects; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
