@@ -12,7 +12,7 @@ Where this differs from the paper, and why:
 - Covariates are scaled by declared bounds, not by the largest norm in the data, and centred; the
   intercept is one of the columns scaled to norm 1. It is shrunk towards the noisy share of treated.
 - Noise goes into the objective of the regression (``propensity="objective"``), not onto its weights
-  ("output", the paper's): `privacy.erm.minimise` has the measurements.
+  ("output", the paper's): `privacy.minimise.minimise` has the measurements.
 - Propensities are clipped before they divide anything; the paper's sensitivity is false without it.
   Where the released model cannot reach the clip within the declared ranges, its own reach bounds
   the weights. The noise is for the exact length of the interval of a record's term.
