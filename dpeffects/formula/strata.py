@@ -14,7 +14,7 @@ from dpeffects.errors import FormulaError
 from dpeffects.formula import expression as ex
 from dpeffects.formula.encoding import Arrays, Levels, prepared, resolve
 from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor
-from dpeffects.formula.parse import Formula
+from dpeffects.formula.parser import Formula
 
 MAX_STRATA = 2**62
 

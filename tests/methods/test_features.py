@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-
 from dpeffects.estimators.features import Fourier, Linear, spread_points, unit_rows
 
 

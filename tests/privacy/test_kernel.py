@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from dpeffects.estimators.conditional_effects import EffectFunction
+from dpeffects.estimators.features import Fourier
 from dpeffects.privacy.kernel import BINS, Learner, Nuisance
 from dpeffects.privacy.weighting import Propensity
 
 from dpeffects.estimators._kernel_learner import KernelLearnerOptions, _margins
-from dpeffects.estimators.conditional_effects import EffectFunction
-from dpeffects.estimators.features import Fourier
 from dpeffects.estimators.r_learner import RLearner
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
+from dpeffects.estimators.features import unit_rows
 from dpeffects.privacy.weighting import Propensity, Score, limits
 
 from dpeffects.errors import BudgetError
-from dpeffects.estimators.features import unit_rows
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows
 from dpeffects.privacy.ledger import Ledger
