@@ -200,7 +200,7 @@ Watch.releaser = Watching
 
 
 def _log_density(fit: Fit, hidden: Noisy, weights: FloatArray) -> float:
-    """Log-density of a minimiser, up to a constant (claims 21 and 31).
+    """Log-density of a minimiser, up to a constant (claims 21 and 23).
 
     It is that of the noise that would make these weights the minimiser, times the change of volume.
     """

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeffects import documents, writing
+from dpeffects.claims import titles
 from dpeffects.errors import OptionError
-from dpeffects.privacy.claims import titles
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.render import Block, Pairs, Prose, Summary, Table
 from dpeffects.results.numbers import joined, number, text_of

@@ -272,7 +272,7 @@ def released(c, name, features, strength, queries=None, rng=None, way="kernel"):
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_on_the_weights(name, linear, delta):
-    """Claim 32 on the curator: L1 for Laplace noise, L2 for Gaussian noise, on neighbours."""
+    """Claim 24 on the curator: L1 for Laplace noise, L2 for Gaussian noise, on neighbours."""
     rng = np.random.default_rng(7)
     features, nearest = (Linear(3) if linear else Fourier.gaussian(2, 0.35)), 0.0
     for trial in range(30):
@@ -305,7 +305,7 @@ def test_noise_on_the_weights(name, linear, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", ["one", "same", "spread", "more than features"])
 def test_effects_at_points(name, delta, kind):
-    """Claim 33: the answers of neighbours, at queries where the replaced record is."""
+    """Claim 24: the answers of neighbours, at queries where the replaced record is."""
     rng = np.random.default_rng(8)
     features, nearest = Fourier.additive(2, 0.35), 0.0
     for _ in range(25):
@@ -363,7 +363,7 @@ def curvature(p, w):
 
 
 def test_gradients_and_volumes_of_neighbours():
-    """Claim 31's two ingredients at any weights, huge ones too."""
+    """Claim 23's two ingredients at any weights, huge ones too."""
     rng = np.random.default_rng(10)
     far, wide = 0.0, 0.0
     for _ in range(600):
@@ -736,7 +736,7 @@ BY_GROUP = {
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("what", BY_GROUP)
 def test_all_replacements_of_a_record_in_groups(name, what):
-    """Claim 36: every pair of records in place of one, with two rests."""
+    """Claim 5: every pair of records in place of one, with two rests."""
     nearest: dict[int, float] = {}
     for seed, rest in enumerate(([RECORDS[0], RECORDS[-1]], [RECORDS[7], RECORDS[8]])):
         made = learner(name, 1, rng=np.random.default_rng(seed) if seed else None, threshold=0.5)
@@ -792,7 +792,7 @@ def test_sums_by_group_are_those_of_a_group_by(name):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_squares_of_gradients_on_neighbours(name):
-    """Claim 34."""
+    """Claim 5."""
     rng = np.random.default_rng(19)
     features, nearest = Fourier.gaussian(2, 0.35), 0.0
     for trial in range(60):
@@ -825,7 +825,7 @@ def test_squares_of_gradients_are_what_they_say():
 
 
 def test_histograms_of_covariates():
-    """Claim 35, and the counts against numpy's."""
+    """Claim 8, and the counts against numpy's."""
     rng = np.random.default_rng(21)
     nearest = 0.0
     for _ in range(60):
