@@ -1,6 +1,6 @@
 """The leaderboard: methods x data x epsilon, all on the same samples, against a known effect."""
 
-from dpeffects.leaderboard.api import bench
+from dpeffects.leaderboard.benchmark import bench
 from dpeffects.leaderboard.entries import Entry, entries
 from dpeffects.leaderboard.result import Leaderboard
 from dpeffects.leaderboard.tasks import Task, tasks

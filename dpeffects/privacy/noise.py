@@ -14,14 +14,16 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.budget import round_up
+from dpeffects.privacy.budget import Share, round_up
+from dpeffects.privacy.guarantee import Noisy
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -41,16 +43,41 @@ _MOST_EPSILON = 700.0
 """exp() of more than this overflows; more epsilon changes nothing for a single bit."""
 
 
+class SmoothValue(Protocol):
+    """A private value whose noise has a private scale (`smooth`)."""
+
+    @property
+    def rate(self) -> float:
+        """The scale of the noise is the sensitivity divided by this."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of 1 in which the Laplace variable is drawn."""
+
+    def affordable(self, price: Share) -> bool:
+        """True when its noise is private at this price."""
+
+    def with_noise(self, draw: int) -> float:
+        """The value with a Laplace variable of scale 1, drawn in ``steps``, on a public grid."""
+
+
+class Objective(Protocol):
+    """Something to minimise with noise inside (`minimise`)."""
+
+    def solve(self, noise: FloatArray | None = None) -> FloatArray:
+        """Minimise the objective plus noise'w."""
+
+
+@runtime_checkable
 class NoiseSource(Protocol):
-    """What the curator needs to draw noise."""
+    """Everything that is random in a call; an audit wraps one to record what is drawn.
 
-    @property
-    def description(self) -> str:
-        """Where the noise comes from, in words."""
+    ``description`` says where the noise comes from, ``void`` why it protects nobody (empty when it
+    does). The last two methods are the mechanisms whose release is not a value plus noise.
+    """
 
-    @property
-    def void(self) -> tuple[str, ...]:
-        """Reasons why this noise protects nobody; empty when it does."""
+    description: str
+    void: tuple[str, ...]
 
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Add independent discrete Laplace noise to integers."""
@@ -63,6 +90,15 @@ class NoiseSource(Protocol):
 
     def permutation(self, n: int) -> IntArray:
         """Return a uniform order of n records, which nobody gets to see."""
+
+    def smooth_laplace(self, private: SmoothValue, epsilon: float) -> float:
+        """Add noise by a private smooth sensitivity, and round to the public grid (claim 16)."""
+        draw = self.laplace(np.zeros(1, dtype=np.int64), float(private.steps), 1, epsilon)
+        return private.with_noise(int(draw[0]))
+
+    def minimise(self, objective: Objective, hidden: Noisy) -> FloatArray:
+        """Minimise with the noise drawn last in the objective (claim 21)."""
+        return objective.solve(hidden.value)
 
 
 @lru_cache(maxsize=1024)
@@ -102,7 +138,7 @@ def flip_chance(epsilon: float) -> float:
     return min(0.5, exact * (1.0 + 1e-12))
 
 
-class SecureNoise:
+class SecureNoise(NoiseSource):
     """Noise from OpenDP: exact integer samplers and system entropy."""
 
     description = "OpenDP discrete noise, system entropy"
@@ -163,7 +199,7 @@ class SecureNoise:
         return order
 
 
-class SeededNoise:
+class SeededNoise(NoiseSource):
     """Reproducible noise for teaching, tests and simulations. It protects nobody."""
 
     void = ("seeded",)
@@ -196,11 +232,11 @@ class SeededNoise:
         return self._orders.permutation(n)
 
 
-def noise_source(seed: int | SeededNoise | None) -> NoiseSource:
-    """Return secure noise, or seeded noise when a seed (or such noise itself) is given."""
-    if isinstance(seed, SeededNoise):
+def noise_source(seed: int | NoiseSource | None) -> NoiseSource:
+    """Return secure noise, or noise that protects nobody: from a seed, or an audit's own."""
+    if isinstance(seed, NoiseSource) and seed.void:
         return seed
-    return SecureNoise() if seed is None else SeededNoise(seed)
+    return SecureNoise() if seed is None else SeededNoise(seed)  # type: ignore[arg-type]
 
 
 def _checked(values: IntArray) -> IntArray:

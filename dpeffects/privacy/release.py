@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
@@ -22,36 +21,13 @@ from dpeffects.privacy.noise import (
     BoolArray,
     IntArray,
     NoiseSource,
+    Objective,
+    SmoothValue,
     flip_chance,
     gaussian_scale,
     laplace_scale,
 )
 from dpeffects.privacy.sets import Sensitivity
-
-
-class SmoothValue(Protocol):
-    """A private value whose noise has a private scale (`smooth`)."""
-
-    @property
-    def rate(self) -> float:
-        """The scale of the noise is the sensitivity divided by this."""
-
-    @property
-    def steps(self) -> int:
-        """Steps of 1 in which the Laplace variable is drawn."""
-
-    def affordable(self, price: Share) -> bool:
-        """True when its noise is private at this price."""
-
-    def with_noise(self, draw: int) -> float:
-        """The value with a Laplace variable of scale 1, drawn in ``steps``, on a public grid."""
-
-
-class Perturbed(Protocol):
-    """An objective to minimise with noise inside (`minimise`)."""
-
-    def solve(self, noise: FloatArray | None = None) -> FloatArray:
-        """Minimise the objective plus noise'w."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +207,7 @@ class Releaser:
         self.charge(
             spend := Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
         )
-        released = private.with_noise(self._standard_laplace(private.steps, price.epsilon))
+        released = self._noise.smooth_laplace(private, price.epsilon)
         return Noisy(np.array([released]), spread, spend)
 
     def _require_own_price(self, share: str) -> None:
@@ -246,13 +222,9 @@ class Releaser:
                 raise PrivacyError("a part of a Gaussian pool has no price; nothing drawn")
             self._pool = 0.0
 
-    def minimise_perturbed(self, problem: Perturbed, hidden: Noisy) -> FloatArray:
+    def minimise_perturbed(self, problem: Objective, hidden: Noisy) -> FloatArray:
         """Minimise with hidden noise in the objective: what comes out is private still."""
-        return problem.solve(hidden.value)
-
-    def _standard_laplace(self, steps: int, epsilon: float) -> int:
-        """Draw a Laplace variable of scale 1 in steps of 1 / steps."""
-        return int(self._noise.laplace(np.zeros(1, np.int64), float(steps), 1, epsilon)[0])
+        return self._noise.minimise(problem, hidden)
 
     def permutation(self, n: int) -> IntArray:
         """Draw a secret order of n records; it is no release, and costs nothing."""
@@ -262,7 +234,8 @@ class Releaser:
         """Return a seed for a library where this call repeats itself; None where it is private."""
         if not self._noise.void:
             return None
-        return abs(self._standard_laplace(2**40, 1.0)) % 2**31
+        drawn = self._noise.laplace(np.zeros(1, np.int64), 2.0**40, 1, 1.0)
+        return abs(int(drawn[0])) % 2**31
 
     def charge(self, spend: Spend) -> None:
         """Charge the ledger; also for what a library is going to draw."""

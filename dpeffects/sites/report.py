@@ -15,7 +15,7 @@ from dpeffects.sites.summary import promises
 
 if TYPE_CHECKING:
     from dpeffects.inference.intervals import Interval
-    from dpeffects.sites.combine import Combined
+    from dpeffects.sites.combination import Combined
 
 _CITATION = (
     "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation"

@@ -20,7 +20,7 @@ from dpeffects.sites.notes import listed
 from dpeffects.sites.rules import RULES
 
 if TYPE_CHECKING:
-    from dpeffects.sites.combine import Combined
+    from dpeffects.sites.combination import Combined
     from dpeffects.sites.release import SiteRelease
 
 _PROMISES, _SHOWN = 5, 25
