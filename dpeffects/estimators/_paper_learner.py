@@ -3,7 +3,7 @@
 Nuisances and second stage are any scikit-learn learners, fitted without noise. The noise follows
 from the largest size of the influence function over all records that could be (L-BFGS-B from
 several starts, as in the paper). It is not a proven guarantee at any n, and for flexible learners
-it is false (PROOFS.md, claim 37), so `dp_cate` asks for ``accept_asymptotic=True``.
+it is false (unproved/CLAIMS.md), so `dp_cate` asks for ``accept_asymptotic=True``.
 `method="sample_aggregate"` takes any learner with an exact guarantee.
 """
 

@@ -14,7 +14,7 @@ estimator then runs on those as if they were data: it costs nothing more.
 Generators and noise are those of dpmm, in its own environment (``dpeffects synthetic-setup``). The
 fit to released tables is ours, because the library's takes minutes, and is post-processing.
 The library means datasets that differ in the presence of one record; replacing one costs 2.2 times
-its rho by AIM and 2.7 times by MST, and that much less is given (claim 47).
+its rho by AIM and 2.7 times by MST, and that much less is given (unproved/CLAIMS.md).
 
 There is no interval: the error of cells, tables left out and noise together is not known.
 """

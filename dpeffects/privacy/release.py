@@ -195,7 +195,7 @@ class Releaser:
     def smooth_laplace(
         self, label: str, private: SmoothValue, shown: float, *, share: str, claim: int
     ) -> Noisy:
-        """Release a value with noise of a private scale (claims 17, 18).
+        """Release a value with noise of a private scale (claims 15, 16).
 
         ``shown``, a released value, stands for the private sensitivity wherever it is shown.
         """

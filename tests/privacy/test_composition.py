@@ -152,7 +152,7 @@ def test_concentrated_privacy_needs_a_delta(tmp_path):
 
 
 def test_charges_of_real_calls_say_whether_they_stand_alone():
-    """Parts of a price (claims 22, 26) never enter a tighter composition by their noise."""
+    """Parts of a price (claims 11, 22) never enter a tighter composition by their noise."""
     data = dpe.simulate("cate_1", n=3000, seed=1)
     fit = dpe.dp_cate("outcome ~ treatment | x1 + x2", data, epsilon=1, delta=1e-5, seed=1)
     for spend in fit.spends:

@@ -100,7 +100,7 @@ def test_logistic_weights(penalty):
 
 
 def change(penalty, *pair):
-    """L1 distance of the weights of neighbours over the declared sensitivity (claim 9)."""
+    """L1 distance of the weights of neighbours over the declared sensitivity (claim 20)."""
     ask = lambda c: minimise.propensity_weights(c, penalty, "a")  # noqa: E731
     (one, declared), (two, same) = (drawn(curator(held(x, t)), ask) for x, t in pair)
     assert declared == same, "the sensitivity depends on private data"
@@ -642,7 +642,7 @@ def released(c, p, queries=None):
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_on_the_weights(steepest, linear, delta):
-    """Claim 32: L1 for Laplace noise, L2 for Gaussian noise, on neighbours."""
+    """Claim 24: L1 for Laplace noise, L2 for Gaussian noise, on neighbours."""
     rng = np.random.default_rng(7)
     features, nearest = (Linear(3) if linear else Fourier.gaussian(2, 0.35)), 0.0
     for _ in range(30):
@@ -667,7 +667,7 @@ def test_noise_on_the_weights(steepest, linear, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", ["one", "same", "spread", "more than features"])
 def test_predictions_at_points(delta, kind):
-    """Claim 33: the answers of neighbours, at queries where the replaced record is."""
+    """Claim 24: the answers of neighbours, at queries where the replaced record is."""
     rng = np.random.default_rng(8)
     features, nearest = Fourier.additive(2, 0.35), 0.0
     p = Huber(Slopes(features, 1.0), features.size, 80.0)
@@ -734,7 +734,7 @@ def huber_curvature(p, w):
 
 
 def test_gradients_and_volumes_of_neighbours():
-    """Claim 31's two ingredients at any weights, huge ones too."""
+    """Claim 23's two ingredients at any weights, huge ones too."""
     rng = np.random.default_rng(10)
     far, wide = 0.0, 0.0
     for _ in range(600):
