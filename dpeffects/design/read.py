@@ -27,9 +27,9 @@ from dpeffects.design.columns import (
     codes,
     intervals_of,
     levels_of,
-    missing_values,
     numbers,
     outside_levels,
+    refuse_missing,
 )
 from dpeffects.design.engines import LazyTable
 from dpeffects.errors import BoundsError, DataError, listed, shorten
@@ -157,7 +157,7 @@ def read(
     if n < 4:
         raise DataError(f"the data has {n} rows; at least 4 are needed")
     if isinstance(frame, nw.DataFrame):
-        _refuse_missing(frame, formula.columns)
+        refuse_missing(frame, formula.columns)
     elif from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
     reader = _ColumnReader(frame, known, formula)
@@ -249,18 +249,6 @@ def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> N
 def _not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
     return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
-
-
-def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
-    """Refuse nulls and NaN by column: dropping rows would change n, which is public."""
-    if bad := [name for name in names if _has_missing(frame[name])]:
-        raise missing_values(bad)
-
-
-def _has_missing(column: nw.Series[Any]) -> bool:
-    if bool(column.is_null().any()):
-        return True
-    return column.dtype.is_float() and bool(column.is_nan().any())
 
 
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
@@ -466,7 +454,7 @@ def queries(
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
     if is_text(data):
         frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
-    _refuse_missing(frame, formula.covariate_columns)
+    refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
     coded: dict[str, IntArray] = {}
     clipped: dict[str, int] = {}
