@@ -409,7 +409,7 @@ class _ColumnReader:
                 "them from the data would give away who is in it. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
-        factors = [formula.outcome, *(f for term in formula.terms for f in term)]
+        factors = (formula.outcome, *formula.factors)
         fixed = {name for factor in factors for name in needs_domain(factor)}
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
@@ -422,7 +422,7 @@ class _ColumnReader:
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
     ends: list[float] = []
-    for factor in (f for term in formula.terms for f in term if name in columns(f)):
+    for factor in (f for f in formula.factors if name in columns(f)):
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None
         ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
@@ -431,14 +431,15 @@ def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
 
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
-    factors = [f for term in formula.terms for f in term]
-    computed = {n for f in factors if not isinstance(f, Column | Categorical) for n in columns(f)}
-    return computed | ({f.name for f in factors if isinstance(f, Column)} & _names_in_c(formula))
+    plain = (Column, Categorical)
+    computed = {n for f in formula.factors if not isinstance(f, plain) for n in columns(f)}
+    numbers = {f.name for f in formula.factors if isinstance(f, Column)}
+    return computed | (numbers & _names_in_c(formula))
 
 
 def _names_in_c(formula: Formula) -> set[str]:
     """Columns that stand in C(...)."""
-    return {f.column for term in formula.terms for f in term if isinstance(f, Categorical)}
+    return {f.column for f in formula.factors if isinstance(f, Categorical)}
 
 
 def queries(

@@ -43,7 +43,7 @@ class Strata:
         ``binary`` names numeric columns that are 0 or 1 by their type. A factor that is not
         discrete is refused.
         """
-        found = dict.fromkeys(resolve(f, levels) for term in formula.terms for f in term)
+        found = dict.fromkeys(resolve(f, levels) for f in formula.factors)
         sizes = tuple(_size(factor, binary) for factor in found)
         if math.prod(sizes) > MAX_STRATA:
             raise FormulaError("the covariates declare too many strata; write fewer levels")
