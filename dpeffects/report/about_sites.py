@@ -41,11 +41,11 @@ _PROMISES, _SHOWN = 5, 25
 
 @summarise.register
 def _(fit: Combined, conf_level: float | None = None) -> Summary:
-    level = fit.conf_level if conf_level is None else conf_level
+    conf_level = fit.conf_level if conf_level is None else conf_level
     what = ESTIMANDS.get(fit.estimand, fit.estimand)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
     blocks = (
-        *(_header(fit), effect_table(fit, level), _sites(fit), _guarantees(fit)),
+        *(_header(fit), effect_table(fit, conf_level), _sites(fit), _guarantees(fit)),
         *(_heterogeneity(fit), _left_out(fit), noted(fit.notes)),
     )
     return Summary(
