@@ -155,7 +155,7 @@ class Nuisances:
 
 def weights_of(estimand: str, treated: BoolArray) -> FloatArray:
     """Weights, of mean 1, of the records that an effect is the average over."""
-    kept = {"ATE": np.ones(len(treated)), "ATT": 1.0 * treated, "ATC": 1.0 - treated}[estimand]
+    kept = ESTIMANDS[estimand].population(1.0 * treated, 1.0 - treated)
     return np.asarray(kept / kept.mean())
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import AVERAGES, wrap_models
@@ -151,7 +152,7 @@ SPEC = MethodSpec(
     name="k_anonymous",
     title="k-anonymised covariates",
     about="covariates averaged in groups of k near records; no differential privacy at all",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("none",),
     options=KAnonymousOptions,
     shares=shares,

@@ -48,6 +48,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole, is_number
 from dpeffects.estimators._learners import (
     AVERAGES,
@@ -308,7 +309,7 @@ SPEC = MethodSpec(
     name="sample_aggregate",
     title="sample and aggregate",
     about="any scikit-learn models, fitted in disjoint blocks; the mean of the answers gets noise",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("sample",),
     options=SampleAggregateOptions,
     shares=shares,

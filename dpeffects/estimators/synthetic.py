@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import AVERAGES, BlockLearner, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
@@ -142,7 +143,7 @@ SPEC = MethodSpec(
     name="synthetic",
     title="synthetic data",
     about="private synthetic records by AIM or MST (dpmm), then any estimator",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("sample",),
     options=SyntheticOptions,
     shares=shares,

@@ -16,7 +16,6 @@ from dpeffects.report.paragraph import (
     split,
 )
 from dpeffects.report.parts import (
-    ESTIMANDS,
     effect_table,
     estimand_words,
     noted,
@@ -42,7 +41,7 @@ _PROMISES, _SHOWN = 5, 25
 @summarise.register
 def _(fit: Combined, conf_level: float | None = None) -> Summary:
     conf_level = fit.conf_level if conf_level is None else conf_level
-    what = ESTIMANDS.get(fit.estimand, fit.estimand)
+    what = estimand_words(fit.estimand)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
     blocks = (
         *(_header(fit), effect_table(fit, conf_level), _sites(fit), _guarantees(fit)),
