@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Predict = Callable[[FloatArray], FloatArray]
 
-AVERAGES = ("aipw", "ipw", "regression")
+ESTIMATOR_NAMES = ("aipw", "ipw", "regression")
 AT_POINTS = {"dr_learner": False, "r_learner": True}
 """Learners of effects at points, and whether they weight by residuals of the treatment."""
 _LEAST_IN_ARM = 2

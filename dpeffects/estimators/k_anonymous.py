@@ -23,7 +23,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._learners import AVERAGES, wrap_models
+from dpeffects.estimators._learners import ESTIMATOR_NAMES, wrap_models
 from dpeffects.estimators.spec import MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
@@ -63,7 +63,7 @@ class KAnonymousOptions(Options):
 
     def __post_init__(self) -> None:
         check_whole("k", self.k, _LEAST_K)
-        check_choice("estimator", self.estimator, AVERAGES)
+        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
         check_clip(self.clip)
         wrap_models(self)
 

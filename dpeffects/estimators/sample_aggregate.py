@@ -51,7 +51,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole, is_number
 from dpeffects.estimators._learners import (
-    AVERAGES,
+    ESTIMATOR_NAMES,
     BlockLearner,
     models_of,
     weights_of,
@@ -104,7 +104,7 @@ class SampleAggregateOptions(Options):
         return "learners need the rows of their blocks as arrays"
 
     def __post_init__(self) -> None:
-        check_choice("estimator", self.estimator, AVERAGES)
+        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
         check_clip(self.clip)
         if not (self.crossfit is None or isinstance(self.crossfit, bool)):
             raise OptionError(f"crossfit must be True or False, got {self.crossfit!r}")

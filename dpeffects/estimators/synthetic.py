@@ -30,7 +30,7 @@ import numpy.typing as npt
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._learners import AVERAGES, BlockLearner, models_of, wrap_models
+from dpeffects.estimators._learners import ESTIMATOR_NAMES, BlockLearner, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -74,7 +74,7 @@ class SyntheticOptions(Options):
 
     def __post_init__(self) -> None:
         check_choice("generator", self.generator, GENERATORS)
-        check_choice("estimator", self.estimator, AVERAGES)
+        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
         if self.workload is not None:
             check_choice("workload", self.workload, WORKLOADS)
         check_whole("cells", self.cells, 2, 64)

@@ -22,6 +22,7 @@ from dpeffects.report.parts import (
     p_text,
     percent,
     starred,
+    words_of,
 )
 from dpeffects.results.numbers import number, numbers
 from dpeffects.sites.combination import Combined
@@ -41,7 +42,7 @@ _PROMISES, _SHOWN = 5, 25
 @summarise.register
 def _(fit: Combined, conf_level: float | None = None) -> Summary:
     conf_level = fit.conf_level if conf_level is None else conf_level
-    what = estimand_words(fit.estimand)
+    what = words_of(fit.estimand)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
     blocks = (
         *(_header(fit), effect_table(fit, conf_level), _sites(fit), _guarantees(fit)),

@@ -31,7 +31,7 @@ SOURCES = {
 }
 
 
-def estimand_words(estimand: str) -> str:
+def words_of(estimand: str) -> str:
     """An estimand in words."""
     return ESTIMANDS[estimand].words if estimand in ESTIMANDS else "effect"
 
@@ -68,7 +68,7 @@ def noted(notes: Iterable[str]) -> Notes | None:
 
 def estimand_words(estimand: str) -> str:
     """Return the estimand in words, as in "ATE, average treatment effect"."""
-    return f"{estimand}, {estimand_words(estimand)}"
+    return f"{estimand}, {words_of(estimand)}"
 
 
 def percent(share: float, form: str = ".4g") -> str:
