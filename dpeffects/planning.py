@@ -409,7 +409,7 @@ def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
         raise BoundsError("a plan has no data to read bounds from: declare them")
     if not (bounds is None or isinstance(bounds, Mapping)):
         raise BoundsError("bounds must map column names to ranges or levels")
-    known = Bounds.declared(bounds)
+    known = Bounds.declared({n: x for n, x in (bounds or {}).items() if n in formula.columns})
     for name, levels in formula.levels.items():
         known = known.with_levels(name, levels, source="declared")
     for name in formula.columns:
@@ -420,12 +420,7 @@ def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
         raise BoundsError(
             f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
         )
-    kept = [n for n in formula.columns if n in known]
-    return Bounds(
-        {n: known[n] for n in kept},
-        {n: known.source(n) for n in kept},
-        frozenset(n for n in kept if known.is_levels(n)),
-    )
+    return known
 
 
 def _outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:
