@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlanSetting:
     """What is planned: the call, and what is assumed about the data."""
 
     formula: str
@@ -77,7 +77,7 @@ class Plan(Shown):
     around the estimate, ``detectable`` the smallest effect found with the wanted power.
     """
 
-    setting: Setting
+    setting: PlanSetting
     rows: tuple[Planned, ...]
 
     def tidy(self) -> pd.DataFrame:
@@ -254,7 +254,7 @@ def plan(
             raise OptionError(f"{name} must be within [{least:g}, {most:g}], got {value!r}")
     if method is None and options:
         raise OptionError("options belong to a method: name one with method=...")
-    setting = Setting(
+    setting = PlanSetting(
         formula=parsed.source,
         n=n,
         epsilon=float(epsilon),
@@ -276,7 +276,7 @@ def plan(
     return Plan(setting, tuple(_row_or_reason(setting, name) for name in bar(names, "planning")))
 
 
-def _row(setting: Setting, method: str) -> Planned:
+def _row(setting: PlanSetting, method: str) -> Planned:
     spec = get(method)
     spec.check_estimand(setting.estimand)
     if spec.needs_delta and not setting.delta:
@@ -284,14 +284,14 @@ def _row(setting: Setting, method: str) -> Planned:
     return _rehearsed(setting, method)
 
 
-def _row_or_reason(setting: Setting, method: str) -> Planned:
+def _row_or_reason(setting: PlanSetting, method: str) -> Planned:
     try:
         return _row(setting, method)
     except DPEffectsError as error:
         return Planned(method, reason=str(error).splitlines()[0])
 
 
-def _rehearsed(setting: Setting, method: str) -> Planned:
+def _rehearsed(setting: PlanSetting, method: str) -> Planned:
     """Run on made-up records; medians over repeats, because a noisy variance has a long tail."""
     runs = [
         ESTIMATORS[setting.estimand](
@@ -320,7 +320,7 @@ def _rehearsed(setting: Setting, method: str) -> Planned:
     return Planned(method, noise_sd, error, width, detectable, split)
 
 
-def made_up_records(setting: Setting, seed: int) -> Declared:
+def made_up_records(setting: PlanSetting, seed: int) -> Declared:
     """Covariates spread evenly over their ranges and levels, and no effect of treatment.
 
     The log odds of treatment are a sum of the standardised covariates with standard deviation
@@ -365,7 +365,7 @@ _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}
 
 
-def _solve(setting: Setting, method: str, half_width: float, of: str) -> float:
+def _solve(setting: PlanSetting, method: str, half_width: float, of: str) -> float:
     """Solve on logarithmic scales, where the half-width is nearly a line, to half a per cent."""
 
     def excess(position: float) -> float:
