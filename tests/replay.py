@@ -22,7 +22,7 @@ from unittest import mock
 
 import numpy as np
 
-from dpeffects.auditing.outputs import leaves
+from dpeffects.auditing.leaves import leaves
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.erm import _largest
 from dpeffects.privacy.ledger import Ledger
