@@ -259,7 +259,7 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
     kinds = (registry(), conditional_methods())
     if name is not None:
         get(name)  # refuses a name that is not there
-        return "\n\n".join(_described(specs[name]) for specs in kinds if name in specs)
+        return "\n\n\n".join(_described(specs[name]) for specs in kinds if name in specs)
     return pd.DataFrame(
         {
             "method": spec.name,

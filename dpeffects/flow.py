@@ -24,7 +24,7 @@ from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import Table, queries, read
+from dpeffects.design.read import LoadedTable, queries, read
 from dpeffects.errors import BoundsError, LedgerError, OptionError
 from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.conditional_effects import EffectFunction, Effects
@@ -127,7 +127,7 @@ class Estimation:
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups.
     """
 
-    table: Table | LazyTable
+    table: LoadedTable | LazyTable
     groups: Any = None
     points: FloatArray | None = None
     design: Design
@@ -179,7 +179,7 @@ class Estimation:
         self.options = self.options.resolve(facts)
         self.shares = self._divide()
 
-    def _columns(self, formula: Formula) -> Table | LazyTable:
+    def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
         request = self.request
         return read(request.data, formula, request.bounds, self.public, attended=request.attended)
 
@@ -203,7 +203,7 @@ class Estimation:
         if size:
             self.notes.append(f"Collected from the engine, in its order: {what}.")
 
-    def _read_groups(self, by: str) -> Table | LazyTable:
+    def _read_groups(self, by: str) -> LoadedTable | LazyTable:
         """Read the columns that make groups."""
         formula = self.formula
         text = f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}"

@@ -77,7 +77,7 @@ def reference(
     if design.is_lazy(data):
         raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
-    assert isinstance(table, design.Table)
+    assert isinstance(table, design.LoadedTable)
     outcome, rows = table.raw()
     estimate, std_error = spec.reference(
         outcome, table.treated, rows, estimand=estimand, **vars(checked)

@@ -31,7 +31,7 @@ def run(given: argparse.Namespace) -> None:
         found = [_facts(spec) for spec in specs if given.method in (None, spec.name)]
         text = json.dumps(found[0] if len(found) == 1 else found, indent=2)
     else:
-        text = _table() if given.method is None else _wrapped(str(described))
+        text = _table() if given.method is None else _wrapped_all(str(described))
     put(given, text, "methods")
 
 
@@ -41,6 +41,10 @@ def _table() -> str:
     frame = methods()
     table = tabulate(frame, headers="keys", showindex=False)  # type: ignore[arg-type]
     return f"{table}\n\nThe first level is the default. dpeffects methods NAME describes one."
+
+
+def _wrapped_all(text: str) -> str:
+    return "\n\n\n".join(_wrapped(one) for one in text.split("\n\n\n"))
 
 
 def _wrapped(text: str) -> str:

@@ -1,7 +1,7 @@
 """Frame + Formula + Bounds -> validated columns, then clipped and encoded rows.
 
 ``read`` looks at every row once, refuses what cannot be used, and completes the bounds from dtypes
-and public columns; it says which ranges are still missing. ``Table.encode`` clips and encodes.
+and public columns; it says which ranges are still missing. Tables then clip and encode.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dpeffects.design.columns import (
     codes,
     intervals_of,
     levels_of,
-    missing_values,
     numbers,
     outside_levels,
+    refuse_missing,
 )
 from dpeffects.design.engines import LazyTable
 from dpeffects.errors import BoundsError, DataError, listed, shorten
@@ -52,7 +52,7 @@ Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class LoadedTable:
     """Validated private columns in memory, not yet clipped, in the types they came in."""
 
     design: Design
@@ -69,7 +69,7 @@ class Table:
         """Counts of a column's values by magnitude, for the private search for its range."""
         return magnitude_counts(self.numeric[name].astype(np.float64))
 
-    def encode(self, groups: Table | None = None) -> Rows:
+    def encode(self, groups: LoadedTable | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.
 
         The covariates are encoded when they are first asked for.
@@ -137,7 +137,7 @@ def read(
     public: Iterable[str],
     *,
     attended: bool = True,
-) -> Table | LazyTable:
+) -> LoadedTable | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
@@ -157,10 +157,10 @@ def read(
     if n < 4:
         raise DataError(f"the data has {n} rows; at least 4 are needed")
     if isinstance(frame, nw.DataFrame):
-        _refuse_missing(frame, formula.columns)
+        refuse_missing(frame, formula.columns)
     elif from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
-    reader = _Reader(frame, known, formula)
+    reader = _ColumnReader(frame, known, formula)
     free = "data" if from_data else None
     outcome_source = free or ("public" if "outcome" in public else None)
     for name in formula.outcome_columns:
@@ -174,14 +174,14 @@ def read(
     return _table(frame, design, attended)
 
 
-def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> Table:
+def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> LoadedTable:
     """Read the columns into memory and check them."""
     columns = design.columns
     treated = columns.treated(frame)
     if attended and (treated.all() or not treated.any()):
         raise columns.empty_arm()
     numeric = columns.numbers(frame, columns.numeric)
-    return Table(design, numeric, columns.codes(frame, columns.levels), treated)
+    return LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated)
 
 
 def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, str]) -> LazyTable:
@@ -251,18 +251,6 @@ def _not_numeric(name: str, dtype: Any) -> str:
     return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
 
 
-def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
-    """Refuse nulls and NaN by column: dropping rows would change n, which is public."""
-    if bad := [name for name in names if _has_missing(frame[name])]:
-        raise missing_values(bad)
-
-
-def _has_missing(column: nw.Series[Any]) -> bool:
-    if bool(column.is_null().any()):
-        return True
-    return column.dtype.is_float() and bool(column.is_nan().any())
-
-
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name = formula.treatment_column
@@ -317,7 +305,7 @@ def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
         raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
 
 
-class _Reader:
+class _ColumnReader:
     """Collects columns and completes bounds while the formula is walked."""
 
     def __init__(self, frame: Frame, known: Bounds, formula: Formula) -> None:
@@ -421,7 +409,7 @@ class _Reader:
                 "them from the data would give away who is in it. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
-        factors = [formula.outcome, *(f for term in formula.terms for f in term)]
+        factors = (formula.outcome, *formula.factors)
         fixed = {name for factor in factors for name in needs_domain(factor)}
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
@@ -434,7 +422,7 @@ class _Reader:
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
     ends: list[float] = []
-    for factor in (f for term in formula.terms for f in term if name in columns(f)):
+    for factor in (f for f in formula.factors if name in columns(f)):
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None
         ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
@@ -443,14 +431,15 @@ def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
 
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
-    factors = [f for term in formula.terms for f in term]
-    computed = {n for f in factors if not isinstance(f, Column | Categorical) for n in columns(f)}
-    return computed | ({f.name for f in factors if isinstance(f, Column)} & _names_in_c(formula))
+    plain = (Column, Categorical)
+    computed = {n for f in formula.factors if not isinstance(f, plain) for n in columns(f)}
+    numbers = {f.name for f in formula.factors if isinstance(f, Column)}
+    return computed | (numbers & _names_in_c(formula))
 
 
 def _names_in_c(formula: Formula) -> set[str]:
     """Columns that stand in C(...)."""
-    return {f.column for term in formula.terms for f in term if isinstance(f, Categorical)}
+    return {f.column for f in formula.factors if isinstance(f, Categorical)}
 
 
 def queries(
@@ -466,7 +455,7 @@ def queries(
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
     if is_text(data):
         frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
-    _refuse_missing(frame, formula.covariate_columns)
+    refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
     coded: dict[str, IntArray] = {}
     clipped: dict[str, int] = {}

@@ -19,7 +19,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class AtPointsOptions(dp_ebm.DPEBMOptions):
+class DPEBMAtPointsOptions(dp_ebm.DPEBMOptions):
     """Options of DP-EBM at points: ``learner`` and ``clip`` as for an average effect.
 
     ``learner``: "s" (default), "t", "dr" or "r". ``clip``: propensities are kept within
@@ -33,7 +33,7 @@ class AtPointsOptions(dp_ebm.DPEBMOptions):
         super().__post_init__()
 
 
-def fit(curator: Curator, options: AtPointsOptions, points: FloatArray) -> Effects:
+def fit(curator: Curator, options: DPEBMAtPointsOptions, points: FloatArray) -> Effects:
     """Release additive models, and read effects off them."""
     effect = _boosting.released(curator, options.learner, options.clip)
     lower, upper = curator.outcome_range
@@ -47,7 +47,7 @@ SPEC = replace(
     dp_ebm.SPEC,
     about="boosted additive models (interpret), read off at points",
     estimands=("CATE",),
-    options=AtPointsOptions,
+    options=DPEBMAtPointsOptions,
     fit=fit,
     needs_intercept=True,
 )

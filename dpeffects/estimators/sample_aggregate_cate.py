@@ -31,7 +31,7 @@ _BIAS = (
 
 
 @dataclass(frozen=True)
-class AtPointsOptions(SampleAggregateOptions):
+class SampleAggregateAtPointsOptions(SampleAggregateOptions):
     """Options of sample and aggregate at points.
 
     ``learner``: "dr_learner" (default) or "r_learner". ``second_stage``: the regressor of the last
@@ -70,7 +70,7 @@ def shares(level: str, options: Options) -> dict[str, float]:
     return {"effect": 1.0}
 
 
-def fit(curator: Curator, options: AtPointsOptions, points: FloatArray) -> Effects:
+def fit(curator: Curator, options: SampleAggregateAtPointsOptions, points: FloatArray) -> Effects:
     """Release the mean over blocks of the effects at encoded points."""
     lower, upper = curator.outcome_range
     interval = options.effect_range or (lower - upper, upper - lower)
@@ -84,7 +84,7 @@ SPEC = replace(
     sample_aggregate.SPEC,
     about="any scikit-learn learners, fitted in disjoint blocks; effects at points get noise",
     estimands=("CATE",),
-    options=AtPointsOptions,
+    options=SampleAggregateAtPointsOptions,
     shares=shares,
     fit=fit,
     needs_intercept=True,

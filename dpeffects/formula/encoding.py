@@ -34,7 +34,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Part:
+class FactorColumn:
     """One column of one factor; `index` counts levels, intervals or basis functions."""
 
     factor: Factor
@@ -46,7 +46,7 @@ class EncodedColumn:
     """A column of the matrix: the product of its parts (none for the intercept)."""
 
     name: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FactorColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Encoding:
         (1, 0, 6, 2)
         """
 
-        def of(part: Part) -> int:
+        def of(part: FactorColumn) -> int:
             if isinstance(part.factor, Categorical | Cut):
                 return 2
             return whole.get(part.factor.name, 0) if isinstance(part.factor, Column) else 0
@@ -202,7 +202,7 @@ def width_of(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> int:
     >>> width_of(parse("y ~ t | age * region"), {"region": ("N", "S", "W")})
     6
     """
-    sizes = (_columns_of(term) for term in _layout(formula, levels, most))
+    sizes = (_term_width(term) for term in _layout(formula, levels, most))
     return formula.intercept + sum(sizes)
 
 
@@ -215,22 +215,22 @@ def _layout(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> list[_
     distinct = {frozenset(term): term for term in terms}
     found, total = [], int(formula.intercept)
     for term in _coded(distinct.values(), formula.intercept):
-        total += _columns_of(term)
+        total += _term_width(term)
         if total > most:
             name = shorten(":".join(_short_name(factor) for factor, _ in term))
             raise FormulaError(
-                f"term `{name}`: {_columns_of(term)} columns, which makes {total} in all, and "
+                f"term `{name}`: {_term_width(term)} columns, which makes {total} in all, and "
                 f"{most} are the most; write fewer interactions, levels, cut points or knots"
             )
         found.append(term)
     return found
 
 
-def _columns_of(term: _Coded) -> int:
-    return math.prod(_levels_of(factor) - reduced for factor, reduced in term)
+def _term_width(term: _Coded) -> int:
+    return math.prod(columns_of(factor) - reduced for factor, reduced in term)
 
 
-def _levels_of(factor: Factor) -> int:
+def columns_of(factor: Factor) -> int:
     """Columns of a factor, before one may go."""
     match factor:
         case Categorical(_, levels):
@@ -326,7 +326,7 @@ def _term_columns(term: _Coded) -> list[EncodedColumn]:
     return found
 
 
-def _labels(factor: Factor, reduced: bool) -> list[tuple[str, Part]]:
+def _labels(factor: Factor, reduced: bool) -> list[tuple[str, FactorColumn]]:
     match factor:
         case Categorical(column, levels):
             base, names = column, [str(level) for level in levels or ()]
@@ -335,13 +335,15 @@ def _labels(factor: Factor, reduced: bool) -> list[tuple[str, Part]]:
         case Spline():
             first = 0 if factor.include_intercept and not reduced else 1
             name = ex.source(factor)
-            return [(f"{name}[{i}]", Part(factor, i)) for i in range(first, _basis_size(factor))]
+            return [
+                (f"{name}[{i}]", FactorColumn(factor, i)) for i in range(first, _basis_size(factor))
+            ]
         case Column(name):
-            return [(name, Part(factor))]
+            return [(name, FactorColumn(factor))]
         case _:
-            return [(ex.source(factor), Part(factor))]
+            return [(ex.source(factor), FactorColumn(factor))]
     mark = "T." if reduced else ""
-    labels = [(f"{base}[{mark}{name}]", Part(factor, i)) for i, name in enumerate(names)]
+    labels = [(f"{base}[{mark}{name}]", FactorColumn(factor, i)) for i, name in enumerate(names)]
     return labels[1:] if reduced else labels
 
 
@@ -352,7 +354,7 @@ def _times(a: Interval, b: Interval) -> Interval:
 
 def _fill(
     values: Floats,
-    part: Part,
+    part: FactorColumn,
     columns: Arrays,
     codes: Arrays,
     work: dict[Factor, NDArray[Any]],
