@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dpeffects.balance.result import Balance
-from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
@@ -16,7 +14,7 @@ from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.ledgers import Address
 from dpeffects.privacy.guarantee import KINDS
 from dpeffects.privacy.ledger import Account
-from dpeffects.results import Result
+from dpeffects.results import Balance, CateEffects, CateFunction, Result
 
 if TYPE_CHECKING:
     import pandas as pd

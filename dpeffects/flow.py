@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.balance.result import Balance
-from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
@@ -27,11 +25,10 @@ from dpeffects.design.points import point_columns, point_labels, refuse_private_
 from dpeffects.design.read import LoadedTable, queries, read
 from dpeffects.errors import BoundsError, LedgerError, OptionError
 from dpeffects.estimators import conditional_methods, get, registry
-from dpeffects.estimators.conditional_effects import EffectFunction, Effects
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.inference.estimate import Estimate
+from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, merge_shares
 from dpeffects.privacy.curator import Curator
@@ -40,7 +37,8 @@ from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource, noise_source
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.results import Result
+from dpeffects.results import Balance, CateEffects, CateFunction, Result
+from dpeffects.results.effect_function import EffectFunction
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -29,9 +29,8 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
-from dpeffects.render import Notes, Pairs, Shown, Summary, Table
-from dpeffects.results.export import frame_of
-from dpeffects.results.numbers import number
+from dpeffects.results.export import JsonRecord, frame_of
+from dpeffects.summary import Shown, draw
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +70,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan(Shown):
+class Plan(Shown, JsonRecord):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
@@ -96,43 +95,6 @@ class Plan(Shown):
             ],
             ["method", "share", "epsilon"],
         )
-
-    def summary(self) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        s = self.setting
-        header = Pairs(
-            (
-                ("Formula", s.formula),
-                ("Budget", f"epsilon = {number(s.epsilon)}, delta = {number(s.delta)}"),
-                ("Records", f"n = {s.n}"),
-                (
-                    "Assumed",
-                    f"{100 * s.treated:.3g} % treated, log odds of treatment vary with covariates "
-                    f"by {number(s.selection)}; outcome mean {number(s.outcome_mean)}, "
-                    f"sd {number(s.outcome_sd)}; covariates "
-                    "spread evenly over their declared ranges and levels; no effect",
-                ),
-            )
-        )
-        usable = sorted((r for r in self.rows if not r.reason), key=lambda r: r.half_width)
-        table = Table(
-            f"Expected accuracy ({100 * s.conf_level:g} % intervals, {100 * s.power:g} % power)",
-            ("method", "noise sd", "std. error", "half-width", "detectable"),
-            tuple(
-                (r.method, *map(_four, (r.noise_sd, r.std_error, r.half_width, r.detectable)))
-                for r in usable
-            ),
-            "lrrrr",
-        )
-        split = Table(
-            "Epsilon by share of the budget",
-            ("method", "shares"),
-            tuple((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.shares)) for r in usable),
-            "ll",
-        )
-        notes = tuple(f"{r.method}: {r.reason}" for r in self.rows if r.reason)
-        blocks = (header, table, split, *((Notes(notes),) if notes else ()))
-        return Summary(f"Plan for the {s.estimand}: no data was touched", "", blocks)
 
     def needed(self, half_width: float, *, of: str = "epsilon") -> pd.DataFrame:
         """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
@@ -168,9 +130,7 @@ class Plan(Shown):
 
     def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
         """Draw the half-width against epsilon; return the axes (matplotlib)."""
-        from dpeffects import plots
-
-        return plots.half_width(self, epsilons, ax=ax)
+        return draw(self, epsilons, ax=ax)
 
     __repr__ = Shown.__str__
 
@@ -438,7 +398,3 @@ def _outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:
         raise BoundsError(
             f"the outcome {source(formula.outcome)} needs a range: (LOWER, UPPER)"
         ) from None
-
-
-def _four(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.4g}"

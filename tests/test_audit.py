@@ -408,7 +408,7 @@ def test_the_bound_holds_with_its_confidence():
             pairs=[(pair.one, pair.other)],
             runs=200,
             seed=seed,
-            confidence=0.9,
+            conf_level=0.9,
         )
         above += found.violated
     assert above <= 5
@@ -457,7 +457,7 @@ BAD = {
     "level of effects": ("r_learner", {"level": "label"}, "'sample'"),
     "unknown estimand": ("private_psm", {"estimand": "ATT"}, "estimates ATE"),
     "few runs": ("private_psm", {"runs": 10}, "from 100"),
-    "confidence": ("private_psm", {"confidence": 1.0}, "confidence"),
+    "conf_level": ("private_psm", {"conf_level": 1.0}, "conf_level"),
     "watch": ("private_psm", {"watch": "all"}, "watch must be"),
     "noise": ("private_psm", {"noise": "none"}, "noise must be"),
     "workers": ("private_psm", {"workers": 0}, "workers must be"),

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.auditing.audit_result import AuditResult, PairOutcome
 from dpeffects.auditing.events import Runs, choose, foresee, lower_bound
 from dpeffects.auditing.mechanisms import Mechanism, mechanism
 from dpeffects.auditing.pairs import BOUNDS, Pair, neighbours, own_pairs
-from dpeffects.auditing.result import AuditResult, PairOutcome
 from dpeffects.auditing.runs import gather, misfit
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
@@ -32,7 +32,7 @@ def audit(
     delta: float = 0.0,
     level: str | None = None,
     runs: int = 20_000,
-    confidence: float = 0.95,
+    conf_level: float = 0.95,
     pairs: Sequence[tuple[Any, Any]] | None = None,
     library: bool = True,
     formula: str | None = None,
@@ -63,7 +63,7 @@ def audit(
         As in :func:`dp_ate` or :func:`dp_cate`: what is promised, and how it is run.
     runs
         How many runs on all pairs together. 20,000 can show about 0.93 of an epsilon of 1.
-    confidence
+    conf_level
         Of the lower bound.
     pairs
         Neighbours of your own, ``[(frame, frame), ...]``.
@@ -94,13 +94,13 @@ def audit(
     """
     check_whole("runs", runs, 100)
     check_whole("workers", workers, 1)
-    if not is_number(confidence) or not 0.5 <= confidence < 1.0:
-        raise OptionError(f"confidence must be at least 0.5 and below 1, got {confidence!r}")
+    if not is_number(conf_level) or not 0.5 <= conf_level < 1.0:
+        raise OptionError(f"conf_level must be at least 0.5 and below 1, got {conf_level!r}")
     check_choice("watch", watch, ("releases", "returned"))
     check_choice("noise", noise, ("seeded", "secure"))
     audited = mechanism(method, Budget(epsilon, delta), level, estimand, variance, shares, options)
     entropy = None if noise == "secure" else _entropy(seed)
-    attack = _Attack(audited, float(delta), confidence, watch == "releases", workers, entropy)
+    attack = _Attack(audited, float(delta), conf_level, watch == "releases", workers, entropy)
     evidence = attack.on(_all_pairs(audited, pairs, library, formula, bounds), runs)
     return AuditResult(
         method=audited.name,
@@ -109,7 +109,7 @@ def audit(
         epsilon=float(epsilon),
         delta=float(delta),
         guarantee=audited.guarantee,
-        confidence=confidence,
+        conf_level=conf_level,
         noise=_SECURE if entropy is None else _SEEDED.format(entropy),
         seed=entropy,
         options=dict(options),
@@ -127,7 +127,7 @@ class _Attack:
 
     mechanism: Mechanism
     delta: float
-    confidence: float
+    conf_level: float
     watched: bool
     workers: int
     entropy: int | None
@@ -163,17 +163,17 @@ class _Attack:
     def _promise(self, runs: Runs, size: int) -> float:
         """How much a pair promises, by its losses or else by what was shown."""
         if runs.watched:
-            return foresee(runs, size, self.delta, self.confidence)[0]
-        hits = choose(runs, size, self.delta, self.confidence).hits(runs)
+            return foresee(runs, size, self.delta, self.conf_level)[0]
+        hits = choose(runs, size, self.delta, self.conf_level).hits(runs)
         return float(lower_bound(hits, runs.sizes, self.delta, 0.5))
 
     def _bound(self, runs: Runs) -> dict[str, Any]:
         """One part of the runs chooses an event, the other counts it."""
         counted = runs.part(_CHOOSE, 1.0)
         size = counted.sizes[0]
-        event = choose(runs.part(0.0, _CHOOSE), size, self.delta, self.confidence)
+        event = choose(runs.part(0.0, _CHOOSE), size, self.delta, self.conf_level)
         hits, trials = event.hits(counted), (size, size)
-        lower = float(lower_bound(hits, trials, self.delta, self.confidence))
+        lower = float(lower_bound(hits, trials, self.delta, self.conf_level))
         return {"lower": lower, "event": str(event), "hits": hits, "trials": trials}
 
 

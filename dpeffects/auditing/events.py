@@ -104,7 +104,7 @@ def lower_bound(
     hits: tuple[int, int] | Two,
     sizes: tuple[int, int],
     delta: float,
-    confidence: float,
+    conf_level: float,
 ) -> FloatArray:
     """Lower bound on epsilon from counts of an event on its own dataset and on the other.
 
@@ -116,14 +116,14 @@ def lower_bound(
     from scipy.special import betaincinv
 
     one, other = (np.asarray(h, dtype=np.float64) for h in hits)
-    tail = (1.0 - confidence) / 2.0
+    tail = (1.0 - conf_level) / 2.0
     low = np.where(one > 0, betaincinv(np.maximum(one, 1e-9), sizes[0] - one + 1.0, tail), 0.0)
     left = np.maximum(sizes[1] - other, 1e-9)
     high = np.where(other < sizes[1], betaincinv(other + 1.0, left, 1.0 - tail), 1.0)
     return np.log(np.maximum((low - delta) / high, 1.0))
 
 
-def foresee(runs: Runs, size: int, delta: float, confidence: float) -> tuple[float, Event]:
+def foresee(runs: Runs, size: int, delta: float, conf_level: float) -> tuple[float, Event]:
     """Return the bound to expect of ``size`` more runs on each dataset, and its event, by losses.
 
     The chance of an event on the neighbour is the mean of exp(-loss) where it happens, if the noise
@@ -134,7 +134,7 @@ def foresee(runs: Runs, size: int, delta: float, confidence: float) -> tuple[flo
         loss = np.sort(np.round(loss, 9))[::-1]
         one = np.arange(1, loss.size + 1) / loss.size
         other = np.minimum(np.cumsum(np.exp(-loss)) / loss.size, 1.0)
-        bounds = lower_bound((one * size, other * size), (size, size), delta, confidence)
+        bounds = lower_bound((one * size, other * size), (size, size), delta, conf_level)
         bounds[: _LEAST - 1] = 0.0
         k = int(np.argmax(bounds))
         if bounds[k] > best:
@@ -143,7 +143,7 @@ def foresee(runs: Runs, size: int, delta: float, confidence: float) -> tuple[flo
     return best, event
 
 
-def choose(runs: Runs, size: int, delta: float, confidence: float) -> Event:
+def choose(runs: Runs, size: int, delta: float, conf_level: float) -> Event:
     """Return the event that promises the largest bound in ``size`` further runs on each dataset.
 
     The privacy loss is the best score where the noise is what it should be. Another event must have
@@ -153,8 +153,8 @@ def choose(runs: Runs, size: int, delta: float, confidence: float) -> Event:
     second, candidates = runs.part(0.5, 1.0), list(_scores(runs.part(0.0, 0.5)))
     promised, best = -1.0, NO_EVENT
     if runs.watched:
-        promised, best = foresee(runs, size, delta, confidence)
-    sure = 1.0 - (1.0 - confidence) / (10.0 * max(len(candidates), 1))
+        promised, best = foresee(runs, size, delta, conf_level)
+    sure = 1.0 - (1.0 - conf_level) / (10.0 * max(len(candidates), 1))
     for score in candidates:
         values = score.of(second)
         cuts = _cuts(values)

@@ -33,9 +33,9 @@ def _walk(name: str, value: Any, names: list[str], numbers: list[float]) -> None
         names.append(name or "value")
         numbers.append(float(value))
     elif isinstance(value, str):
-        found = _text(value)
-        names += [name or "text", *(f"{name}, number {k}" for k in range(1, len(found)))]
-        numbers += found
+        hashed = _text(value)
+        names += [name or "text", *(f"{name}, number {k}" for k in range(1, len(hashed)))]
+        numbers += hashed
     elif isinstance(value, Mapping):
         for key, entry in value.items():
             _walk(f"{name}.{key}" if name else str(key), entry, names, numbers)

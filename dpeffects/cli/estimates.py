@@ -31,9 +31,7 @@ def with_data(values: Values, *, batches: bool) -> Values:
     return values | {"data": read_data(path, values["bounds"])}
 
 
-def with_data_for_method(
-    args: argparse.Namespace, values: Values, estimand: str = "ATE"
-) -> Values:
+def with_data_for_method(args: argparse.Namespace, values: Values, estimand: str = "ATE") -> Values:
     """Read the data of an estimate, if its method does not read batches."""
     if not is_parquet(values["data"]):
         return with_data(values, batches=False)

@@ -18,7 +18,7 @@ from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
-    from dpeffects.results.summary import Summary
+    from dpeffects.summary import Summary
 
 RENDERERS: dict[str, Callable[[Summary], str]] = {
     "text": lambda summary: summary.as_text(),
@@ -113,7 +113,7 @@ def _record_files(args: argparse.Namespace) -> tuple[str, ...]:
         return ()
     if Path(path).suffix.lower() != ".html":
         raise OptionError(f"--record takes the name of an .html file, got {path!r}")
-    from dpeffects.results.release_record import twin_of
+    from dpeffects.report.review_record import twin_of
 
     return path, str(twin_of(Path(path)))
 

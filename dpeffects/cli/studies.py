@@ -25,8 +25,8 @@ from dpeffects.estimators.spec import MethodSpec
 from dpeffects.leaderboard import entries, tasks
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
-from dpeffects.results.summary import Summary, Table
 from dpeffects.sites.rules import RULES
+from dpeffects.summary import Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from dpeffects.estimators import _boosting, dp_ebm
 from dpeffects.estimators._kernel_learner import NO_VARIANCE
-from dpeffects.estimators.conditional_effects import Effects
 from dpeffects.estimators.sample_aggregate_cate import require_points
-from dpeffects.inference.estimate import Estimate
+from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.curator import Curator
 
 FloatArray = npt.NDArray[np.float64]

@@ -18,9 +18,9 @@ from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._kernel_learner import at_points
 from dpeffects.estimators._learners import AT_POINTS, BlockLearner, Learner
-from dpeffects.estimators.conditional_effects import Effects
 from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
 from dpeffects.estimators.spec import Facts, Options
+from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import by_block
 

@@ -20,7 +20,7 @@ from dpeffects.estimators import proved
 from dpeffects.estimators.spec import LEVELS
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
 from dpeffects.federation.records import Layout, read_columns
-from dpeffects.federation.rehearsal import Task
+from dpeffects.federation.rehearsal import Rehearsal
 from dpeffects.federation.store import Price, Store
 from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
@@ -261,10 +261,10 @@ class SitePolicy:
         """
         return Declared(self._records()[0], Bounds.declared(self.bounds))
 
-    def task(self, formula: str, grant: Grant, n: int) -> Task:
+    def task(self, formula: str, grant: Grant, n: int) -> Rehearsal:
         """Return what is tried on made-up records before the site pays for a question."""
         limits = (self.max_seconds, self.max_memory)
-        return Task(formula, grant.arguments, self.layout, n, *limits)
+        return Rehearsal(formula, grant.arguments, self.layout, n, *limits)
 
     def check(self) -> None:
         """Check the data against the policy, for the site's operator.

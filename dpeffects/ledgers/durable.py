@@ -27,7 +27,7 @@ from dpeffects.ledgers.transaction import EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Account, Terms
-from dpeffects.render import Shown, Summary
+from dpeffects.summary import Shown, Summary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from dpeffects.ledgers.entry import Entry, State, read_terms, to_plain
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.guarantee import Spend
-from dpeffects.render import Pairs, Summary, Table
+from dpeffects.summary import Pairs, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd

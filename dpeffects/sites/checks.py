@@ -110,10 +110,3 @@ def check_rule(rule: Any) -> str:
     if not isinstance(rule, str) or rule not in RULES:
         raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
     return rule
-
-
-def check_level(level: Any) -> float:
-    """Return a confidence level between 0 and 1."""
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.0 < level < 1.0:
-        raise OptionError(f"the confidence level is a probability such as 0.95, got {level!r}")
-    return float(level)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import Interval, Law
-from dpeffects.render import Summary
-from dpeffects.results.export import frame_of, or_nan, plain
+from dpeffects.inference.intervals import Interval, Law, check_conf_level
+from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Reported
-from dpeffects.results.release_record import Page, Part
 from dpeffects.sites.checks import (
     check_left_out,
-    check_level,
     check_plausible,
     check_request,
     check_rule,
@@ -34,6 +30,7 @@ from dpeffects.sites.notes import listed, notes
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
 from dpeffects.sites.weights import Floats, ivw
+from dpeffects.summary import Summary, draw, summarise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,13 +133,13 @@ class Combined(Reported):
         pairs = zip(self.weights, self.releases, strict=True)
         return sum(w * w * r.released.noise_variance for w, r in pairs)
 
-    def conf_int(self, level: float | None = None) -> Interval | Unavailable:
+    def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
         """Confidence interval for the effect; by default at the level given to `combine`."""
-        level = check_level(self.conf_level if level is None else level)
+        conf_level = check_conf_level(self.conf_level if conf_level is None else conf_level)
         if isinstance(self.law, Unavailable):
             return self.law
-        half = self.law.upper_point((1.0 - level) / 2.0)
-        return Interval(self.estimate - half, self.estimate + half, level)
+        half = self.law.upper_point((1.0 - conf_level) / 2.0)
+        return Interval(self.estimate - half, self.estimate + half, conf_level)
 
     @property
     def p_value(self) -> float | Unavailable:
@@ -183,52 +180,18 @@ class Combined(Reported):
 
     def summary(self, conf_level: float | None = None) -> Summary:
         """Everything worth printing, as titled blocks."""
-        from dpeffects.sites.summary import summarise
-
-        return summarise(self, check_level(self.conf_level if conf_level is None else conf_level))
-
-    def _paragraph(self, conf_level: float) -> str:
-        from dpeffects.sites.report import about_combined
-
-        return about_combined(self, conf_level)
-
-    def _page(self, conf_level: float) -> Page:
-        parts = tuple(
-            Part(r.site, r.guarantee, r.spends, r.bounds, r.released.caution) for r in self.releases
-        )
-        releases = [release.to_dict() for release in self.releases]
-        return Page(
-            summary=self.summary(conf_level),
-            paragraph=self._paragraph(conf_level),
-            parts=parts,
-            options={"rule": self.rule},
-            result=self.to_dict() | {"releases": releases},
-        )
+        return summarise(self, conf_level=conf_level)
 
     def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
         """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
-        from dpeffects import plots
-
-        return plots.forest(self, conf_level=conf_level, ax=ax)
+        return draw(self, conf_level=conf_level, ax=ax)
 
     def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
         """One row for the effect, with the columns of `Result.tidy`."""
+        about = {"term": self.treatment, "outcome": self.outcome, "estimand": self.estimand}
+        about |= {"method": self.rule, "guarantee": self.status}
         interval = self.conf_int(conf_level)
-        low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
-        error = or_nan(self.std_error)
-        row = {
-            "term": self.treatment,
-            "outcome": self.outcome,
-            "estimand": self.estimand,
-            "estimate": self.estimate,
-            "std_error": error,
-            "statistic": self.estimate / error if error > 0.0 else math.nan,
-            "p_value": or_nan(self.p_value),
-            "conf_low": low,
-            "conf_high": high,
-            "method": self.rule,
-            "guarantee": self.status,
-        }
+        row = effect_row(self.estimate, self.std_error, self.p_value, interval, **about)
         return frame_of([row])
 
     def glance(self) -> pd.DataFrame:
@@ -265,25 +228,26 @@ class Combined(Reported):
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
         sites = self.sites.astype(object)
-        names = ("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate")
-        out: dict[str, Any] = {name: getattr(self, name) for name in names}
-        out |= {
-            "std_error": self.std_error,
-            "noise_variance": self.noise_variance,
+        names = (
+            *("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate", "std_error"),
+            *("noise_variance", "p_value", "heterogeneity", "caution", "left_out", "notes"),
+            *("releases", "conf_level"),
+        )
+        values = {name: getattr(self, name) for name in names} | {
             "conf_int": self.conf_int(),
-            "p_value": self.p_value,
-            "heterogeneity": self.heterogeneity,
             "guarantee": self.status,
-            "caution": self.caution,
             "sites": sites.where(sites.notna(), None).to_dict("records"),
-            "left_out": self.left_out,
-            "notes": self.notes,
         }
-        return {name: plain(value) for name, value in out.items()}
+        return {name: plain(value) for name, value in values.items()}
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return `to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave: its releases are checked and combined again."""
+        sent = {release["site"] for release in document["releases"]}
+        silent = {site: why for site, why in document["left_out"].items() if site not in sent}
+        rule, conf_level = document["rule"], document.get("conf_level", 0.95)
+        combined = combine(document["releases"], rule, conf_level=conf_level, left_out=silent)
+        return cast(Self, combined)
 
     def __repr__(self) -> str:
         error = self.std_error
@@ -352,7 +316,7 @@ def combine(
     (0.5, 0.5)
     """
     check_rule(rule)
-    check_level(conf_level)
+    check_conf_level(conf_level)
     sent = read_all(releases)
     absent = check_left_out(left_out, sent)
     if trust is not None:

@@ -16,9 +16,10 @@ from dpeffects.errors import (
     ReleaseError,
 )
 from dpeffects.flow import Estimation
+from dpeffects.inference.intervals import check_conf_level
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
-from dpeffects.sites.checks import check_level, check_rule
+from dpeffects.sites.checks import check_rule
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.release import SiteRelease, begin_release
 from dpeffects.sites.release_fields import check_site
@@ -76,7 +77,7 @@ def dp_multisite(
     (['North', 'South'], 'void: seeded')
     """
     check_rule(rule)
-    check_level(conf_level)
+    check_conf_level(conf_level)
     names = _declared(epsilon, sites)
     calls = [_for_site(name, {"epsilon": epsilon, **arguments}, seed) for name in names]
     parts = _split(data, site, names)

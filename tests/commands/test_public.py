@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.auditing.result import AuditResult
+from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.estimators import conditional_methods, proved, registry
 from dpeffects.files import read_bounds, toml_key, toml_text
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
@@ -227,7 +227,7 @@ def test_a_broken_promise_is_exit_code_1(study, capsys, monkeypatch):
     [
         (["--runs", 3], "runs must be"),
         (["--workers", 0], "workers must be"),
-        (["--confidence", 1], "confidence must be"),
+        (["--conf-level", 1], "conf_level must be"),
         (["--seed", -3], "seed must be"),
         (["--option", "colour=red"], "unknown option"),
         (["--option", "pairs=1"], "an argument of its own"),

@@ -17,7 +17,7 @@ from dpeffects.privacy.sums import Grid
 
 import dpeffects as dpe
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.erm import Logistic
+from dpeffects.privacy.logistic import Logistic
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, pair
 from tests.replay import Frozen, replay
@@ -178,6 +178,6 @@ def test_a_sensitivity_that_is_too_small_is_found(monkeypatch):
 
 def test_a_solver_that_stops_too_early_is_found(monkeypatch):
     solve = Logistic.solve
-    monkeypatch.setattr(Logistic, "solve", lambda self, noise=None: solve(self, noise) + 1e-6)
+    monkeypatch.setattr(Logistic, "solve", lambda *given: solve(*given) + 1e-6)
     found = CALLS["private_ipw"].replay("outcome from end to end")
     assert "solver: moved by" in " ".join(found.violations)

@@ -1,0 +1,289 @@
+"""``outcome ~ treatment | covariates``: from text to a frozen `Formula`. No data is seen.
+
+Nothing in a formula is ever run. formulaic does run code while it parses (the arguments of a
+left-hand ``bs(...)`` are evaluated), so it is used for two things only: to cut the text into
+tokens, and to expand the operators ``+ - : * **`` over names that we made up. What stands between
+them, the factors, is read here with `ast` against an allow-list into the trees of
+`dpeffects.formula.expression` (`dpeffects.formula.factors`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dpeffects.errors import FormulaError, shorten
+from dpeffects.formula import expression as ex
+from dpeffects.formula.expression import Categorical, Column, Expression, Factor, Level
+from dpeffects.formula.factors import Quotes, read_factor, translated, unquote
+
+Term: TypeAlias = tuple[Factor, ...]
+
+MAX_LENGTH = 10_000
+MAX_TERMS = 10_000
+MAX_ORDER = 10
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A parsed formula: what is read from the data, and nothing of the data.
+
+    ``source`` is the text as written. The outcome is a row-wise expression, the treatment a column
+    or a categorical of two levels, the first of them the reference. ``terms`` are tuples of factors
+    (several in an interaction), lower orders first; ``intercept`` says whether the covariates come
+    with a column of ones.
+
+    Examples
+    --------
+    >>> f = parse("log(y) ~ t | age*region + I(age**2)")
+    >>> str(f)
+    'log(y) ~ t | age + region + I(age ** 2) + age:region'
+    >>> f.columns
+    ('y', 't', 'age', 'region')
+    """
+
+    source: str = field(compare=False)
+    outcome: Expression
+    treatment: Column | Categorical
+    terms: tuple[Term, ...] = ()
+    intercept: bool = True
+
+    def __post_init__(self) -> None:
+        _ = self.levels  # raises on two level lists for one column
+        if isinstance(self.treatment, Categorical) and len(self.treatment.levels or ()) != 2:
+            raise FormulaError(
+                f"treatment `{ex.shown(self.treatment)}`: it must have two levels; write "
+                f"C({self.treatment_column}, levels=[reference, other]) or the plain column"
+            )
+        for role, names in (("outcome", self.outcome_columns), ("covariates", self._covariates)):
+            if self.treatment_column in names:
+                raise FormulaError(
+                    f"the treatment `{self.treatment_column}` also stands in the {role}; remove it"
+                )
+        for name in self.outcome_columns:
+            if name in self._covariates:
+                raise FormulaError(f"the outcome `{name}` also stands in the covariates; remove it")
+        if not self.terms and not self.intercept:
+            raise FormulaError("no covariates and no intercept are left; write outcome ~ treatment")
+
+    @property
+    def outcome_columns(self) -> tuple[str, ...]:
+        """Columns the outcome is computed from."""
+        return ex.columns(self.outcome)
+
+    @property
+    def treatment_column(self) -> str:
+        """Name of the treatment column."""
+        return ex.columns(self.treatment)[0]
+
+    @property
+    def covariate_columns(self) -> tuple[str, ...]:
+        """Columns the covariates are computed from, in order, each once."""
+        return tuple(self._covariates)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The factors of all covariate terms, in order."""
+        return tuple(factor for term in self.terms for factor in term)
+
+    @property
+    def _covariates(self) -> dict[str, None]:
+        return {name: None for factor in self.factors for name in ex.columns(factor)}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns: outcome, treatment, covariates."""
+        return (*self.outcome_columns, self.treatment_column, *self._covariates)
+
+    @property
+    def has_covariates(self) -> bool:
+        """Whether there is any covariate."""
+        return bool(self.terms)
+
+    @property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """Levels written in the formula, by column.
+
+        Examples
+        --------
+        >>> parse("y ~ t | C(region, levels=['N', 'S'])").levels
+        {'region': ('N', 'S')}
+        """
+        found: dict[str, tuple[Level, ...]] = {}
+        for factor in (self.treatment, *self.factors):
+            if not isinstance(factor, Categorical) or factor.levels is None:
+                continue
+            if found.setdefault(factor.column, factor.levels) != factor.levels:
+                raise FormulaError(
+                    f"term `{ex.shown(factor)}`: `{factor.column}` has other levels elsewhere "
+                    f"in the formula; write the same levels, or C({factor.column})"
+                )
+        return found
+
+    def __str__(self) -> str:
+        head = f"{ex.source(self.outcome)} ~ {ex.source(self.treatment)}"
+        terms = " + ".join(":".join(map(ex.source, term)) for term in self.terms)
+        return f"{head}{' | ' if terms else ''}{terms}{'' if self.intercept else ' - 1'}"
+
+
+def parse(text: str) -> Formula:
+    """Read ``outcome ~ treatment``, or ``outcome ~ treatment | covariates``.
+
+    Covariates are joined by ``+``, interactions by ``:`` or ``*``; ``(a + b + c)**2`` gives all
+    pairs; ``- 1`` drops the intercept. Names that are not plain words stand in backticks. Any other
+    text is a FormulaError that names the term and what to write.
+
+    Examples
+    --------
+    >>> parse("y ~ t | a*b - 1").terms
+    ((Column(name='a'),), (Column(name='b'),), (Column(name='a'), Column(name='b')))
+    >>> parse("y ~ t | scale(x)")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    dpeffects.errors.FormulaError: term `scale(x)`: `scale` is not available: covariates are ...
+    """
+    if not isinstance(text, str):
+        raise FormulaError(f"a formula is text, not {type(text).__name__}")
+    if len(text) > MAX_LENGTH:
+        raise FormulaError(f"the formula is longer than {MAX_LENGTH} characters")
+    bare, quotes = unquote(text)
+    if bare.count("~") != 1 or bare.count("|") > 1:
+        raise FormulaError(
+            f"`{shorten(text.strip())}`: write outcome ~ treatment | covariates, with one `~` and "
+            "at most one `|`"
+        )
+    left, _, right = bare.partition("~")
+    middle, bar, rest = right.partition("|")
+    outcome = _single(left, "outcome", "y, log(y) or I(y2 - y1)", quotes)
+    treatment = _single(middle, "treatment", "t or C(t, levels=[reference, other])", quotes)
+    if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
+        raise FormulaError(f"outcome `{ex.shown(outcome)}`: write one number a row, as I(y > 3)")
+    if not isinstance(treatment, Column | Categorical):
+        raise FormulaError(
+            f"treatment `{ex.shown(treatment)}`: write a column of two values, t, or "
+            "C(t, levels=[reference, other])"
+        )
+    intercept, terms = _expand(rest, quotes) if bar else (True, ())
+    return Formula(text, outcome, treatment, terms, intercept)
+
+
+# --- the covariate part: operators
+
+_OPERATORS = {"+", "-", "*", ":", "**"}
+_OPERATOR_ADVICE = {
+    "/": "write a + a:b, or I(a / b) for a ratio",
+    "^": "write (a + b)**2 for interactions, or I(a ** 2) for a square",
+    **dict.fromkeys("<>=!", "write a comparison as I(x > 3)"),
+    **dict.fromkeys("&@?;,$", "write terms joined by + or :"),
+}
+
+
+def _tokens(text: str, quotes: Quotes) -> list[Any]:
+    from formulaic.parser.algos.tokenize import tokenize
+
+    with translated(quotes.show(text)):
+        return list(tokenize(text))
+
+
+def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
+    tokens = _tokens(text, quotes)
+    if len(tokens) != 1 or tokens[0].kind.value not in ("name", "python"):
+        raise FormulaError(
+            f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression, such as "
+            f"{example}; a formula is `outcome ~ treatment | covariates`"
+        )
+    return read_factor(tokens[0], quotes)
+
+
+def _expand(text: str, quotes: Quotes) -> tuple[bool, tuple[Term, ...]]:
+    """Expand the operators of the covariate part; formulaic sees made-up names only."""
+    from formulaic.parser import DefaultFormulaParser
+
+    tokens = _tokens(text, quotes)
+    _check_operators(tokens, quotes.show(text))
+    names: dict[Factor, str] = {}
+    words = []
+    for token in tokens:
+        if token.kind.value in ("name", "python"):
+            factor = read_factor(token, quotes)
+            words.append(names.setdefault(factor, f"f{len(names)}"))
+        else:
+            words.append(token.token)
+    with translated(quotes.show(text)):
+        parser = DefaultFormulaParser()
+        tree = parser.get_ast(" ".join(words))
+        _check_size(tree, quotes.show(text))
+        expanded = list(parser.get_terms_from_ast(tree, context={}).root)
+    factors = {name: factor for factor, name in names.items()}
+    terms = [tuple(factors[f.expr] for f in term.factors if f.expr != "1") for term in expanded]
+    for term in terms:
+        if len(term) > MAX_ORDER:
+            raise FormulaError(f"`{quotes.show(text)}`: more than {MAX_ORDER} factors in one term")
+    return () in terms, tuple(sorted((term for term in terms if term), key=len))
+
+
+def _check_operators(tokens: Sequence[Any], text: str) -> None:
+    """Refuse what formulaic would read in its own way: `[a]`, `a / b`, `2:x`, `(- 1)`, `x - -z`."""
+    if not tokens:
+        raise FormulaError("there are no covariates after `|`; name them, or leave `|` out")
+    words = ["", *(token.token for token in tokens), ""]
+    depth = 0
+    for i, token in enumerate(tokens):
+        before, word, after = words[i : i + 3]
+        depth += (word == "(") - (word == ")")
+        if token.kind.value == "operator":
+            advice = _operator_advice(before, word, after)
+        elif token.kind.value == "context" and word in ("[", "]"):
+            advice = "write round brackets"
+        elif word != ")" and before and before not in (*_OPERATORS, "("):
+            advice = "write + or : before it"
+        elif token.kind.value == "value":
+            advice = _value_advice(before, word, after, depth)
+        else:
+            advice = ""
+        if advice:
+            raise FormulaError(f"covariates `{text}`: `{word}` cannot stand there; {advice}")
+
+
+def _operator_advice(before: str, word: str, after: str) -> str:
+    if word not in _OPERATORS:
+        known = [_OPERATOR_ADVICE[c] for c in word if c in _OPERATOR_ADVICE]
+        return known[0] if known else "write one operator between two terms"
+    if before == "(" or (not before and word not in ("+", "-")):
+        return "write a term before it, and - 1 outside brackets"
+    if word == "**" and not re.fullmatch("[1-9]", after):
+        return "the exponent is a number from 1 to 9; write I(x ** 2) for a square"
+    return ""
+
+
+def _value_advice(before: str, word: str, after: str, depth: int) -> str:
+    if word == ".":
+        return "name the covariates: they are part of what is declared"
+    if before == "**":
+        return "write one exponent" if after == "**" else ""
+    alone = depth == 0 and before in ("", "+", "-") and after in ("", "+", "-")
+    if word in ("0", "1") and alone:
+        return ""
+    return "the only numbers are - 1, + 0 and + 1; covariates need no scaling"
+
+
+def _check_size(tree: Any, text: str) -> None:
+    """Refuse a formula that would expand to very many terms, before it is expanded."""
+    nodes, todo = [], [tree]
+    while todo:  # a loop, as a sum of a thousand terms is a thousand levels deep
+        node = todo.pop()
+        if hasattr(node, "operator"):
+            nodes.append(node)
+            todo.extend(node.args)
+    sizes: dict[int, int] = {}
+    for node in reversed(nodes):
+        first, *others = (sizes.get(id(arg), 1) for arg in node.args)
+        second = others[0] if others else 0
+        sizes[id(node)] = {
+            "*": first * second + first + second,
+            ":": first * second,
+            "**": first ** int(node.args[-1].token) if node.operator.symbol == "**" else 0,
+        }.get(node.operator.symbol, first + second)
+        if sizes[id(node)] > MAX_TERMS:
+            raise FormulaError(f"`{text}`: more than {MAX_TERMS} terms; write fewer interactions")
