@@ -652,7 +652,7 @@ def test_noise_on_the_weights(steepest, linear, delta):
         pair = (rows, replaced(rng, *rows))
         (one, spend), (two, same) = (released(of(*r, Share(1.0, delta)), p) for r in pair)
         assert spend == same, "the sensitivity depends on private data"
-        assert spend.claim == 32
+        assert spend.claim == 24
         assert spend.alone
         gaussian = spend.mechanism == "Gaussian"
         assert gaussian == (delta > 0 and not linear)  # of three weights, Laplace noise is less
@@ -683,7 +683,7 @@ def test_predictions_at_points(delta, kind):
         pair = ((y, t, x), other)
         (one, spend), (two, same) = (released(of(*r, Share(1.0, delta)), p, queries) for r in pair)
         assert spend == same
-        assert spend.claim == 33
+        assert spend.claim == 24
         moved = np.linalg.norm(one - two, ord=2 if spend.mechanism == "Gaussian" else 1)
         assert moved <= spend.sensitivity[0]
         nearest = max(nearest, moved / spend.sensitivity[0])
@@ -841,7 +841,7 @@ def test_a_huber_objective_pays_for_noise_volume_and_solver(epsilon, delta, stee
     else:
         assert ledger.spent[1] == 0
         assert inside.scale[0] >= 2.0 * steepest * 3.0 / inside.epsilon
-    assert [s.claim for s in ledger.spends] == [31, 22, 22]
+    assert [s.claim for s in ledger.spends] == [23, 22, 22]
     assert out.inside
     assert last.scale[0] < 1e-3 * out.noise_sd / strength
 
