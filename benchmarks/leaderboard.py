@@ -23,9 +23,10 @@ import numpy as np
 import pandas as pd
 from report import RESULTS, save
 
-from dpeffects.commands.bench import arguments
+from dpeffects.cli.arguments import values_for
+from dpeffects.cli.studies import add_bench_arguments
 from dpeffects.leaderboard import Leaderboard, bench, entries, tasks
-from dpeffects.leaderboard.api import COLUMNS, FACTS, KEYS
+from dpeffects.leaderboard.benchmark import COLUMNS, FACTS, KEYS
 from dpeffects.leaderboard.cells import NEAR
 from dpeffects.study.file import on_file
 
@@ -46,16 +47,14 @@ ABSENT = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    arguments(parser)
+    add_bench_arguments(parser)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     if KEPT.exists() and not RUNS.exists():
         pd.read_parquet(KEPT).to_csv(RUNS, index=False, na_rep="nan")
     if not given.table:
-        names = ("epsilon", "repeats", "workers", "seed")
-        asked = {name: getattr(given, name) for name in names}
-        bench(given.methods, given.data, path=RUNS, **asked)
-    render(on_record(given.seed))
+        bench(**values_for(given, bench) | {"path": RUNS})
+    render(on_record(given.seed or 0))
 
 
 def on_record(seed: int) -> Leaderboard:

@@ -28,8 +28,9 @@ from report import save
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from dpeffects.ledgers import DurableLedger, create_ledger, rules  # noqa: E402
-from dpeffects.ledgers.book import Book  # noqa: E402
+from dpeffects.ledgers import DurableLedger, create_ledger  # noqa: E402
+from dpeffects.ledgers.agreement import charge_body  # noqa: E402
+from dpeffects.ledgers.transaction import Transaction  # noqa: E402
 from dpeffects.privacy.budget import Budget  # noqa: E402
 from dpeffects.privacy.ledger import Terms  # noqa: E402
 from tests.damage import count  # noqa: E402
@@ -51,13 +52,13 @@ def killed(folder: str, kind: str, name: str, kills: int, charges: int) -> dict:
 def fill(ledger: DurableLedger, entries: int) -> None:
     """Add charges in one transaction, to have many quickly."""
     with ledger._store.session(write=True) as session:
-        book = Book(session)
+        book = Transaction(session)
         for _ in range(entries - size(book)):
             state, _ = ledger.agreement.charge(book.state("x"), None, spend("a", 1e-3), TERMS)
-            book.add("charge", "x", rules.charge_body(spend("a", 1e-3), TERMS), state)
+            book.add("charge", "x", charge_body(spend("a", 1e-3), TERMS), state)
 
 
-def size(book: Book) -> int:
+def size(book: Transaction) -> int:
     head = book.head()
     return head.number if head else 0
 
@@ -93,7 +94,7 @@ def charge_times(
 ) -> dict:
     fill(ledger, entries)
     with ledger._store.session(write=False) as session:
-        before = size(Book(session))
+        before = size(Transaction(session))
     account = ledger.reserve(Budget(10.0), TERMS, {}) if within else ledger
     taken = []
     with first_in_line(ahead) as ahead:

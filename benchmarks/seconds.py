@@ -40,7 +40,7 @@ def seconds(method: str, data: dpe.Declared) -> float:
 
 
 def main() -> None:
-    names = [*dpe.methods()["method"], "r_learner", "dr_learner"]
+    names = list(dict.fromkeys(dpe.methods()["method"]))
     rows = []
     for n in SIZES:
         data = dpe.simulate("confounded", n=n, seed=1)

@@ -28,7 +28,7 @@ from report import RESULTS, save
 
 import dpeffects as dpe
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.sites.law import Errors
+from dpeffects.sites.error_distribution import Errors
 from dpeffects.sites.rules import RULES
 
 ALPHAS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
@@ -111,7 +111,7 @@ def cell(task) -> list[dict]:
 
 
 def combined(fits: list, rule: str) -> float:
-    """The estimate of `dpeffects.sites.combine`, without the interval that takes its time."""
+    """The estimate of `dpeffects.sites.combination`, without the interval that takes its time."""
     if RULES[rule].needs_variance:
         fits = [f for f in fits if not isinstance(f.released.sampling, Unavailable)]
     n, values = (np.array([getattr(f, what) for f in fits], float) for what in ("n", "estimate"))

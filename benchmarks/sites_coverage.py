@@ -27,9 +27,9 @@ from scipy.stats import norm
 import dpeffects as dpe
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.sites import SiteRelease, combine
-from dpeffects.sites.law import Errors, SumLaw
-from dpeffects.sites.optimism import of_ivw, of_mvagg
+from dpeffects.sites.error_distribution import Errors, SumLaw
 from dpeffects.sites.rules import ivw, mvagg
+from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
 
 RULES = ("mvagg", "ivw", "all", "largest", "random")
 SIZES, SMALL = (500, 2000, 8000), (400, 800, 1600)
@@ -50,12 +50,18 @@ DESIGNS = {
     "diff_in_means, effects differ": (DIFF, False, SIZES, EQUAL, 0.05),
 }
 EVEN = (
-    ("mvagg, uneven", mvagg, of_mvagg, np.full(10, 1000.0), 2.0 ** np.arange(10)),
-    ("mvagg, small ones good", mvagg, of_mvagg, np.array([500.0, 2000.0, 8000.0]), np.ones(3)),
-    ("mvagg, thirty equal", mvagg, of_mvagg, np.full(30, 1000.0), np.ones(30)),
-    ("ivw, uneven", ivw, of_ivw, np.full(10, 1000.0), 2.0 ** np.arange(10)),
-    ("ivw, small ones good", ivw, of_ivw, np.array([500.0, 2000.0, 8000.0]), np.ones(3)),
-    ("ivw, thirty equal", ivw, of_ivw, np.full(30, 1000.0), np.ones(30)),
+    ("mvagg, uneven", mvagg, inflation_mvagg, np.full(10, 1000.0), 2.0 ** np.arange(10)),
+    (
+        "mvagg, small ones good",
+        mvagg,
+        inflation_mvagg,
+        np.array([500.0, 2000.0, 8000.0]),
+        np.ones(3),
+    ),
+    ("mvagg, thirty equal", mvagg, inflation_mvagg, np.full(30, 1000.0), np.ones(30)),
+    ("ivw, uneven", ivw, inflation_ivw, np.full(10, 1000.0), 2.0 ** np.arange(10)),
+    ("ivw, small ones good", ivw, inflation_ivw, np.array([500.0, 2000.0, 8000.0]), np.ones(3)),
+    ("ivw, thirty equal", ivw, inflation_ivw, np.full(30, 1000.0), np.ones(30)),
 )
 """Rule, allowance for chosen weights, records and sampling variances."""
 COLUMNS = ["design", "runs", "rule", "covered", "width", "used", "rejected"]

@@ -1,8 +1,7 @@
 """Hard regressions: none may fail, and each must end near its minimiser in few looks at the rows.
 
-    python benchmarks/solvers.py                     # 3,600 problems, about 3 minutes
-    python benchmarks/solvers.py --small             # 300 problems; keeps no table
-    python benchmarks/solvers.py --before 3881d4f    # and failures at another commit, 10 minutes
+    python benchmarks/solvers.py            # 3,600 problems, about 3 minutes
+    python benchmarks/solvers.py --small    # 300 problems; keeps no table
 
 Problems are those of `tests/privacy/nasty.py`: separable, nearly so, collinear, two distinct rows,
 one treated record or none, noise in the objective of up to 10^4 times the strength (privacy needs
@@ -14,13 +13,9 @@ the sensitivity must be below 1.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,22 +23,15 @@ import pandas as pd
 from report import save
 
 ROOT = Path(__file__).resolve().parents[1]
-OTHER = sys.argv[sys.argv.index("--solvers") + 1] if "--solvers" in sys.argv else str(ROOT)
-sys.path.insert(0, OTHER)
+sys.path.insert(0, str(ROOT))
 
 from dpeffects.errors import DPEffectsError  # noqa: E402
-from dpeffects.privacy import erm  # noqa: E402
+from dpeffects.privacy.logistic import Logistic  # noqa: E402
 from dpeffects.privacy.rows import Rows  # noqa: E402
-
-sys.path.insert(0, str(ROOT))  # problems are always those of this checkout
 from tests.privacy import nasty, problems  # noqa: E402
 
 PENALTIES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-3, 1.0)
-BEFORE = 1800
-"""Problems that are tried at another commit, where failures may take long."""
-
-
-Found = tuple[float, Callable[[], float]]
+Found = tuple[float, float]
 """Gradient norm at the result, and what is accounted for."""
 
 
@@ -64,11 +52,12 @@ def counted(rows: Rows) -> Counted:
 def matching(rng: np.random.Generator, penalty: float) -> Found:
     """Logistic regression on rows in [0, 1]^d (claim 9)."""
     t, x = nasty.treatment_and_rows(rng)
-    w = erm.fit_logistic(counted(problems.held(x, t)), penalty)
+    problem = Logistic(x.shape[1], penalty, centred=False)
+    w = problem.solve(counted(problems.held(x, t)))
     gradient = nasty.exact_gradient(nasty.fitted_rows(x, False), t, w, penalty)[0]
     spacing = (x.shape[1] / 4.0 + penalty) * 2.0**-51 * np.linalg.norm(w)
     size = float(np.linalg.norm(gradient.astype(float))) - spacing
-    return size, lambda: erm.accounted(x.shape[1], penalty, erm.GRADIENT / 2, unit=False)
+    return size, problem.gradient_left(len(t))
 
 
 def weighting(rng: np.random.Generator, penalty: float) -> Found:
@@ -77,13 +66,13 @@ def weighting(rng: np.random.Generator, penalty: float) -> Found:
     n, d = x.shape
     noise = rng.laplace(size=d) * n * penalty * float(rng.choice([0.0, 1.0, 1e2, 1e4]))
     push, offset = float(np.linalg.norm(noise)), float(rng.choice([0.0, -2.0, 9.0]))
-    problem = erm.Logistic(counted(problems.held(x, t)), n * penalty, offset)
-    w = problem.solve(noise)
+    problem = Logistic(d, n * penalty, offset)
+    w = problem.solve(counted(problems.held(x, t)), noise)
     rows = nasty.fitted_rows(x, True)
     gradient = nasty.exact_gradient(rows, t, w, penalty, offset, noise / n)[0]
     spacing = (0.25 + penalty) * 2.0**-51 * np.linalg.norm(w)
     size = float(np.linalg.norm(gradient.astype(float))) - spacing
-    return size, lambda: problem.slack(push) * penalty + 2.5e-15 * push / n
+    return size, problem.solver_error(n, push) * penalty + 2.5e-15 * push / n
 
 
 def effects(rng: np.random.Generator, penalty: float) -> Found:
@@ -92,10 +81,9 @@ def effects(rng: np.random.Generator, penalty: float) -> Found:
     rows, slopes, targets = nasty.huber_terms(rng, n, d)
     noise = rng.laplace(size=d) * 1e6 * penalty * float(rng.choice([0.0, 1.0, 1e2, 1e4]))
     problem = problems.huber(rows, slopes, targets, 1e6 * penalty)
-    object.__setattr__(problem, "source", counted(problem.source))
-    w = problem.solve(noise)
+    w = problem.problem.solve(counted(problem.curator._source), noise)
     push = float(np.linalg.norm(noise))
-    return nasty.huber_gradient(problem, w, noise), lambda: problem.slack(push) * problem.strength
+    return nasty.huber_gradient(problem, w, noise), problem.solver_error(push) * problem.strength
 
 
 KINDS = {"matching (claim 9)": matching, "weighting (20, 22)": weighting, "effects (31)": effects}
@@ -116,8 +104,7 @@ def run(count: int) -> list[dict]:
                     seen["failed"].append(1)
                     continue
                 seen["looks"].append(Counted.looks)
-                if str(ROOT) == OTHER:
-                    seen["share"].append(size / known())
+                seen["share"].append(size / known)
             looks = seen["looks"]
             found.append(
                 {
@@ -134,30 +121,11 @@ def run(count: int) -> list[dict]:
     return found
 
 
-def before(commit: str) -> pd.DataFrame:
-    """Problems and failures of the solvers at another commit."""
-    with tempfile.TemporaryDirectory() as folder:
-        tar = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True)
-        subprocess.run(["tar", "-x", "-C", folder], input=tar.stdout, check=True)
-        command = [sys.executable, __file__, "--solvers", folder]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    return pd.DataFrame(json.loads(done.stdout))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--before", metavar="COMMIT")
-    parser.add_argument("--solvers", metavar="FOLDER", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.solvers:
-        print(json.dumps(run(BEFORE)))
-        return
     table = pd.DataFrame(run(300 if given.small else 3600))
-    if given.before:
-        old = before(given.before)
-        table["problems before"] = old["problems"]
-        table["failed before"] = old["failed"]
     if given.small:
         print(table.to_markdown(index=False))
     else:

@@ -1,9 +1,6 @@
 """Differentially private treatment effects, written the R way."""
 
-from dpeffects import plots
 from dpeffects.auditing import AuditResult, audit
-from dpeffects.balance.result import Balance
-from dpeffects.cate.results import CateEffects, CateFunction, load_cate
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
@@ -22,9 +19,11 @@ from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, plan
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.results import Comparison, Result, Summary, compare
+from dpeffects.report import Comparison, compare, plots
+from dpeffects.results import Balance, CateEffects, CateFunction, Result, load_cate
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
 from dpeffects.study import Study, simulate_study
+from dpeffects.summary import Summary
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""JSON documents that are checked when they are read: canonical text, checksum, files."""
+"""Documents that are checked when they are read: files, checksums, JSON, fields and types."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import hashlib
 import json
 import os
 import stat
+import sys
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from dpeffects.errors import DataError
 
@@ -51,14 +56,14 @@ def content(path: str | os.PathLike[str], most: int) -> bytes:
         with open(os.open(path, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UnreadableError("it is not a regular file")
-            found = file.read(most + 1)
+            text = file.read(most + 1)
     except OSError as error:
         raise UnreadableError(error.strerror) from None
     except (TypeError, ValueError):
         raise UnreadableError("this is no path of a file") from None
-    if len(found) > most:
+    if len(text) > most:
         raise UnreadableError(f"it is larger than {most} bytes")
-    return found
+    return text
 
 
 def read(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
@@ -70,28 +75,127 @@ def read(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def parse(content: bytes, path: str | os.PathLike[str]) -> Any:
-    """Read JSON without NaN, infinities and names that stand twice."""
+    """Read the JSON of a file strictly; the error names the file."""
     try:
-        return json.loads(content, object_pairs_hook=_once, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        return parse_json(content)
+    except FieldError:
         raise DataError(f"{str(path)!r} is not a JSON file") from None
 
 
 def holds(path: str | os.PathLike[str], name: str, value: str) -> bool:
     """True if a file is a document with this entry: an earlier one of the same kind."""
     try:
-        found = parse(read(path), path)
+        document = parse(read(path), path)
     except DataError:
         return False
-    return isinstance(found, dict) and found.get(name) == value
+    return isinstance(document, dict) and document.get(name) == value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError
-    return made
+# --- foreign documents, checked against the fields of a dataclass -----------------------------
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
+class FieldError(Exception):
+    """What is wrong with a document, in a sentence; whoever reads it raises an error of its own."""
+
+
+_KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
+_KINDS |= {NoneType: "null", Path: "a path", list: "a list", tuple: "a list"}
+_KINDS |= {dict: "an object", Mapping: "an object"}
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON strictly: no name twice, no NaN or infinity."""
+    try:
+        return json.loads(text, object_pairs_hook=_no_name_twice, parse_constant=_no_constant)
+    except RecursionError:
+        raise FieldError("it is nested too deeply") from None
+    except (ValueError, TypeError) as error:
+        raise FieldError(f"this is not JSON: {str(error).splitlines()[0]}") from None
+
+
+def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = Counter(name for name, _ in pairs)
+    if len(names) < len(pairs):
+        raise FieldError(f"the field {quoted(names.most_common(1)[0][0])} stands twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> Any:
+    raise FieldError(f"{name} is not a finite number")
+
+
+def check_names(record: type[Any], document: Any, what: str) -> None:
+    """Refuse a document that lacks a field of a dataclass, or has one that it does not know."""
+    if not isinstance(document, Mapping):
+        raise FieldError(f"{what} is an object, not {kind(document)}")
+    known = {field.name: field for field in fields(record)}
+    unknown = next((name for name in document if name not in known), None)
+    if unknown is not None:
+        raise FieldError(f"unknown entry {quoted(unknown)}; {what} has {', '.join(known)}")
+    missing = [
+        name
+        for name, field in known.items()
+        if name not in document and field.default is field.default_factory is MISSING
+    ]
+    if missing:
+        raise FieldError(f"{', '.join(missing)} is missing")
+
+
+def check_types(record: Any) -> None:
+    """Refuse a dataclass whose fields are not of the types that it declares.
+
+    Examples
+    --------
+    >>> from dataclasses import make_dataclass
+    >>> Limits = make_dataclass("Limits", [("epsilon", float), ("names", tuple[str, ...])])
+    >>> check_types(Limits(1, ("a", "b")))
+    >>> check_types(Limits(1, ("a", 3)))
+    Traceback (most recent call last):
+    dpeffects.documents.FieldError: names must be a list of text, got a list
+    """
+    hints = get_type_hints(type(record))
+    for field in fields(record):
+        check_type(field.name, getattr(record, field.name), hints[field.name])
+
+
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value that is not of a type, or a number that is not finite."""
+    if not _fits(value, hint):
+        raise FieldError(f"{name} must be {_described(hint)}, got {quoted(value)}")
+    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+        raise FieldError(f"{name} must be finite")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    outer, inner = get_origin(hint) or hint, get_args(hint)
+    if hint is Any:
+        return True
+    if outer in (Union, UnionType):
+        return any(_fits(value, choice) for choice in inner)
+    if outer is tuple:
+        return isinstance(value, tuple) and all(_fits(entry, inner[0]) for entry in value)
+    if outer is Mapping:
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0]) and _fits(entry, inner[1]) for key, entry in value.items()
+        )
+    if isinstance(value, bool):
+        return outer is bool
+    return isinstance(value, int | float if outer is float else outer)
+
+
+def _described(hint: Any) -> str:
+    outer, inner = get_origin(hint) or hint, get_args(hint)
+    if outer in (Union, UnionType):
+        return " or ".join(_KINDS.get(choice, "a value") for choice in inner)
+    entries = f" of {_KINDS[inner[0]]}" if outer is tuple else ""
+    return _KINDS.get(outer, "a value") + entries
+
+
+def kind(value: Any) -> str:
+    """Name the type of a value in the words of JSON."""
+    return _KINDS.get(type(value), type(value).__name__)
+
+
+def quoted(value: Any) -> str:
+    """Return a value for an error message: short and printable."""
+    return repr(value)[:60] if isinstance(value, str | int | float | None) else kind(value)

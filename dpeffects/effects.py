@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dpeffects.balance.result import Balance
-from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.flow import Request, finish, prepare, refuse_tables
+from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.ledgers import Address
 from dpeffects.privacy.guarantee import KINDS
 from dpeffects.privacy.ledger import Account
-from dpeffects.results import Result
+from dpeffects.results import Balance, CateEffects, CateFunction, Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +106,7 @@ def dp_atc(formula: str, data: Any, method: str = "private_aipw", **arguments: A
 
 def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
     """Estimate the average effect that an estimand names."""
-    return cast(Result, finish(prepare(Request.of_effect(estimand, *arguments, **more))))
+    return cast(Result, Estimation(Request.of_effect(estimand, *arguments, **more)).result())
 
 
 def dp_cate(
@@ -184,7 +182,7 @@ def dp_cate(
     request = Request.of_effect("CATE", formula, data, method, **arguments, **options)
     options = {**options, **{name: x for name, x in accepted.items() if x is not False}}
     request = replace(request, options=options, release=release, at=at, by=by)
-    return cast("CateFunction | CateEffects", finish(prepare(request)))
+    return cast("CateFunction | CateEffects", Estimation(request).result())
 
 
 def dp_balance(
@@ -240,7 +238,7 @@ def dp_balance(
     arguments |= {"ledger": ledger, "dataset": dataset, "seed": seed}
     options: dict[str, Any] = {"adjusted": adjusted, "clip": clip, "bins": bins}
     request = Request.of_effect(estimand, formula, data, BALANCE, **arguments, **options)
-    return cast(Balance, finish(prepare(request)))
+    return cast(Balance, Estimation(request).result())
 
 
 def methods(name: str | None = None) -> pd.DataFrame | str:
@@ -259,7 +257,7 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
     kinds = (registry(), conditional_methods())
     if name is not None:
         get(name)  # refuses a name that is not there
-        return "\n\n".join(_described(specs[name]) for specs in kinds if name in specs)
+        return "\n\n\n".join(_described(specs[name]) for specs in kinds if name in specs)
     return pd.DataFrame(
         {
             "method": spec.name,

@@ -1,5 +1,6 @@
 """One small tree of errors. Every error a user can cause is one of these."""
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -24,6 +25,18 @@ def listed(values: Iterable[object], most: int = 5) -> str:
     """
     names = [str(value) for value in values]
     return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return a hint at the nearest of some names, for a message; empty where none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("lalond", ["lalonde", "star"])
+    " Did you mean 'lalonde'?"
+    """
+    near = difflib.get_close_matches(str(name), list(known), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class DPEffectsError(Exception):

@@ -47,14 +47,13 @@ def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFram
     frame = _attempt(path, lambda: pd.read_csv(path, dtype=str, na_values=[""], **_TEXT))
     if not isinstance(frame.index, pd.RangeIndex):
         raise DataError(f"{path}: rows have more fields than the header has names")
-    known = set(names) & set(bounds or {})
-    kinds = {name: kind_of(bound) for name, bound in (bounds or {}).items() if name in known}
+    kinds = {name: kind_of(bound) for name, bound in (bounds or {}).items() if name in names}
     text = nw.from_native(frame, eager_only=True)
-    questions = unreadable(text, kinds)
-    refuse_text({name: int(text.select(q)[name][0] or 0) for name, q in questions.items()})
-    found: pd.DataFrame = by_declaration(text, kinds).to_native()
-    found.attrs[_MARK] = True
-    return found
+    counts = unreadable(text, kinds)
+    refuse_text({name: int(text.select(n)[name][0] or 0) for name, n in counts.items()})
+    typed: pd.DataFrame = by_declaration(text, kinds).to_native()
+    typed.attrs[_MARK] = True
+    return typed
 
 
 def is_text(data: Any) -> bool:
@@ -81,8 +80,8 @@ def by_declaration(frame: Frame, kinds: Mapping[str, str]) -> Frame:
 
     A number is digits, perhaps with a sign, a point and an exponent; true and false are 1 and 0.
     """
-    made = {name: _read(name, kinds[name]) for name in _texts(frame, kinds)}
-    return cast("Frame", frame.with_columns(**made)) if made else frame
+    columns = {name: _read(name, kinds[name]) for name in _texts(frame, kinds)}
+    return cast("Frame", frame.with_columns(**columns)) if columns else frame
 
 
 def _texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]) -> list[str]:
@@ -103,7 +102,7 @@ def _read(name: str, kind: str) -> nw.Expr:
 def unreadable(
     frame: nw.DataFrame[Any] | nw.LazyFrame[Any], kinds: Mapping[str, str]
 ) -> dict[str, nw.Expr]:
-    """How many texts of each column are no numbers for `by_declaration`, as questions."""
+    """Return expressions that count, by column, the texts that `by_declaration` cannot read."""
 
     def count(name: str) -> nw.Expr:
         text = nw.col(name).str.strip_chars().str.to_lowercase()
@@ -113,9 +112,9 @@ def unreadable(
     return {name: count(name) for name in _texts(frame, kinds)}
 
 
-def refuse_text(found: Mapping[str, int]) -> None:
+def refuse_text(counts: Mapping[str, int]) -> None:
     """Refuse columns with text that is no number."""
-    for name, count in found.items():
+    for name, count in counts.items():
         if count:
             raise DataError(
                 f"column {name!r} of the CSV file holds text where numbers are read: declare its "
@@ -192,15 +191,15 @@ def read_bounds(path: str) -> dict[str, Any]:
     ``region = {levels = ["N", "S"]}`` for levels.
     """
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BoundsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeError:
         raise BoundsError(f"{path} is not TOML: it is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise BoundsError(f"{path} is not TOML: {error}") from None
-    table = found.get("bounds")
-    if set(found) != {"bounds"} or not isinstance(table, dict):
+    table = document.get("bounds")
+    if set(document) != {"bounds"} or not isinstance(table, dict):
         raise BoundsError(f"{path} must hold one table, [bounds]")
     return {name: bound(name, entry, f"{path}: ") for name, entry in table.items()}
 

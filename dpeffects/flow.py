@@ -1,9 +1,9 @@
 """The one way that every public function goes: formula, design, budget, curator, method, result.
 
-`prepare` does everything before the first charge: it checks the request, reserves its budget, reads
-and checks the data, and divides the budget. `finish` does the rest: it finds bounds that nobody
-declared, encodes the rows, hands the curator to the method, settles the reservation, and says in
-the result what was promised and paid.
+An `Estimation` is made of a `Request`. Making it does everything before the first charge: it
+checks the request, reserves its budget, reads and checks the data, and divides the budget. Its
+`result` does the rest: it finds bounds that nobody declared, encodes the rows, hands the curator to
+the method, settles the reservation, and says what was promised and paid.
 """
 
 from __future__ import annotations
@@ -18,20 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.balance.result import Balance
-from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import Table, queries, read
+from dpeffects.design.read import LoadedTable, queries, read
 from dpeffects.errors import BoundsError, LedgerError, OptionError
 from dpeffects.estimators import conditional_methods, get, registry
-from dpeffects.estimators.conditional_effects import EffectFunction, Effects
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.inference.estimate import Estimate
+from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, merge_shares
 from dpeffects.privacy.curator import Curator
@@ -40,7 +37,8 @@ from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource, noise_source
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.results import Result
+from dpeffects.results import Balance, CateEffects, CateFunction, Result
+from dpeffects.results.effect_function import EffectFunction
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -48,6 +46,7 @@ _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
 _MOST_POINTS = 10_000
 _MOST_GROUPS = 1000
+_UNREAD = "{} does not use covariates; those in the formula were not read."
 _FROM_DATA = ("bounds read from data",)
 _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
 
@@ -93,45 +92,22 @@ class Request:
         *,
         epsilon: float,
         delta: float = 0.0,
-        level: str | None = None,
-        bounds: Mapping[str, Any] | str | None = None,
-        shares: Mapping[str, float] | None = None,
-        variance: bool = True,
-        ledger: Account | Address | None = None,
-        dataset: str | None = None,
-        seed: int | None = None,
-        attended: bool = True,
-        **options: Any,
+        **arguments: Any,
     ) -> Request:
         """Return the request that the arguments of :func:`dp_ate` make; the rest are options."""
-        if "estimand" in options:
+        if "estimand" in arguments:
             raise OptionError(
                 "the estimand is in the name of the function: dp_ate, dp_att or dp_atc"
             )
-        plain: dict[str, Any] = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "level": level,
-            "variance": variance,
-        }
-        plain |= {"method": method, "estimand": estimand, "dataset": dataset, "seed": seed}
-        refuse_tables({**plain, **options})
-        return cls(
-            formula=formula,
-            data=data,
-            method=method,
-            estimand=estimand,
-            budget=Budget(epsilon, delta),
-            level=level,
-            bounds=bounds,
-            shares=shares,
-            variance=variance,
-            ledger=ledger,
-            dataset=dataset,
-            seed=seed,
-            options=options,
-            attended=attended,
-        )
+        own = {name: arguments.pop(name) for name in _ARGUMENTS if name in arguments}
+        plain = {k: x for k, x in own.items() if k not in ("bounds", "shares", "ledger")}
+        plain |= {"method": method, "estimand": estimand, "epsilon": epsilon, "delta": delta}
+        refuse_tables({**plain, **arguments})
+        about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
+        return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
+
+
+_ARGUMENTS = ("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended")
 
 
 def refuse_tables(arguments: Mapping[str, Any]) -> None:
@@ -143,92 +119,173 @@ def refuse_tables(arguments: Mapping[str, Any]) -> None:
             raise OptionError(f"{name} takes no table and no column, got {type(value).__name__}")
 
 
-@dataclass
-class Prepared:
-    """A request that is checked and whose budget is reserved; nothing is charged yet.
+class Estimation:
+    """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
-    ``groups`` are the columns that make groups, ``points`` encoded rows to predict at, ``notes``
-    sentences for the reader. ``completed`` is the table with all bounds, once they are known.
+    ``points`` are encoded rows to predict at, ``groups`` the columns that make groups.
     """
 
-    request: Request
-    spec: MethodSpec
-    options: Options
-    level: str
-    public: frozenset[str]
-    table: Table | LazyTable
-    groups: Any
-    points: FloatArray | None
-    split: Split
-    noise: NoiseSource
-    ledger: Ledger
-    reservation: Account | None
-    notes: tuple[str, ...]
-    completed: Table | LazyTable | None = None
+    table: LoadedTable | LazyTable
+    groups: Any = None
+    points: FloatArray | None = None
+    design: Design
     _rows: Rows | LazyRows | None = None
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.spec, self.options, self.formula = _checked(request)
+        self.level = self.spec.check_level(request.level)
+        self.public = self.options.public(self.level)
+        self.noise = request.noise or noise_source(request.seed)
+        self.notes: list[str] = []
+        void = (*self.noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
+        unit = "outcome" if self.level == "label" else "record"
+        terms = Terms(unit, tuple(sorted(self.public)), void)
+        budget, account = request.budget, _account(request.ledger, request.dataset)
+        about = {"method": self.spec.name, "formula": self.formula.source}
+        self._reservation = account.reserve(budget, terms, about) if account else None
+        self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
+        try:
+            with np.errstate(all="ignore"):
+                self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self) -> None:
+        """Read and check the data, make every open choice, and divide the budget."""
+        request, spec = self.request, self.spec
+        self.table = self._columns(self.formula)
+        self.design = self.table.design
+        if isinstance(self.table, LazyTable):
+            self._check_engine(self.table)
+        if spec.needs_strata:
+            self.design.strata()  # refuses covariates that are not discrete
+        elif spec.uses_covariates:
+            self.design.require_covariates()
+        if spec.guarantee != "none":
+            self.notes += request.budget.cautions(self.design.n)
+        if not spec.uses_covariates and parse(request.formula).has_covariates:
+            self.notes.append(_UNREAD.format(spec.name))
+        if request.by is not None:
+            self.groups = self._read_groups(request.by)
+        if request.at is not None:
+            self.points = self._encode_points()
+        treated, n = self.table.treated_count, self.design.n
+        self.options.check(n, min(treated, n - treated) if "treatment" in self.public else None)
+        count = 0 if self.points is None else len(self.points)
+        facts = Facts(n, self.design.width, request.budget, self.level, count)
+        self.options = self.options.resolve(facts)
+        self.split = self._divide(facts)
+
+    def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
+        request = self.request
+        return read(request.data, formula, request.bounds, self.public, attended=request.attended)
+
+    def _check_engine(self, table: LazyTable) -> None:
+        """Refuse what needs all rows at once, where they are on an engine."""
+        spec, n, advice = self.spec, table.design.n, "Collect the frame first, or use"
+        why, (size, what) = self.options.needs_memory(), self.options.memory_per_row()
+        if spec.needs_strata and table.design.strata().count > MOST_STRATA:
+            why = f"more than {MOST_STRATA} strata are declared"
+        needed, there = size * n / 2**30, memory() / 2**30
+        if needed > there:
+            why = f"{what}, take about {needed:.3g} GiB for {n} records, and this machine has "
+            why, advice = f"{why}{there:.3g}", "Use"
+        if why:
+            kin = (conditional_methods() if spec.conditional else registry()).values()
+            others = [s.name for s in kin if s.guarantee == "exact" and _adds_up(s.options())]
+            raise OptionError(
+                f"{spec.name} on a lazy frame: {why}. {advice} a method that adds up blocks of "
+                f"rows: {', '.join(others)}"
+            )
+        if size:
+            self.notes.append(f"Collected from the engine, in its order: {what}.")
+
+    def _read_groups(self, by: str) -> LoadedTable | LazyTable:
+        """Read the columns that make groups."""
+        formula = self.formula
+        text = f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}"
+        groups = self._columns(parse(text))
+        if isinstance(self.table, LazyTable):
+            self.table.require_same_kinds(groups)
+        count = groups.design.strata().count
+        if count > _MOST_GROUPS:
+            raise OptionError(f"by makes {count} groups; at most {_MOST_GROUPS} are released")
+        return groups
+
+    def _encode_points(self) -> FloatArray:
+        """Encode the points to predict at, and note what was clipped."""
+        design = self.design
+        if design.missing:
+            missing = ", ".join(design.missing)
+            raise OptionError(f"effects at points need declared bounds for {missing}")
+        points, clipped = queries(self.request.at, design.formula, design.bounds, design.encoding)
+        if not 1 <= len(points) <= _MOST_POINTS:
+            raise OptionError(
+                f"at has {len(points)} rows; from 1 to {_MOST_POINTS} effects are released "
+                'together. For more, release="function"'
+            )
+        for name, count in clipped.items():
+            values = f"{count} value{'s' if count > 1 else ''} of {name}"
+            self.notes.append(f"{values} in `at` outside the declared range clipped to it.")
+        return points
+
+    def _divide(self, facts: Facts) -> Split:
+        """Divide the budget; raises where public numbers say that it does not suffice."""
+        request, n, missing = self.request, self.design.n, self.design.missing
+        proportions = dict(self.spec.shares(self.level, self.options))
+        if not request.variance:
+            dropped = self.spec.variance_shares
+            proportions = {k: x for k, x in proportions.items() if k not in dropped}
+        if missing:
+            proportions["bounds"] = _BOUNDS_SHARE
+        proportions = merge_shares(proportions, request.shares)
+        uses_delta = self.spec.uses_delta(self.options, facts)
+        split = Split.of(request.budget, proportions, uses_delta)
+        if missing:
+            each = split.shares["bounds"].epsilon / len(missing)
+            needed = records_needed(2.0 / each)
+            if n < needed:
+                raise BoundsError(
+                    f"no bounds are declared for {', '.join(missing)}, and finding them privately "
+                    f"with epsilon = {each:.3g} each takes about {needed} records; there are {n}. "
+                    f"Declare what the variables could be:\n{skeleton(missing, [])}"
+                )
+        return split
 
     def fit(self, noise: NoiseSource | None = None) -> Any:
         """Let the method release and estimate; an audit does so many times, with its own noise."""
-        ledger, budget = self.ledger, self.request.budget
         if noise is not None:
-            ledger = Ledger(budget.epsilon, budget.delta)
-        noise = noise or self.noise
-        # the noise of an audit brings a releaser that watches
-        releaser: Releaser = getattr(noise, "releaser", Releaser)(self.split, ledger, noise)
-        design = self.table.design
+            budget = self.request.budget
+            self.noise, self.ledger = noise, Ledger(budget.epsilon, budget.delta)
+        releaser = Releaser(self.split, self.ledger, self.noise)
         # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
         with np.errstate(all="ignore"):
-            if design.missing or self._rows is None:
-                missing = {name: self.table.column(name) for name in design.missing}
-                complete = design.with_bounds(find_bounds(missing, releaser))
-                self.completed = replace(self.table, design=complete)
-                self._rows = self.completed.encode(self.groups)
+            missing = self.table.design.missing
+            if missing or self._rows is None:
+                found = find_bounds({x: self.table.column(x) for x in missing}, releaser)
+                self.design = self.table.design.with_bounds(found)
+                self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = Curator(self._rows, releaser, self.public)
             target = self.points if self.spec.conditional else self.request.estimand
             return self.spec.fit(curator, self.options, target)
 
+    def result(self) -> Any:
+        """Release, settle the reservation, and say what was promised and paid."""
+        try:
+            released = self.fit()
+        finally:
+            self.close()
+        return _result(self, released)
+
     def close(self) -> None:
-        """End the reservation: what is not spent is given back where nothing was charged."""
-        _settle(self.reservation)
-
-
-def prepare(request: Request) -> Prepared:
-    """Check everything that can be checked before the first charge."""
-    spec, options, formula = _checked(request)
-    level = spec.check_level(request.level)
-    public = options.public(level)
-    noise = request.noise or noise_source(request.seed)
-    void = (*noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
-    terms = Terms("outcome" if level == "label" else "record", tuple(sorted(public)), void)
-    budget, account = request.budget, _account(request.ledger, request.dataset)
-    about = {"method": spec.name, "formula": formula.source}
-    reservation = account.reserve(budget, terms, about) if account else None
-    try:
-        with np.errstate(all="ignore"):
-            table = read(request.data, formula, request.bounds, public, attended=request.attended)
-            groups = _groups(request, table, public)
-            points, clipped = _points(request, table)
-            count = 0 if points is None else len(points)
-            facts = Facts(table.design.n, table.design.width, budget, level, count)
-            options = _resolved(spec, options, facts, public, table)
-            return Prepared(
-                request=request,
-                spec=spec,
-                options=options,
-                level=level,
-                public=public,
-                table=table,
-                groups=groups,
-                points=points,
-                split=_divided(request, spec, options, facts, table),
-                noise=noise,
-                ledger=Ledger(budget.epsilon, budget.delta, parent=reservation, terms=terms),
-                reservation=reservation,
-                notes=_notes(request, spec, options, table, clipped),
-            )
-    except BaseException:
-        _settle(reservation)
-        raise
+        """End the reservation (see `Account.settle`); failing that, it stays reserved."""
+        try:
+            if self._reservation is not None:
+                self._reservation.settle()
+        except LedgerError as failure:
+            warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
 
 def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
@@ -257,7 +314,7 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
     if spec.uses_covariates and not formula.has_covariates:
         y, t = source(formula.outcome), formula.treatment_column
         others = [other.name for other in registry().values() if not other.uses_covariates]
-        hint = f', or use method="{others[0]}"' if spec.name in registry() and others else ""
+        hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
     if not spec.uses_covariates:
         formula = replace(formula, terms=(), intercept=True)
@@ -296,152 +353,16 @@ def _account(ledger: Account | Address | None, dataset: str | None) -> Account |
     return ledger
 
 
-def _settle(reservation: Account | None) -> None:
-    """End a reservation (see `Account.settle`); failing that, it stays reserved."""
-    try:
-        if reservation is not None:
-            reservation.settle()
-    except LedgerError as failure:
-        warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=4)
-
-
-def _groups(
-    request: Request, table: Table | LazyTable, public: frozenset[str]
-) -> Table | LazyTable | None:
-    """Read the columns that make groups."""
-    if request.by is None:
-        return None
-    formula = table.design.formula
-    text = f"{source(formula.outcome)} ~ {source(formula.treatment)} | {request.by}"
-    groups = read(request.data, parse(text), request.bounds, public, attended=request.attended)
-    if isinstance(table, LazyTable):
-        table.require_same_kinds(groups)
-    count = groups.design.strata().count
-    if count > _MOST_GROUPS:
-        raise OptionError(f"by makes {count} groups; at most {_MOST_GROUPS} are released")
-    return groups
-
-
-def _points(
-    request: Request, table: Table | LazyTable
-) -> tuple[FloatArray | None, Mapping[str, int]]:
-    """Encode the points to predict at; also how many of their values were clipped, by column."""
-    if request.at is None:
-        return None, {}
-    design = table.design
-    if design.missing:
-        raise OptionError(f"effects at points need declared bounds for {', '.join(design.missing)}")
-    points, clipped = queries(request.at, design.formula, design.bounds, design.encoding)
-    if not 1 <= len(points) <= _MOST_POINTS:
-        raise OptionError(
-            f"at has {len(points)} rows; from 1 to {_MOST_POINTS} effects are released together. "
-            'For more, release="function"'
-        )
-    return points, clipped
-
-
-def _resolved(
-    spec: MethodSpec,
-    options: Options,
-    facts: Facts,
-    public: frozenset[str],
-    table: Table | LazyTable,
-) -> Options:
-    """Check options against sizes, and make every open choice from public numbers."""
-    design = table.design
-    if isinstance(table, LazyTable):
-        _check_engine(spec, options, table)
-    if spec.needs_strata:
-        design.strata()  # refuses covariates that are not discrete
-    elif spec.uses_covariates:
-        design.require_covariates()
-    smallest = None
-    if "treatment" in public:
-        smallest = min(table.treated_count, design.n - table.treated_count)
-    options.check(design.n, smallest)
-    return options.resolve(facts)
-
-
-def _check_engine(spec: MethodSpec, options: Options, table: LazyTable) -> None:
-    """Refuse what needs all rows at once, where they are on an engine."""
-    why, advice, n = options.needs_memory(), "Collect the frame first, or use", table.design.n
-    if spec.needs_strata and table.design.strata().count > MOST_STRATA:
-        why = f"more than {MOST_STRATA} strata are declared"
-    size, what = options.memory_per_row()
-    needed, there = size * n / 2**30, memory() / 2**30
-    if needed > there:
-        why = f"{what}, take about {needed:.3g} GiB for {n} records, and this machine has "
-        why, advice = f"{why}{there:.3g}", "Use"
-    if why:
-        kin = (conditional_methods() if spec.conditional else registry()).values()
-        others = [s.name for s in kin if s.guarantee == "exact" and _adds_up(s.options())]
-        raise OptionError(
-            f"{spec.name} on a lazy frame: {why}. {advice} a method that adds up blocks of rows: "
-            f"{', '.join(others)}"
-        )
-
-
 def _adds_up(options: Options) -> bool:
     """Whether a method never has more than a block of rows in memory."""
     return not options.needs_memory() and not options.memory_per_row()[0]
 
 
-def _divided(
-    request: Request, spec: MethodSpec, options: Options, facts: Facts, table: Table | LazyTable
-) -> Split:
-    """Divide the budget; raises where public numbers say that it does not suffice."""
-    n, missing = table.design.n, table.design.missing
-    proportions = dict(spec.shares(facts.level, options))
-    if not request.variance:
-        proportions = {k: x for k, x in proportions.items() if k not in spec.variance_shares}
-    if missing:
-        proportions["bounds"] = _BOUNDS_SHARE
-    uses_delta = spec.uses_delta(options, facts)
-    split = Split.of(request.budget, merge_shares(proportions, request.shares), uses_delta)
-    if missing:
-        each = split.shares["bounds"].epsilon / len(missing)
-        needed = records_needed(2.0 / each)
-        if n < needed:
-            raise BoundsError(
-                f"no bounds are declared for {', '.join(missing)}, and finding them privately "
-                f"with epsilon = {each:.3g} each takes about {needed} records; there are {n}. "
-                f"Declare what the variables could be:\n{skeleton(missing, [])}"
-            )
-    return split
-
-
-def _notes(
-    request: Request,
-    spec: MethodSpec,
-    options: Options,
-    table: Table | LazyTable,
-    clipped: Mapping[str, int],
-) -> tuple[str, ...]:
-    """Sentences for the reader that do not depend on what is released."""
-    notes: list[str] = []
-    size, what = options.memory_per_row()
-    if isinstance(table, LazyTable) and size:
-        notes.append(f"Collected from the engine, in its order: {what}.")
-    if spec.guarantee != "none":
-        notes += request.budget.cautions(table.design.n)
-    if not spec.uses_covariates and parse(request.formula).has_covariates:
-        notes.append(f"{spec.name} does not use covariates; those in the formula were not read.")
-    for name, count in clipped.items():
-        values = f"{count} value{'s' if count > 1 else ''}"
-        notes.append(f"{values} of {name} in `at` outside the declared range clipped to it.")
-    return tuple(notes)
-
-
-def finish(prepared: Prepared) -> Any:
-    """Release, settle the reservation, and say what was promised and paid."""
-    try:
-        released = prepared.fit()
-    finally:
-        prepared.close()
-    assert prepared.completed is not None
-    design = prepared.completed.design
-    about = _about(prepared, design)
-    request, notes = prepared.request, (*prepared.notes, *_bounds_notes(design))
+def _result(estimation: Estimation, released: Any) -> Result | CateFunction | CateEffects | Balance:
+    """The record of what was released: which one follows from what the method hands back."""
+    design, request = estimation.design, estimation.request
+    about = _about(estimation)
+    notes = (*estimation.notes, *_bounds_notes(design))
     match released:
         case Estimate():
             return Result.from_estimate(released, notes=notes, **about)
@@ -457,7 +378,7 @@ def finish(prepared: Prepared) -> Any:
                 columns = point_columns(request.at, design.formula.covariate_columns)
                 labels = point_labels(columns)
             else:
-                labels = prepared.groups.design.strata().labels()
+                labels = estimation.groups.design.strata().labels()
             return CateEffects(
                 kind=request.release,
                 labels=labels,
@@ -470,9 +391,10 @@ def finish(prepared: Prepared) -> Any:
     return Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
 
 
-def _about(prepared: Prepared, design: Design) -> dict[str, Any]:
+def _about(estimation: Estimation) -> dict[str, Any]:
     """The fields that all results have."""
-    request, spec, formula = prepared.request, prepared.spec, design.formula
+    request, spec, design = estimation.request, estimation.spec, estimation.design
+    formula = design.formula
     return {
         "estimand": request.estimand,
         "method": spec.name,
@@ -481,31 +403,33 @@ def _about(prepared: Prepared, design: Design) -> dict[str, Any]:
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
         "treatment": formula.treatment_column,
         "n": design.n,
-        "guarantee": _guarantee(prepared, design.bounds),
-        "spends": prepared.ledger.spends,
+        "guarantee": _guarantee(estimation, design.bounds),
+        "spends": estimation.ledger.spends,
         "epsilon_asked": request.budget.epsilon,
-        "level": prepared.level,
+        "level": estimation.level,
         "bounds": _bounds_shown(design),
-        "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, prepared.noise.description),
-        "options": prepared.options.shown(),
+        "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
+        "options": estimation.options.shown(),
         "citation": spec.citation,
     }
 
 
-def _guarantee(prepared: Prepared, bounds: Bounds) -> Guarantee:
-    kind = prepared.spec.guarantee
+def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
+    kind = estimation.spec.guarantee
     if kind == "none":
         return Guarantee(math.inf, unit="nothing", public=(), kind=kind)
     from_data = "data" in bounds.sources.values()
-    epsilon, delta = prepared.ledger.spent
-    asked = prepared.request.budget.epsilon  # shares are rounded down, by less than one should read
+    epsilon, delta = estimation.ledger.spent
+    asked = (
+        estimation.request.budget.epsilon
+    )  # shares are rounded down, by less than one should read
     return Guarantee(
         epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
         delta=float(delta),
-        unit="outcome" if prepared.level == "label" else "record",
-        public=("n", *sorted(prepared.public)),
+        unit="outcome" if estimation.level == "label" else "record",
+        public=("n", *sorted(estimation.public)),
         kind=kind,
-        void=(*prepared.noise.void, *(_FROM_DATA if from_data else ())),
+        void=(*estimation.noise.void, *(_FROM_DATA if from_data else ())),
     )
 
 

@@ -1,8 +1,4 @@
-"""How far estimated effects are from a known truth. For simulations only.
-
-The true effect of a person is known where the data were simulated (``mu1 - mu0`` of
-`dpeffects.datasets.simulate`), never in real data.
-"""
+"""How far estimated effects are from a truth that is known because the data were simulated."""
 
 from __future__ import annotations
 
@@ -18,8 +14,8 @@ from dpeffects.errors import OptionError
 def pehe(effect: Any, truth: Any) -> float:
     """Precision in estimating heterogeneous effects: the root mean squared error of effects.
 
-    It needs the true effects, so it is for simulations only. The result is computed from the rows
-    without noise: of private rows it is not a private release.
+    It needs true effects (``mu1 - mu0`` of :func:`simulate`), so it is for simulations only; of
+    private rows it is not a private release.
 
     Parameters
     ----------

@@ -69,17 +69,17 @@ def reference(
     1794.34
     """
     spec = get(method)
-    private = {"epsilon", "delta", "level", "shares", "variance", "ledger", "dataset", "seed"}
-    private.add(KINDS[spec.guarantee].accept)
-    made = spec.make_options({k: v for k, v in options.items() if k not in private})
     spec.check_estimand(estimand)
+    ignored = {"epsilon", "delta", "level", "shares", "variance", "ledger", "dataset", "seed"}
+    ignored.add(KINDS[spec.guarantee].accept)
+    checked = spec.make_options({k: v for k, v in options.items() if k not in ignored})
     parsed = parse(formula)
     if design.is_lazy(data):
         raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
-    assert isinstance(table, design.Table)
+    assert isinstance(table, design.LoadedTable)
     outcome, rows = table.raw()
     estimate, std_error = spec.reference(
-        outcome, table.treated, rows, estimand=estimand, **vars(made)
+        outcome, table.treated, rows, estimand=estimand, **vars(checked)
     )
     return Reference(estimand, estimate, std_error, spec.name, parsed.source, table.design.n)

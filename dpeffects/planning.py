@@ -1,7 +1,7 @@
 """What a release will cost in accuracy, before any data is touched.
 
 A plan is a dress rehearsal: each method runs on made-up records that fit the formula and the
-declared bounds (`datasets.rehearsal`), with the noise it would use. So every method can be planned,
+declared bounds (`made_up_records`), with the noise it would use. So every method can be planned,
 also those that choose from n and epsilon what to do, and the figures are those of the method.
 What the rehearsal cannot know (how covariates really spread, how outcomes vary) is an argument.
 """
@@ -10,33 +10,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpeffects.datasets.rehearsal import rehearsal
 from dpeffects.design import read as design
-from dpeffects.design.bounds import Bounds, skeleton
+from dpeffects.design.bounds import Bounds, Declared, declare, skeleton
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import source
+from dpeffects.formula.expression import Column, source
 from dpeffects.formula.ranges import range_of
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
-from dpeffects.render import Notes, Pairs, Shown, Summary, Table
-from dpeffects.results.export import frame_of
-from dpeffects.results.numbers import number
+from dpeffects.results.export import JsonRecord, frame_of
+from dpeffects.summary import Shown, draw
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dpeffects.results import Result
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan(Shown):
+class Plan(Shown, JsonRecord):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
@@ -99,43 +96,6 @@ class Plan(Shown):
             ["method", "share", "epsilon"],
         )
 
-    def summary(self) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        s = self.setting
-        header = Pairs(
-            (
-                ("Formula", s.formula),
-                ("Budget", f"epsilon = {number(s.epsilon)}, delta = {number(s.delta)}"),
-                ("Records", f"n = {s.n}"),
-                (
-                    "Assumed",
-                    f"{100 * s.treated:.3g} % treated, log odds of treatment vary with covariates "
-                    f"by {number(s.selection)}; outcome mean {number(s.outcome_mean)}, "
-                    f"sd {number(s.outcome_sd)}; covariates "
-                    "spread evenly over their declared ranges and levels; no effect",
-                ),
-            )
-        )
-        usable = sorted((r for r in self.rows if not r.reason), key=lambda r: r.half_width)
-        table = Table(
-            f"Expected accuracy ({100 * s.conf_level:g} % intervals, {100 * s.power:g} % power)",
-            ("method", "noise sd", "std. error", "half-width", "detectable"),
-            tuple(
-                (r.method, *map(_four, (r.noise_sd, r.std_error, r.half_width, r.detectable)))
-                for r in usable
-            ),
-            "lrrrr",
-        )
-        split = Table(
-            "Epsilon by share of the budget",
-            ("method", "shares"),
-            tuple((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.shares)) for r in usable),
-            "ll",
-        )
-        notes = tuple(f"{r.method}: {r.reason}" for r in self.rows if r.reason)
-        blocks = (header, table, split, *((Notes(notes),) if notes else ()))
-        return Summary(f"Plan for the {s.estimand}: no data was touched", "", blocks)
-
     def needed(self, half_width: float, *, of: str = "epsilon") -> pd.DataFrame:
         """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
 
@@ -147,11 +107,11 @@ class Plan(Shown):
             raise OptionError(f'of must be "epsilon" or "n", got {of!r}')
         if not half_width > 0:
             raise OptionError(f"half_width must be positive, got {half_width!r}")
-        found = [
+        rows = [
             {"method": r.method, of: _solve(self.setting, r.method, half_width, of)}
             for r in bar([row for row in self.rows if not row.reason], "solving")
         ]
-        return frame_of(found, ["method", of])
+        return frame_of(rows, ["method", of])
 
     @property
     def outcome(self) -> str:
@@ -160,24 +120,17 @@ class Plan(Shown):
 
     def against(self, epsilons: Sequence[float]) -> pd.DataFrame:
         """Noise and half-width of each usable method at several epsilons, one row each."""
-        wanted = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
-        found = [
-            _rehearsed(self.setting, method, epsilon=epsilon)
-            for method, epsilon in bar(wanted, "rehearsing")
-        ]
-        return frame_of(
-            [
-                {"method": m, "epsilon": e, "noise_sd": r.noise_sd, "half_width": r.half_width}
-                for (m, e), r in zip(wanted, found, strict=True)
-            ],
-            ["method", "epsilon", "noise_sd", "half_width"],
-        )
+        cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
+        rows = []
+        for method, epsilon in bar(cells, "rehearsing"):
+            row = _rehearsed(replace(self.setting, epsilon=epsilon), method)
+            figures = {"noise_sd": row.noise_sd, "half_width": row.half_width}
+            rows.append({"method": method, "epsilon": epsilon, **figures})
+        return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width"])
 
     def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
         """Draw the half-width against epsilon; return the axes (matplotlib)."""
-        from dpeffects import plots
-
-        return plots.half_width(self, epsilons, ax=ax)
+        return draw(self, epsilons, ax=ax)
 
     __repr__ = Shown.__str__
 
@@ -245,146 +198,164 @@ def plan(
     Budget(epsilon, delta)
     declared = _declared(parsed, bounds)
     low, high = _outcome_range(parsed, declared)
-    if isinstance(n, bool) or not isinstance(n, int) or n < 4:
-        raise OptionError(f"n must be a whole number of at least 4 records, got {n!r}")
-    if n > _MOST:
-        raise OptionError(f"n is at most {_MOST} here; beyond, half-widths fall with the root of n")
+    mean = (low + high) / 2.0 if outcome_mean is None else outcome_mean
+    sd = (high - low) / 6.0 if outcome_sd is None else outcome_sd
+    check_whole("n", n, 4, _MOST)
     check_whole("repeats", repeats, 1)
     check_choice("estimand", estimand, AVERAGES)
-    for name, value in (("treated", treated), ("conf_level", conf_level), ("power", power)):
-        if not (is_number(value) and 0.0 < value < 1.0):
-            raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
-    if not (is_number(selection) and 0.0 <= selection <= 10.0):
-        raise OptionError(f"selection must be between 0 and 10, got {selection!r}")
-    guess = (high - low) / 6.0 if outcome_sd is None else outcome_sd
-    if not (is_number(guess) and 0.0 < guess <= (high - low) / 2.0):
-        raise OptionError(f"outcome_sd must be positive and at most half the range, got {guess!r}")
-    mean = (low + high) / 2.0 if outcome_mean is None else outcome_mean
-    if not (is_number(mean) and low <= mean <= high):
-        raise OptionError(f"outcome_mean must be within [{low:g}, {high:g}], got {mean!r}")
+    for name, share in (("treated", treated), ("conf_level", conf_level), ("power", power)):
+        if not (is_number(share) and 0.0 < share < 1.0):
+            raise OptionError(f"{name} must be between 0 and 1, got {share!r}")
+    for name, value, least, most in (
+        ("selection", selection, 0.0, 10.0),
+        ("outcome_mean", mean, low, high),
+        ("outcome_sd", sd, 0.0, (high - low) / 2.0),
+    ):
+        if not (is_number(value) and least <= value <= most):
+            raise OptionError(f"{name} must be within [{least:g}, {most:g}], got {value!r}")
     if method is None and options:
         raise OptionError("options belong to a method: name one with method=...")
     setting = Setting(
-        parsed.source,
-        n,
-        float(epsilon),
-        float(delta),
-        declared,
-        estimand,
-        float(mean),
-        float(guess),
-        float(treated),
-        float(selection),
-        float(conf_level),
-        float(power),
-        repeats,
-        options,
+        formula=parsed.source,
+        n=n,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        bounds=declared,
+        estimand=estimand,
+        outcome_mean=float(mean),
+        outcome_sd=float(sd),
+        treated=float(treated),
+        selection=float(selection),
+        conf_level=float(conf_level),
+        power=float(power),
+        repeats=repeats,
+        options=options,
     )
-    names = [method] if method else [s.name for s in proved().values() if estimand in s.estimands]
-    rows = [_row(setting, name, single=method is not None) for name in bar(names, "planning")]
-    return Plan(setting, tuple(rows))
+    if method is not None:
+        return Plan(setting, (_row(setting, method),))
+    names = [spec.name for spec in proved().values() if estimand in spec.estimands]
+    return Plan(setting, tuple(_row_or_reason(setting, name) for name in bar(names, "planning")))
 
 
-def _row(setting: Setting, method: str, *, single: bool) -> Planned:
+def _row(setting: Setting, method: str) -> Planned:
     spec = get(method)
     spec.check_estimand(setting.estimand)
     if spec.needs_delta and not setting.delta:
         return Planned(method, reason="needs a delta")
+    return _rehearsed(setting, method)
+
+
+def _row_or_reason(setting: Setting, method: str) -> Planned:
     try:
-        return _rehearsed(setting, method)
+        return _row(setting, method)
     except DPEffectsError as error:
-        if single:
-            raise
         return Planned(method, reason=str(error).splitlines()[0])
 
 
-def _rehearsed(
-    setting: Setting, method: str, *, epsilon: float | None = None, n: int | None = None
-) -> Planned:
-    """Average over rehearsals; medians, because a noisy variance has a long tail."""
-    runs = [_run(setting, method, epsilon, n, seed) for seed in range(setting.repeats)]
-    noise = math.sqrt(float(np.median([run.noise_variance for run in runs])))
+def _rehearsed(setting: Setting, method: str) -> Planned:
+    """Run on made-up records; medians over repeats, because a noisy variance has a long tail."""
+    runs = [
+        estimate_effect(
+            setting.estimand,
+            setting.formula,
+            made_up_records(setting, seed),
+            method,
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            seed=seed,
+            **setting.options,
+        )
+        for seed in range(setting.repeats)
+    ]
+    noise_sd = math.sqrt(float(np.median([run.noise_variance for run in runs])))
     shares: dict[str, float] = {}
     for spend in (spend for spend in runs[0].spends if not spend.covered):
         shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
     split = tuple(shares.items())
     errors = [run.std_error for run in runs if not isinstance(run.std_error, Unavailable)]
-    widths = [
-        (interval.upper - interval.lower) / 2.0
-        for run in runs
-        if not isinstance(interval := run.conf_int(setting.conf_level), Unavailable)
-    ]
+    intervals = [run.conf_int(setting.conf_level) for run in runs]
+    widths = [(i.upper - i.lower) / 2.0 for i in intervals if not isinstance(i, Unavailable)]
     if not widths:
-        return Planned(method, noise, shares=split)
+        return Planned(method, noise_sd, shares=split)
     error, width = float(np.median(errors)), float(np.median(widths))
-    return Planned(method, noise, error, width, width + _quantile(setting.power) * error, split)
+    detectable = width + NormalDist().inv_cdf(setting.power) * error
+    return Planned(method, noise_sd, error, width, detectable, split)
 
 
-def _run(setting: Setting, method: str, epsilon: float | None, n: int | None, seed: int) -> Result:
+def made_up_records(setting: Setting, seed: int) -> Declared:
+    """Covariates spread evenly over their ranges and levels, and no effect of treatment.
+
+    The log odds of treatment are a sum of the standardised covariates with standard deviation
+    ``selection``. The outcome is normal with the assumed mean and standard deviation, clipped; a
+    transformed outcome has its columns spread evenly.
+    """
     import pandas as pd
 
-    parsed = parse(setting.formula)
-    data = pd.DataFrame(
-        rehearsal(
-            parsed,
-            setting.bounds,
-            n or setting.n,
-            treated=setting.treated,
-            selection=setting.selection,
-            outcome_mean=setting.outcome_mean,
-            outcome_sd=setting.outcome_sd,
-            seed=seed,
-        )
-    )
-    return estimate_effect(
-        setting.estimand,
-        setting.formula,
-        data,
-        method,
-        epsilon=setting.epsilon if epsilon is None else epsilon,
-        delta=setting.delta,
-        bounds=_as_given(setting.bounds),
-        seed=seed,
-        **setting.options,
-    )
+    rng, n = np.random.default_rng(seed), setting.n
+    formula, bounds = parse(setting.formula), setting.bounds
+    columns: dict[str, Any] = {}
+    for name in formula.columns:
+        if name == formula.treatment_column:
+            continue
+        if bounds.is_levels(name):
+            columns[name] = _levels(bounds, name)[rng.integers(0, len(bounds[name]), n)]
+            continue
+        low, high = bounds.interval(name)
+        columns[name] = rng.uniform(low, high, n)
+        if formula.outcome == Column(name):
+            drawn = rng.normal(setting.outcome_mean, setting.outcome_sd, n)
+            columns[name] = np.clip(drawn, low, high)
+    logit = np.zeros(n)
+    for name in formula.covariate_columns:
+        values = np.unique(columns[name], return_inverse=True)[1].astype(float)
+        logit += (values - values.mean()) / max(values.std(), 1e-12)
+    logit *= setting.selection / max(logit.std(), 1e-12)
+    logit += math.log(setting.treated / (1.0 - setting.treated))
+    arm = rng.random(n) < 1.0 / (1.0 + np.exp(-logit))
+    arm[:2] = True, False  # both arms are there
+    name = formula.treatment_column
+    named = name in bounds and bounds.is_levels(name)
+    columns[name] = _levels(bounds, name)[arm.astype(int)] if named else arm
+    return declare(pd.DataFrame(columns), bounds)
+
+
+def _levels(bounds: Bounds, name: str) -> Any:
+    return np.array(list(bounds[name]), dtype=object)
 
 
 _FAR, _STRIDE = 20.0, math.log(4.0)
+_RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}
 
 
-def _solve(setting: Setting, method: str, wanted: float, of: str) -> float:
+def _solve(setting: Setting, method: str, half_width: float, of: str) -> float:
     """Solve on logarithmic scales, where the half-width is nearly a line, to half a per cent."""
 
-    def above(position: float) -> float:
+    def excess(position: float) -> float:
+        """Log of the half-width there over the wanted one."""
         value = math.exp(position)
+        change: dict[str, Any] = {of: round(value) if of == "n" else value}
         try:
-            if of == "epsilon":
-                found = _rehearsed(setting, method, epsilon=value).half_width
-            else:
-                found = _rehearsed(setting, method, n=round(value)).half_width
+            row = _rehearsed(replace(setting, **change), method)
         except DPEffectsError:
             return _FAR
-        return min(math.log(found / wanted), _FAR) if found > 0 else _FAR
+        return min(math.log(row.half_width / half_width), _FAR) if row.half_width > 0 else _FAR
 
-    least, most = (1e-3, 1e3) if of == "epsilon" else (20.0, 2e5)
-    end = min(max(setting.epsilon if of == "epsilon" else setting.n, least), most)
-    here = math.log(end)
-    gap = above(here)
+    least, most = _RANGES[of]
+    here = math.log(min(max(getattr(setting, of), least), most))
+    gap = excess(here)
     while True:  # walk away from the plan's own value, until the wanted one is passed
         other = min(max(here + math.copysign(_STRIDE, gap), math.log(least)), math.log(most))
-        if other == here and gap > 0:
-            return _extrapolated(gap, most) if of == "n" else math.nan
         if other == here:
-            return least
-        beyond = above(other)
+            return least if gap <= 0 else _extrapolated(gap, most) if of == "n" else math.nan
+        beyond = excess(other)
         if (beyond > 0) != (gap > 0):
             break
         here, gap = other, beyond
-    low, high = (here, other) if gap > 0 else (other, here)
-    ends = {low: max(gap, beyond), high: min(gap, beyond)}
     from scipy.optimize import brentq
 
-    root = math.exp(brentq(lambda u: ends[u] if u in ends else above(u), low, high, xtol=0.005))
+    ends = {here: gap, other: beyond}
+    low, high = sorted(ends)
+    root = math.exp(brentq(lambda u: ends[u] if u in ends else excess(u), low, high, xtol=0.005))
     return float(math.ceil(root)) if of == "n" else float(f"{root:.3g}")
 
 
@@ -395,6 +366,7 @@ def _extrapolated(gap: float, n: float) -> float:
 
 
 def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
+    """Bounds of the formula's columns: declared, or by what the formula says."""
     if isinstance(bounds, str):
         raise BoundsError("a plan has no data to read bounds from: declare them")
     if not (bounds is None or isinstance(bounds, Mapping)):
@@ -405,22 +377,17 @@ def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
     for name in formula.columns:
         if name not in known and (ends := design.ends_in_formula(name, formula)):
             known = known.with_interval(name, *ends, source="declared")
-    kept = [n for n in formula.columns if n in known]
     missing = [n for n in formula.columns if n not in known and n != formula.treatment_column]
     if missing:
         raise BoundsError(
             f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
         )
+    kept = [n for n in formula.columns if n in known]
     return Bounds(
         {n: known[n] for n in kept},
         {n: known.source(n) for n in kept},
         frozenset(n for n in kept if known.is_levels(n)),
     )
-
-
-def _as_given(bounds: Bounds) -> dict[str, Any]:
-    """Bounds as a user writes them: tuples are ranges, lists are levels."""
-    return {n: list(bounds[n]) if bounds.is_levels(n) else tuple(bounds[n]) for n in bounds}
 
 
 def _outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:
@@ -431,13 +398,3 @@ def _outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:
         raise BoundsError(
             f"the outcome {source(formula.outcome)} needs a range: (LOWER, UPPER)"
         ) from None
-
-
-def _quantile(p: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(p))
-
-
-def _four(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.4g}"

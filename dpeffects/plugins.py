@@ -20,14 +20,14 @@ def plugins(group: str, kind: type) -> Iterator[tuple[str, Any]]:
     """
     from importlib.metadata import entry_points
 
-    for point in sorted(entry_points(group=group), key=lambda found: found.name):
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
         try:
-            found = point.load()
+            plugin = point.load()
         except Exception as error:
-            said = f"cannot be loaded ({type(error).__name__}: {error})"
+            reason = f"cannot be loaded ({type(error).__name__}: {error})"
         else:
-            if isinstance(found, kind):
-                yield point.name, found
+            if isinstance(plugin, kind):
+                yield point.name, plugin
                 continue
-            said = f"is a {type(found).__name__}, not a {kind.__name__}"
-        warnings.warn(f"entry point {point.value!r} of {group} {said}", stacklevel=2)
+            reason = f"is a {type(plugin).__name__}, not a {kind.__name__}"
+        warnings.warn(f"entry point {point.value!r} of {group} {reason}", stacklevel=2)

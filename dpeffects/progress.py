@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -36,7 +36,5 @@ def bar(iterable: Iterable[T], about: str, total: int | None = None) -> Iterable
         from tqdm import tqdm
     except ImportError:  # extra "progress"
         return iterable
-    shown: Iterable[T] = tqdm(
-        iterable, about, total, file=stream, leave=False, delay=DELAY, dynamic_ncols=True
-    )
-    return shown
+    options = {"file": stream, "leave": False, "delay": DELAY, "dynamic_ncols": True}
+    return cast("Iterable[T]", tqdm(iterable, about, total, **options))

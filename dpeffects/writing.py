@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from itertools import count
 from pathlib import Path
@@ -31,28 +31,23 @@ def check(
     ledger is one) and the files beside them, links to nothing, folders, and what is not a file.
     Nothing is left behind. ``force`` is how a user asks to overwrite.
     """
-    try:
-        if not (given := os.fspath(path)):
+    with _one_sentence(path, force):
+        name = os.fspath(path)
+        if not name:
             raise ValueError
-        if given.endswith(_SEPARATORS):
-            raise OptionError(f"{given} is the name of a folder; give the name of a file")
-        target = Path(os.path.realpath(given))
-        held = _held(target)
+        if name.endswith(_SEPARATORS):
+            raise OptionError(f"{name} is the name of a folder; give the name of a file")
+        target = Path(os.path.realpath(name))
+        status = _status(target)
         if any(_same(target, source) for source in inputs):
-            raise OptionError(f"{given} is an input and is never overwritten; give another name")
-        _refuse_ledgers(given, target)
-        _refuse_kinds(given, held)
-        if held is None:
-            with _part(target):
+            raise OptionError(f"{name} is an input and is never overwritten; give another name")
+        _refuse_ledgers(name, target)
+        _refuse_kinds(name, status)
+        if status is None:
+            with _partial_file(target):
                 pass
-        elif stat.S_ISREG(held.st_mode) and not overwrite:
-            raise OptionError(f"{given} exists; another name, or {force} to overwrite it")
-    except OptionError:
-        raise
-    except OSError as error:
-        raise OptionError(f"{path} cannot be written: {error.strerror}") from None
-    except (TypeError, ValueError):
-        raise OptionError(f"{path!r} is not the path of a file") from None
+        elif stat.S_ISREG(status.st_mode) and not overwrite:
+            raise FileExistsError
     return target
 
 
@@ -70,25 +65,28 @@ def write(
     """
     target = check(path, overwrite=overwrite, inputs=inputs, force=force)
     try:
-        made = content.encode("utf-8") if isinstance(content, str) else content
-        held = _held(target)
-        if held is not None and stat.S_ISCHR(held.st_mode):
-            with target.open("wb", buffering=0) as device:
-                device.write(made)
-            return target
-        with _part(target) as part:
-            _fill(part, made, held)
-            if overwrite:
-                part.replace(target)
-            else:
-                _place(part, target, made)
-    except FileExistsError:
-        raise OptionError(f"{path} exists; another name, or {force} to overwrite it") from None
-    except OSError as error:
-        raise OptionError(f"{path} cannot be written: {error.strerror}") from None
+        data = content.encode("utf-8") if isinstance(content, str) else content
     except UnicodeError:
         raise OptionError(f"{path} cannot be written: not a text") from None
+    with _one_sentence(path, force):
+        status = _status(target)
+        if status is not None and stat.S_ISCHR(status.st_mode):
+            with target.open("wb", buffering=0) as device:
+                device.write(data)
+        elif overwrite:
+            replace_file(target, data)
+        else:
+            _write_new(target, data)
     return target
+
+
+def replace_file(target: Path, data: bytes) -> None:
+    """Write a file that takes the place of an earlier one, and its permissions, in one step."""
+    status = _status(target)
+    with _partial_file(target, data) as part:
+        if status is not None:
+            part.chmod(stat.S_IMODE(status.st_mode))
+        part.replace(target)
 
 
 def check_apart(paths: Iterable[StrPath]) -> None:
@@ -99,7 +97,22 @@ def check_apart(paths: Iterable[StrPath]) -> None:
             raise OptionError("two outputs would go to the same file")
 
 
-def _held(target: Path) -> os.stat_result | None:
+@contextmanager
+def _one_sentence(path: StrPath, force: str) -> Iterator[None]:
+    """Whatever is wrong with a path is one sentence about it."""
+    try:
+        yield
+    except OptionError:
+        raise
+    except FileExistsError:
+        raise OptionError(f"{path} exists; another name, or {force} to overwrite it") from None
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}") from None
+    except (TypeError, ValueError):
+        raise OptionError(f"{path!r} is not the path of a file") from None
+
+
+def _status(target: Path) -> os.stat_result | None:
     try:
         return target.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -119,68 +132,62 @@ def _same(target: Path, source: Any) -> bool:
     return False
 
 
-def _refuse_ledgers(given: str, target: Path) -> None:
+def _refuse_ledgers(name: str, target: Path) -> None:
     """Only the code of a ledger writes to one."""
     endings = [end for end in BESIDE if target.name.endswith(end) and target.name != end]
     if any(map(_is_database, [target, *(Path(str(target).removesuffix(e)) for e in endings)])):
         raise OptionError(
-            f"{given} is a ledger or another SQLite database, or belongs to one, and is never "
+            f"{name} is a ledger or another SQLite database, or belongs to one, and is never "
             "overwritten; give another name"
         )
 
 
 def _is_database(path: Path) -> bool:
-    held = _held(path)
-    if held is None or not stat.S_ISREG(held.st_mode):
+    status = _status(path)
+    if status is None or not stat.S_ISREG(status.st_mode):
         return False
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
-def _refuse_kinds(given: str, held: os.stat_result | None) -> None:
-    if held is None:
-        if os.path.islink(given):
-            raise OptionError(f"{given} is a link to nothing; give the name of a file")
+def _refuse_kinds(name: str, status: os.stat_result | None) -> None:
+    if status is None:
+        if os.path.islink(name):
+            raise OptionError(f"{name} is a link to nothing; give the name of a file")
         return
-    if stat.S_ISDIR(held.st_mode):
-        raise OptionError(f"{given} cannot be written: it is a folder")
-    if not (stat.S_ISREG(held.st_mode) or stat.S_ISCHR(held.st_mode)):
-        raise OptionError(f"{given} cannot be written: it is not a file")
-    if not os.access(given, os.W_OK):
-        raise OptionError(f"{given} cannot be written: Permission denied")
+    if stat.S_ISDIR(status.st_mode):
+        raise OptionError(f"{name} cannot be written: it is a folder")
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISCHR(status.st_mode)):
+        raise OptionError(f"{name} cannot be written: it is not a file")
+    if not os.access(name, os.W_OK):
+        raise OptionError(f"{name} cannot be written: Permission denied")
 
 
 @contextmanager
-def _part(target: Path) -> Iterator[Path]:
+def _partial_file(target: Path, data: bytes = b"") -> Iterator[Path]:
     """A new file beside the target, gone at the end unless it has taken the target's place."""
     for number in count():
         part = target.with_name(f".{target.name[:20]}.{os.getpid()}-{number}.part")
-        try:
-            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-        except FileExistsError:
-            continue
-        break
+        with suppress(FileExistsError):
+            file = part.open("xb")
+            break
     try:
+        with file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         yield part
     finally:
         part.unlink(missing_ok=True)
 
 
-def _fill(part: Path, content: bytes, held: os.stat_result | None) -> None:
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    if held is not None:
-        part.chmod(stat.S_IMODE(held.st_mode))
-
-
-def _place(part: Path, target: Path, content: bytes) -> None:
-    """Give the file its name where nothing has that name yet."""
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        with target.open("xb") as file:
-            file.write(content)
+def _write_new(target: Path, data: bytes) -> None:
+    """Give a file its name where nothing has that name yet."""
+    with _partial_file(target, data) as part:
+        try:
+            os.link(part, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            with target.open("xb") as file:
+                file.write(data)

@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from dpeffects.auditing.minimisers import gradient
-from dpeffects.auditing.shown import leaves
+from dpeffects.auditing.outputs import leaves
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import largest_noise
@@ -211,13 +211,14 @@ class Replayed:
     """What a replay found.
 
     ``permutations`` counts the secret orders that a run drew; ``refused`` says why a run ended
-    before its first charge, if one did.
+    before its first charge, if one did, ``failed`` why the first run ended after it.
     """
 
     violations: tuple[str, ...]
     moves: dict[str, float]
     permutations: int = 0
     refused: str = ""
+    failed: str = ""
 
     @property
     def largest(self) -> float:
@@ -253,7 +254,8 @@ def replay(
     if second is not None:
         noise.finished()
         noise.violations.extend(_differences(first, second))
-    return Replayed(tuple(noise.violations), noise.moves, noise.permutations, why)
+    failed = first[1]["raised"] if first else ""
+    return Replayed(tuple(noise.violations), noise.moves, noise.permutations, why, failed)
 
 
 def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[Any, str]:

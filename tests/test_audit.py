@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -20,11 +17,11 @@ from scipy.stats import binomtest
 
 import dpeffects as dpe
 from dpeffects.auditing import audit
-from dpeffects.auditing.evidence import LINEAR, LOSS, lower_bound
+from dpeffects.auditing.events import LINEAR, LOSS, lower_bound
+from dpeffects.auditing.mechanisms import mechanism
 from dpeffects.auditing.pairs import BOUNDS, neighbours
-from dpeffects.auditing.runs import _deaf, gather
-from dpeffects.auditing.targets import target
-from dpeffects.auditing.watch import Watch
+from dpeffects.auditing.recording import RecordedNoise
+from dpeffects.auditing.runs import gather
 from dpeffects.design import columns as recipe
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import proved
@@ -101,8 +98,8 @@ def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, opti
 def test_losses_are_those_of_the_law_of_the_releases(name, pair, options):
     """The mean of exp(-loss) is 1 if and only if losses are what the noise makes them."""
     options = dict(options)
-    aim = target(name, Budget(2, options.pop("delta", 0.0)), None, "ATE", True, None, options)
-    runs = gather(aim, PAIRS[pair], 250, (3,), watched=True, workers=1)
+    audited = mechanism(name, Budget(2, options.pop("delta", 0.0)), options=options)
+    runs = gather(audited, PAIRS[pair], 250, (3,), watched=True, workers=1)
     for loss in (runs.loss[0], -runs.loss[1]):
         ratio = np.exp(-loss)
         assert ratio.mean() == pytest.approx(1.0, abs=4.5 * ratio.std() / math.sqrt(loss.size))
@@ -411,13 +408,14 @@ def test_the_bound_holds_with_its_confidence():
             pairs=[(pair.one, pair.other)],
             runs=200,
             seed=seed,
-            confidence=0.9,
+            conf_level=0.9,
         )
         above += found.violated
     assert above <= 5
 
 
 def test_processes_change_nothing():
+    pytest.importorskip("joblib")
     given = {"epsilon": 1, "runs": 2100, "seed": 4, "formula": "y ~ t", **one_pair("arm")}
     alone = audit("diff_in_means", **given)
     assert audit("diff_in_means", workers=2, **given).to_dict() == alone.to_dict()
@@ -458,8 +456,8 @@ BAD = {
     "unknown level": ("private_aipw", {"level": "label"}, "level must be"),
     "level of effects": ("r_learner", {"level": "label"}, "'sample'"),
     "unknown estimand": ("private_psm", {"estimand": "ATT"}, "estimates ATE"),
-    "few runs": ("private_psm", {"runs": 10}, "at least 100"),
-    "confidence": ("private_psm", {"confidence": 1.0}, "confidence"),
+    "few runs": ("private_psm", {"runs": 10}, "from 100"),
+    "conf_level": ("private_psm", {"conf_level": 1.0}, "conf_level"),
     "watch": ("private_psm", {"watch": "all"}, "watch must be"),
     "noise": ("private_psm", {"noise": "none"}, "noise must be"),
     "workers": ("private_psm", {"workers": 0}, "workers must be"),
@@ -496,20 +494,8 @@ def test_pairs_must_be_neighbours():
         audit("private_psm", level="label", pairs=[(one, arm)], **given)
 
 
-def test_a_watched_call_says_so():
-    data = PAIRS["outcome"].one
-    fit = dpe.dp_ate(
-        "y ~ t", data, "diff_in_means", epsilon=1, bounds=BOUNDS, seed=Watch(SeededNoise(1))
-    )
-    assert fit.guarantee.void == ("watched by an audit",)
+def test_a_recorded_call_says_so():
+    data, noise = PAIRS["outcome"].one, RecordedNoise(SeededNoise(1))
+    fit = dpe.dp_ate("y ~ t", data, "diff_in_means", epsilon=1, bounds=BOUNDS, seed=noise)
+    assert fit.guarantee.void == ("recorded by an audit",)
     assert "NOT PRIVATE" in str(fit)
-
-
-def test_processes_leave_an_interrupt_to_their_parent():
-    """Else each of them would print a traceback when a user stops an audit."""
-    code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
-    before = signal.getsignal(signal.SIGINT)
-    with _deaf():
-        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert child.stdout == "True\n"
-    assert signal.getsignal(signal.SIGINT) is before

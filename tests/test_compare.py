@@ -9,7 +9,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.render import Table
+from dpeffects.summary import Table
 from tests.reading import from_markdown, self_contained, shown, squeezed, tables
 from tests.releases import NAMES, everything, frame, release
 from tests.test_results import NO_VARIANCE, make

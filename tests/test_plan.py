@@ -84,7 +84,7 @@ def test_the_plot_has_a_line_for_each_method():
     [
         ({"bounds": None}, BoundsError, "declared bounds for y"),
         ({"bounds": "from_data"}, BoundsError, "no data"),
-        ({"n": 2}, OptionError, "at least 4"),
+        ({"n": 2}, OptionError, "from 4"),
         ({"n": 10.5}, OptionError, "whole number"),
         ({"epsilon": 0}, BudgetError, "positive"),
         ({"treated": 1.5}, OptionError, "between 0 and 1"),

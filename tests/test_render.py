@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dpeffects as dpe
 from dpeffects.privacy.guarantee import Guarantee
-from dpeffects.render import Notes, Pairs, Prose, Summary, Table
+from dpeffects.summary import Notes, Pairs, Prose, Summary, Table
 from tests.reading import (
     HOSTILE,
     SPACE,

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import DataError, OptionError
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import p_value
 from dpeffects.privacy.guarantee import Guarantee, Spend
-from dpeffects.results import Pairs, Result, Summary, Table
+from dpeffects.results import Result
 from dpeffects.results.numbers import number, numbers
+from dpeffects.summary import Pairs, Summary, Table
 
 ESTIMATE = Estimate(
     1794.3123,
@@ -371,10 +372,35 @@ def test_json_is_strict_and_round_trips(name):
     assert {f.name for f in dataclasses.fields(fit)} <= set(read)
 
 
+@pytest.mark.parametrize("name", NASTY)
+def test_results_are_read_from_their_json(name):
+    fit = NASTY[name]
+    again = Result.from_json(fit.to_json())
+    assert json.loads(again.to_json()) == json.loads(fit.to_json())
+    assert str(again) == str(fit)
+    assert str(again.report()) == str(fit.report())
+
+
+def test_json_of_the_first_version_is_read():
+    """It had no notes, details and caution in what was released."""
+    fit = make()
+    document = fit.to_dict()
+    for name in ("notes", "details", "caution"):
+        del document["released"][name]
+    document["conf_int"]["level"] = document["conf_int"].pop("conf_level")
+    assert str(Result.from_dict(document)) == str(fit)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"estimate": 1}', '{"released": 3}'])
+def test_what_is_no_json_of_a_result(text):
+    with pytest.raises(DataError):
+        Result.from_json(text)
+
+
 def test_json_values():
     read = json.loads(make(options={"k": np.int64(3), "grid": np.array([1.0, math.inf])}).to_json())
     low, high = make().conf_int()
-    assert read["conf_int"] == {"lower": low, "upper": high, "level": 0.95}
+    assert read["conf_int"] == {"lower": low, "upper": high, "conf_level": 0.95}
     assert read["estimate"] == 1794.3123
     assert read["released"]["laplace"] == [240.0, 210.0]
     assert read["options"]["k"] == 3

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
+from dpeffects.errors import MissingExtraError, OptionError
 
 MEANS = {"means": {"method": "diff_in_means"}}
 
@@ -142,6 +143,12 @@ def test_mistakes_are_named(given, said):
     ask = {"fits": MEANS, "data": coin, "n": 50, "epsilon": 1.0, "repeats": 1, **given}
     with pytest.raises(OptionError, match=said):
         dpe.simulate_study(**ask)
+
+
+def test_processes_without_joblib_name_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(MissingExtraError, match=r"dpeffects\[study\]"):
+        dpe.simulate_study(MEANS, "confounded", n=50, epsilon=1.0, repeats=1, workers=2)
 
 
 def test_a_strange_file_is_left_alone(tmp_path):

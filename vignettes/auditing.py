@@ -59,7 +59,7 @@ def say(text):
 say(
     f"""The event happened in {100 * own / trials:.1f} % of {trials} runs on one data set and in
     {100 * other / trials:.1f} % on the other, {own / other:.2f} times as often: the logarithm is
-    {math.log(own / other):.2f}. Allowing for chance, with {100 * found.confidence:g} % confidence,
+    {math.log(own / other):.2f}. Allowing for chance, with {100 * found.conf_level:g} % confidence,
     the true epsilon is at least {found.lower:.2f}, and the promise was {found.epsilon:g}."""
 )
 

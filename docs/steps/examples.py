@@ -45,7 +45,7 @@ def arguments(gallery_conf: object, script_vars: dict[str, Any]) -> list[str]:
 def left_out() -> str:
     """Return a pattern of files that are not shown: figures whose function is not there yet."""
     drawn: set[str] = set()
-    if find_spec("dpeffects.plots"):
+    if find_spec("dpeffects.report.plots"):
         from dpeffects import plots
 
         drawn = set(dir(plots))

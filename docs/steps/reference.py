@@ -64,10 +64,11 @@ Everything a user needs is at the top level: ``import dpeffects as dpe``.
 _PLOTS = """Plots
 =====
 
-.. py:module:: dpeffects.plots
+.. py:module:: dpeffects.report.plots
 
-Needs ``pip install "dpeffects[plot]"``. Every function takes ``ax`` and returns the axes; results
-call them by ``plot()``. Each is shown in the :doc:`gallery </generated/gallery/index>`.
+They are at ``dpe.plots``, and need ``pip install "dpeffects[plot]"``. Every function takes ``ax``
+and returns the axes; results call them by ``plot()``. Each is shown in the
+:doc:`gallery </generated/gallery/index>`.
 
 """
 
@@ -80,7 +81,7 @@ def texts() -> dict[str, str]:
         if entries:
             head = f"{title}\n{'=' * len(title)}\n\n{intro}\n\n.. currentmodule:: dpeffects\n\n"
             pages[f"api/{area}.rst"] = head + entries
-    if find_spec("dpeffects.plots"):
+    if find_spec("dpeffects.report.plots"):
         from dpeffects import plots
 
         drawn = "".join(f".. autofunction:: {name}\n\n" for name in plots.__all__)

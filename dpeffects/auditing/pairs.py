@@ -58,7 +58,7 @@ def _all() -> list[Pair]:
     even, crowd, many = _frame(12, 6), _frame(26, 5), _frame(240, 120)
     ties = even.assign(x=0.5)
     lone, mixed = _frame(26, 1), even.assign(g=["a"] * 11 + ["b"])
-    made = [
+    return [
         _pair("outcome", "an outcome goes from one end to the other", even, {"y": (0, 1)}),
         _pair("outcome, middle to end", "and from the middle to an end", even, {"y": (0.5, 1)}),
         _pair("few treated", "the outcome of one of 5 treated among 26", crowd, {"y": (0, 1)}),
@@ -79,7 +79,6 @@ def _all() -> list[Pair]:
         _pair("stratum of one", "a record joins a lone one", mixed, {"y": (1, 1), "g": ("a", "b")}),
         _between_strata(),
     ]
-    return made
 
 
 def _frame(n: int, treated: int) -> Any:
@@ -144,14 +143,14 @@ def own_pairs(given: Any, formula: str | None, bounds: Any, public: Iterable[str
     listed = isinstance(given, list | tuple)
     if not listed or not all(isinstance(p, list | tuple) and len(p) == 2 for p in given):
         raise OptionError("pairs must be a list of pairs of frames: [(data, neighbour), ...]")
-    found = []
-    for k, pair in enumerate(given):
-        one, other = (_as_pandas(frame) for frame in pair)
+    checked = []
+    for k, frames in enumerate(given):
+        one, other = (_as_pandas(frame) for frame in frames)
         _require_neighbours(one, other, f"pairs[{k}]")
-        made = Pair(f"own pair {k}", "given", one, other, bounds, formula)
-        _require_private(made, formula, frozenset(public), f"pairs[{k}]")
-        found.append(made)
-    return found
+        pair = Pair(f"own pair {k}", "given", one, other, bounds, formula)
+        _require_private(pair, formula, frozenset(public), f"pairs[{k}]")
+        checked.append(pair)
+    return checked
 
 
 def _require_private(pair: Pair, formula: str | None, public: frozenset[str], who: str) -> None:

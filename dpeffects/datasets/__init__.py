@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpeffects.datasets import bundled, ihdp, optional, simulators
-from dpeffects.datasets.info import DataInfo, Dataset, Simulator
+from dpeffects.datasets.catalogue import DataInfo, catalogue
+from dpeffects.datasets.loaders import load
+from dpeffects.datasets.simulators import SIMULATORS
 from dpeffects.design.bounds import Declared
-from dpeffects.errors import DataError, OptionError
+from dpeffects.errors import DataError, OptionError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["DataInfo", "data_info", "list_data", "load_data", "simulate"]
-
-_DATASETS: dict[str, Dataset] = {
-    entry.info.name: entry for entry in (*bundled.DATASETS, *ihdp.DATASETS, *optional.DATASETS)
-}
-_SIMULATORS: dict[str, Simulator] = {
-    entry.info.name: entry for entry in (*simulators.SIMULATORS, *ihdp.SIMULATORS)
-}
-_INFOS: dict[str, DataInfo] = {
-    **{name: entry.info for name, entry in _DATASETS.items()},
-    **{name: entry.info for name, entry in _SIMULATORS.items()},
-}
 
 
 def load_data(name: str) -> Declared:
@@ -52,11 +41,10 @@ def load_data(name: str) -> Declared:
     >>> lalonde.bounds["earnings_1978"]
     (0.0, 40000.0)
     """
-    if name in _SIMULATORS:
+    if name in SIMULATORS:
         raise DataError(f"{name!r} is simulated: use simulate({name!r})")
-    if name not in _DATASETS:
-        raise _unknown(name, list(_DATASETS))
-    return _DATASETS[name].load()
+    _require_known(name, [other for other in catalogue() if other not in SIMULATORS])
+    return load(name)
 
 
 def simulate(name: str, n: int | None = None, seed: int = 0, **options: Any) -> Declared:
@@ -86,24 +74,22 @@ def simulate(name: str, n: int | None = None, seed: int = 0, **options: Any) -> 
     >>> print(round((frame.mu1 - frame.mu0).mean(), 3))
     0.05
     """
-    if name in _DATASETS:
+    if name in catalogue() and name not in SIMULATORS:
         raise DataError(f"{name!r} is not simulated: use load_data({name!r})")
-    if name not in _SIMULATORS:
-        raise _unknown(name, list(_SIMULATORS))
-    simulator = _SIMULATORS[name]
-    rows = simulator.info.rows if n is None else n
-    _check_whole("n", rows, 2)
-    _check_whole("seed", seed, 0)
-    known = [
-        option.name
-        for option in inspect.signature(simulator.draw).parameters.values()
-        if option.kind is option.KEYWORD_ONLY
-    ]
+    _require_known(name, list(SIMULATORS))
+    rows = catalogue()[name].info.rows if n is None else n
+    for argument, value, least in (("n", rows, 2), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise OptionError(
+                f"{argument} must be a whole number of at least {least}, got {value!r}"
+            )
+    parameters = inspect.signature(SIMULATORS[name]).parameters.values()
+    known = [option.name for option in parameters if option.kind is option.KEYWORD_ONLY]
     for option in options:
         if option not in known:
             takes = ", ".join(known) or "no options"
             raise OptionError(f"simulate({name!r}) has no option {option!r}; it takes {takes}")
-    return simulator.draw(np.random.default_rng(seed), rows, **options)
+    return SIMULATORS[name](np.random.default_rng(seed), rows, **options)
 
 
 def data_info(name: str) -> DataInfo:
@@ -128,9 +114,8 @@ def data_info(name: str) -> DataInfo:
     >>> info.formula
     'outcome ~ treatment | prenatal_first_trimester + married + mage + first_baby + medu'
     """
-    if name not in _INFOS:
-        raise _unknown(name, list(_INFOS))
-    return _INFOS[name]
+    _require_known(name, list(catalogue()))
+    return catalogue()[name].info
 
 
 def list_data() -> pd.DataFrame:
@@ -154,17 +139,12 @@ def list_data() -> pd.DataFrame:
     rows = [
         {field: getattr(info, field) for field in fields}
         | {"covariates": len(info.covariates), "formula": info.formula, "licence": info.licence}
-        for info in _INFOS.values()
+        for info in (record.info for record in catalogue().values())
     ]
     return pd.DataFrame(rows)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise OptionError(f"{name} must be a whole number of at least {least}, got {value!r}")
-
-
-def _unknown(name: Any, names: list[str]) -> DataError:
-    close = get_close_matches(str(name), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return DataError(f"there is no data set {name!r}.{hint} The names are {', '.join(names)}.")
+def _require_known(name: Any, names: list[str]) -> None:
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise DataError(f"there is no data set {name!r}.{hint} The names are {', '.join(names)}.")

@@ -1,23 +1,31 @@
 """Simulated data in which the true effect is known.
 
 Every frame has the columns ``mu0`` and ``mu1``, the mean outcome of each row without and with
-treatment, so ``(mu1 - mu0).mean()`` is the true average effect. All variables have bounded
-support, and the declared bounds are that support.
+treatment, so ``(mu1 - mu0).mean()`` is the true average effect. Except in Hill's surfaces all
+variables have bounded support, and the declared bounds are that support.
+
+A simulator ``draw(rng, n, *, option=...)`` takes a numpy Generator, the number of rows, and its
+options as keyword-only arguments with defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.datasets.info import INDICATOR, DataInfo, Entries, Simulator
+from dpeffects.datasets.catalogue import INDICATOR, catalogue, read_bundled
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import OptionError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Array = npt.NDArray[np.float64]
+Range = tuple[float, float]
 
 
 def _sigmoid(z: Array) -> Array:
@@ -28,36 +36,35 @@ def _bernoulli(rng: np.random.Generator, p: Array) -> npt.NDArray[np.int64]:
     return (rng.random(len(p)) < p).astype(np.int64)
 
 
-def _columns(x: Array) -> dict[str, Array]:
-    return {f"x{j + 1}": x[:, j] for j in range(x.shape[1])}
-
-
 def _check_between(name: str, value: float, lower: float, upper: float) -> None:
     if not lower <= value <= upper:
         raise OptionError(f"{name} must be between {lower:g} and {upper:g}, got {value!r}")
 
 
-def _support(lower: float, upper: float, effect: float) -> tuple[float, float]:
+def _support(lower: float, upper: float, effect: float) -> Range:
     """Return the support of an untreated outcome, extended by the effect of treatment."""
     return lower + min(effect, 0.0), upper + max(effect, 0.0)
 
 
 def _declared(
-    covariates: Mapping[str, npt.NDArray[Any]],
+    covariates: Array | Mapping[str, npt.NDArray[Any]],
     treatment: npt.NDArray[np.int64],
     outcome: npt.NDArray[Any],
-    means: tuple[Array, Array],
-    bounds: Entries,
-    outcome_range: tuple[float, float],
+    mu0: Array,
+    effect: Array | float,
+    outcome_range: Range,
+    bounds: Mapping[str, Any] | None = None,
 ) -> Declared:
+    """Return the frame and its bounds; columns of a matrix are x1, x2, ... within [0, 1]."""
     import pandas as pd
 
-    mu0, mu1 = means
-    frame = pd.DataFrame(
-        {"treatment": treatment, "outcome": outcome, **covariates, "mu0": mu0, "mu1": mu1}
-    )
-    ranges = dict.fromkeys(("outcome", "mu0", "mu1"), outcome_range)
-    return declare(frame, {"treatment": INDICATOR, **ranges, **bounds})
+    if isinstance(covariates, np.ndarray):
+        covariates = {f"x{j + 1}": covariates[:, j] for j in range(covariates.shape[1])}
+    means = {"mu0": mu0, "mu1": mu0 + effect}
+    frame = pd.DataFrame({"treatment": treatment, "outcome": outcome, **covariates, **means})
+    ranges = dict.fromkeys(("outcome", *means), outcome_range)
+    inputs = bounds or dict.fromkeys(covariates, (0, 1))
+    return declare(frame, {"treatment": INDICATOR, **ranges, **inputs})
 
 
 # --- the papers' Synth ------------------------------------------------------------------------
@@ -73,12 +80,8 @@ def _private_psm(
     b = rng.uniform(0.0, 0.4 / covariates, covariates)
     x = rng.random((n, covariates))
     treatment = _bernoulli(rng, _sigmoid((2.0 * x - 1.0) @ a))
-    mu0 = x @ b + 0.05
     outcome = x @ b + effect * treatment + rng.uniform(0.0, 0.1, n)
-    columns = _columns(x)
-    bounds: Entries = dict.fromkeys(columns, (0, 1))
-    support = _support(0.0, 0.5, effect)
-    return _declared(columns, treatment, outcome, (mu0, mu0 + effect), bounds, support)
+    return _declared(x, treatment, outcome, x @ b + 0.05, effect, _support(0.0, 0.5, effect))
 
 
 def _multisite(
@@ -99,13 +102,11 @@ def _multisite(
     values = np.linspace(0.0, 1.0, levels)
     x = values[rng.integers(levels, size=n)]
     treatment = _bernoulli(rng, _sigmoid(a * (2.0 * x - 1.0)))
-    mu0 = b * x + 0.05
     outcome = b * x + effect * treatment + rng.uniform(0.0, 0.1, n)
     names, site = _sites(rng, n, sites)
+    support, bounds = _support(0.0, 0.5, effect), {"x": values.tolist(), "site": names}
     columns = {"x": x, "site": site}
-    bounds: Entries = {"x": values.tolist(), "site": names}
-    support = _support(0.0, 0.5, effect)
-    return _declared(columns, treatment, outcome, (mu0, mu0 + effect), bounds, support)
+    return _declared(columns, treatment, outcome, b * x + 0.05, effect, support, bounds)
 
 
 def _sites(
@@ -140,12 +141,8 @@ def _confounded(rng: np.random.Generator, n: int, *, effect: float = 0.1) -> Dec
     """Draw a bounded outcome that rises with what makes treatment likely."""
     _check_between("effect", effect, -1.0, 1.0)
     x, risk, treatment = _confounders(rng, n)
-    mu0 = 0.7 * risk + 0.1
     outcome = 0.7 * risk + effect * treatment + rng.uniform(0.0, 0.2, n)
-    columns = _columns(x)
-    bounds: Entries = dict.fromkeys(columns, (0, 1))
-    support = _support(0.0, 0.9, effect)
-    return _declared(columns, treatment, outcome, (mu0, mu0 + effect), bounds, support)
+    return _declared(x, treatment, outcome, 0.7 * risk + 0.1, effect, _support(0.0, 0.9, effect))
 
 
 def _binary(rng: np.random.Generator, n: int, *, effect: float = -0.1) -> Declared:
@@ -153,10 +150,7 @@ def _binary(rng: np.random.Generator, n: int, *, effect: float = -0.1) -> Declar
     _check_between("effect", effect, -0.2, 0.2)
     x, risk, treatment = _confounders(rng, n)
     mu0 = 0.2 + 0.6 * risk
-    outcome = _bernoulli(rng, mu0 + effect * treatment)
-    columns = _columns(x)
-    bounds: Entries = dict.fromkeys(columns, (0, 1))
-    return _declared(columns, treatment, outcome, (mu0, mu0 + effect), bounds, (0, 1))
+    return _declared(x, treatment, _bernoulli(rng, mu0 + effect * treatment), mu0, effect, (0, 1))
 
 
 # --- effects that differ between people -------------------------------------------------------
@@ -168,24 +162,15 @@ def _theta(a: Array, b: Array) -> Array:
 
 
 def _partially_linear(
-    rng: np.random.Generator,
-    x: Array,
-    beta: Array,
-    gamma: Array,
-    effect: Array,
-    outcome_range: tuple[float, float],
+    rng: np.random.Generator, x: Array, beta: Array, gamma: Array, effect: Array, within: Range
 ) -> Declared:
     """Draw treatment 1{x . beta >= eta} and outcome effect * treatment + x . gamma + noise.
 
     eta and the noise are uniform on [-1, 1], so the propensity is (1 + x . beta) / 2, at most 1.
     """
-    n = len(x)
-    treatment = (x @ beta >= rng.uniform(-1.0, 1.0, n)).astype(np.int64)
-    mu0 = x @ gamma
-    outcome = effect * treatment + mu0 + rng.uniform(-1.0, 1.0, n)
-    columns = _columns(x)
-    bounds: Entries = dict.fromkeys(columns, (0, 1))
-    return _declared(columns, treatment, outcome, (mu0, mu0 + effect), bounds, outcome_range)
+    treatment = (x @ beta >= rng.uniform(-1.0, 1.0, len(x))).astype(np.int64)
+    outcome = effect * treatment + x @ gamma + rng.uniform(-1.0, 1.0, len(x))
+    return _declared(x, treatment, outcome, x @ gamma, effect, within)
 
 
 def _cate_1(rng: np.random.Generator, n: int) -> Declared:
@@ -197,9 +182,6 @@ def _cate_1(rng: np.random.Generator, n: int) -> Declared:
     beta, gamma = rng.uniform(0.0, 0.3, 2), rng.uniform(0.0, 1.0, 2)
     x = rng.random((n, 2))
     return _partially_linear(rng, x, beta, gamma, _theta(x[:, 0], x[:, 0]), (-1.0, 8.5))
-
-
-_CATE_2_COVARIATES = 30
 
 
 def _cate_2(rng: np.random.Generator, n: int, *, support: int = 5) -> Declared:
@@ -214,133 +196,84 @@ def _cate_2(rng: np.random.Generator, n: int, *, support: int = 5) -> Declared:
     x . gamma is in [0, support], the noise in [-1, 1] and the effect in [-1.3, 11] (exp(2 a) in
     [1, 7.4], 3 sin(4 b) in [-2.3, 3]), so the outcome is in [-2.3, support + 12] whatever gamma is.
     """
-    p = _CATE_2_COVARIATES
+    width = 30
     if isinstance(support, bool) or not isinstance(support, int | np.integer):
         raise OptionError(f"support must be a whole number, got {support!r}")
-    _check_between("support", support, 1, p)
-    chosen = rng.choice(p, support, replace=False)
-    beta, gamma = np.zeros(p), np.zeros(p)
+    _check_between("support", support, 1, width)
+    chosen = rng.choice(width, support, replace=False)
+    beta, gamma = np.zeros(width), np.zeros(width)
     beta[chosen] = rng.uniform(0.0, 0.3, support)
     gamma[chosen] = rng.uniform(0.0, 1.0, support)
-    x = rng.random((n, p))
-    outcome_range = (-2.3, float(support + 12))
-    return _partially_linear(rng, x, beta, gamma, _theta(x[:, 0], x[:, 1]), outcome_range)
+    x = rng.random((n, width))
+    within = (-2.3, float(support + 12))
+    return _partially_linear(rng, x, beta, gamma, _theta(x[:, 0], x[:, 1]), within)
 
 
-def _info(
-    name: str, title: str, rows: int, covariates: tuple[str, ...], description: str, citation: str
-) -> DataInfo:
-    return DataInfo(
-        name=name,
-        title=title,
-        kind="simulator",
-        rows=rows,
-        outcome="outcome",
-        treatment="treatment",
-        covariates=covariates,
-        description=description + " mu0 and mu1 are the true means.",
-        source="simulated",
-        licence="MIT",
-        citation=citation,
-    )
+# --- Hill's response surfaces on the covariates of the IHDP -----------------------------------
 
 
-_X10 = tuple(f"x{j}" for j in range(1, 11))
-_DP_CATE = (
-    "Differentially private learners for heterogeneous treatment effects (DP-CATE), appendix H.1; "
-    "after Oprescu, Syrgkanis and Wu (2019), Orthogonal random forest for causal inference, "
-    "International Conference on Machine Learning."
-)
+def _ihdp_design() -> tuple[pd.DataFrame, Array, Array, Array]:
+    """Return the frame, Hill's x1..x25, and their means and variances as known without the data.
 
-SIMULATORS = (
-    Simulator(
-        _info(
-            "private_psm",
-            "Synth of the PrivATE paper",
-            1_000,
-            tuple(f"x{j}" for j in range(1, 21)),
-            "Uniform covariates on [0, 1]; treatment with probability sigmoid(a . (2x - 1)), "
-            "outcome b . x + effect * treatment + noise. The paper leaves the ranges open and "
-            "refers to the one-covariate original; here a_j is uniform on [-1, 1], b_j on "
-            "[0, 0.4 / covariates] and the noise on [0, 0.1], which keeps the outcome in [0, 1]. "
-            "Options: covariates=20, effect=0.5.",
-            "Yuan, Li, Du, Chen, Sun, Gao, He, Chen and Zhang, PrivATE: Differentially private "
-            "average treatment effect estimation for observational data, appendix F.",
-        ),
-        _private_psm,
-    ),
-    Simulator(
-        _info(
-            "multisite",
-            "Synth of the multi-site paper",
-            10_000,
-            ("x",),
-            "One covariate, uniform on `levels` equally spaced values from 0 to 1, declared as "
-            "levels so that rows can be matched exactly; treatment with probability "
-            "sigmoid(a (2x - 1)), a uniform on [-1, 1] or set by `imbalance`; outcome "
-            "b x + effect * treatment + noise with b uniform on [0, 0.4] and noise on [0, 0.1], "
-            "so within [0, 1]. The column `site` deals the rows out at random in proportion to "
-            "`sites`. Options: levels=100, effect=0.5, imbalance=None, sites=(1, 1, 1).",
-            "Koga, Chaudhuri and Page (2024), Differentially private multi-site treatment effect "
-            "estimation, IEEE Conference on Secure and Trustworthy Machine Learning.",
-        ),
-        _multisite,
-    ),
-    Simulator(
-        _info(
-            "confounded",
-            "Bounded outcome, strong confounding",
-            20_000,
-            _X10,
-            "Ten uniform covariates of which six count, by the same weights for treatment "
-            "(logistic, propensities from 0.02 to 0.98) and outcome. The difference in means is "
-            "off by more than half of the effect. The outcome lies in [0, 1] by construction. "
-            "Option: effect=0.1.",
-            "dpeffects.",
-        ),
-        _confounded,
-    ),
-    Simulator(
-        _info(
-            "binary",
-            "Binary outcome, strong confounding",
-            20_000,
-            _X10,
-            "The covariates and treatment of 'confounded' with a 0/1 outcome: the risk rises from "
-            "0.2 to 0.8 with the covariates and treatment shifts it by the effect. The difference "
-            "in means hides more than half of the effect. Option: effect=-0.1.",
-            "dpeffects.",
-        ),
-        _binary,
-    ),
-    Simulator(
-        _info(
-            "cate_1",
-            "Dataset 1 of the DP-CATE paper, effects that differ",
-            3_000,
-            ("x1", "x2"),
-            "Two uniform covariates on [0, 1]; the effect is exp(2 x1) + 3 sin(4 x1), from 1 to "
-            "5.45 with mean 4.43 and standard deviation 1.15. Treatment is 1 where beta . x "
-            "reaches a draw from [-1, 1], outcome effect * treatment + gamma . x + noise on "
-            "[-1, 1], with beta_j uniform on [0, 0.3] and gamma_j on [0, 1]. Propensities are "
-            "from 0.5 to 0.8.",
-            _DP_CATE,
-        ),
-        _cate_1,
-    ),
-    Simulator(
-        _info(
-            "cate_2",
-            "Dataset 2 of the DP-CATE paper, effects that differ",
-            3_000,
-            tuple(f"x{j}" for j in range(1, _CATE_2_COVARIATES + 1)),
-            "As 'cate_1' with 30 covariates and the effect exp(2 x1) + 3 sin(4 x2), from -1.27 to "
-            "10.39 with mean 4.43. beta and gamma are zero outside `support` coordinates drawn at "
-            "random; the paper leaves their number open, and with all 30 nearly everybody is "
-            "treated. With 5, propensities start at 0.5 and average 0.69, and 0.1% of records "
-            "have one above 0.95 (up to 8% in an unlucky draw of beta). Option: support=5.",
-            _DP_CATE,
-        ),
-        _cate_2,
-    ),
-)
+    The six measures are standardised: mean 0 and variance 1. An indicator has mean 1/2 give or
+    take and variance at most 1/4; ``first_born`` is 1 or 2 in Hill's design.
+    """
+    record, frame = catalogue()["ihdp"], read_bundled("ihdp_covariates.csv")
+    names = record.info.covariates
+    x = frame[list(names)].to_numpy(dtype=np.float64)
+    measured = np.array([record.bounds[name] != INDICATOR for name in names])
+    measures = x[:, measured]
+    x[:, measured] = (measures - measures.mean(axis=0)) / measures.std(axis=0, ddof=1)
+    first_born = np.array([name == "first_born" for name in names])
+    x[:, first_born] += 1.0
+    mean = np.where(measured, 0.0, 0.5) + first_born
+    return frame, x, mean, np.where(measured, 1.0, 0.25)
+
+
+def ihdp_a(rng: np.random.Generator, n: int) -> Declared:
+    """Draw surface A: both arms linear and parallel, effect 4."""
+    frame, x, mean, variance = _ihdp_design()
+    beta = rng.choice(5, size=x.shape[1] + 1, p=[0.5, 0.2, 0.15, 0.1, 0.05]).astype(np.float64)
+    mu0 = beta[0] + x @ beta[1:]
+    centre = beta[0] + mean @ beta[1:]
+    spread = 3.0 * math.sqrt(variance @ beta[1:] ** 2 + 1.0)
+    return _ihdp(rng, n, frame, mu0, mu0 + 4.0, (centre - spread, centre + 4.0 + spread))
+
+
+def _ihdp_b(rng: np.random.Generator, n: int) -> Declared:
+    """Draw surface B: the untreated arm exponential, the effect on the treated 4."""
+    frame, x, mean, variance = _ihdp_design()
+    beta = rng.choice(5, size=x.shape[1] + 1, p=[0.6, 0.1, 0.1, 0.1, 0.1]) / 10.0
+    mu0 = np.exp(beta[0] + (x + 0.5) @ beta[1:])
+    linear = x @ beta[1:]
+    omega = (linear - mu0)[frame["treatment"].to_numpy() == 1].mean() - 4.0
+    centre = beta[0] + (mean + 0.5) @ beta[1:]
+    spread = float(variance @ beta[1:] ** 2)
+    # Two deviations up on the log scale, or where the treated arm lies, with 3 for the noise.
+    top = max(math.exp(centre + 2.0 * math.sqrt(spread)), math.exp(centre + spread / 2) + 4.0)
+    return _ihdp(rng, n, frame, mu0, linear - omega, (-3.0, top + 3.0))
+
+
+def _ihdp(
+    rng: np.random.Generator, n: int, frame: pd.DataFrame, mu0: Array, mu1: Array, within: Range
+) -> Declared:
+    """Add the noisy outcome and both means, within a range rounded outwards to fives."""
+    if n != len(frame):
+        raise OptionError(f"the IHDP covariates have {len(frame)} rows: leave n out")
+    outcome = np.where(frame["treatment"] == 1, mu1, mu0) + rng.normal(size=n)
+    rounded = 5.0 * math.floor(within[0] / 5.0), 5.0 * math.ceil(within[1] / 5.0)
+    means = dict.fromkeys(("outcome", "mu0", "mu1"), rounded)
+    made = frame.assign(outcome=outcome, mu0=mu0, mu1=mu1)
+    return declare(made, {**catalogue()["ihdp"].bounds, **means})
+
+
+SIMULATORS: dict[str, Callable[..., Declared]] = {
+    "private_psm": _private_psm,
+    "multisite": _multisite,
+    "confounded": _confounded,
+    "binary": _binary,
+    "cate_1": _cate_1,
+    "cate_2": _cate_2,
+    "ihdp_a": ihdp_a,
+    "ihdp_b": _ihdp_b,
+}

@@ -1,7 +1,7 @@
 """Frame + Formula + Bounds -> validated columns, then clipped and encoded rows.
 
 ``read`` looks at every row once, refuses what cannot be used, and completes the bounds from dtypes
-and public columns; it says which ranges are still missing. ``Table.encode`` clips and encodes.
+and public columns; it says which ranges are still missing. Tables then clip and encode.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class LoadedTable:
     """Validated private columns in memory, not yet clipped, in the types they came in."""
 
     design: Design
@@ -71,7 +71,7 @@ class Table:
         values = self.numeric[name].astype(np.float64)
         return Rows(values, (0.0, 0.0), self.treated, lambda: np.zeros((len(values), 1)), 1)
 
-    def encode(self, groups: Table | None = None) -> Rows:
+    def encode(self, groups: LoadedTable | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.
 
         The covariates are encoded when they are first asked for.
@@ -139,7 +139,7 @@ def read(
     public: Iterable[str],
     *,
     attended: bool = True,
-) -> Table | LazyTable:
+) -> LoadedTable | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
@@ -162,7 +162,7 @@ def read(
         _refuse_missing(frame, formula.columns)
     elif from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
-    reader = _Reader(frame, known, formula)
+    reader = _ColumnReader(frame, known, formula)
     free = "data" if from_data else None
     outcome_source = free or ("public" if "outcome" in public else None)
     for name in formula.outcome_columns:
@@ -176,14 +176,14 @@ def read(
     return _table(frame, design, attended)
 
 
-def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> Table:
+def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> LoadedTable:
     """Read the columns into memory and check them."""
     columns = design.columns
     treated = columns.treated(frame)
     if attended and (treated.all() or not treated.any()):
         raise columns.empty_arm()
     numeric = columns.numbers(frame, columns.numeric)
-    return Table(design, numeric, columns.codes(frame, columns.levels), treated)
+    return LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated)
 
 
 def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, str]) -> LazyTable:
@@ -319,7 +319,7 @@ def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
         raise DataError(f"column {column.name!r} mixes kinds of values: declare levels") from None
 
 
-class _Reader:
+class _ColumnReader:
     """Collects columns and completes bounds while the formula is walked."""
 
     def __init__(self, frame: Frame, known: Bounds, formula: Formula) -> None:
@@ -359,20 +359,18 @@ class _Reader:
             )
         self._numeric.append(name)
         if name in self._known:
-            self._bounds = self._bounds.with_interval(
-                name, *self._known.interval(name), source=self._known.source(name)
-            )
+            ends, source = self._known.interval(name), self._known.source(name)
         elif dtype == nw.Boolean:
-            self._bounds = self._bounds.with_interval(name, 0.0, 1.0, source="dtype")
-        elif ends := ends_in_formula(name, self._formula):
-            self._bounds = self._bounds.with_interval(name, *ends, source="declared")
+            ends, source = (0.0, 1.0), "dtype"
+        elif written := ends_in_formula(name, self._formula):
+            ends, source = written, "declared"
         elif source is not None:
             values = numbers(self._in_memory(name))
-            self._bounds = self._bounds.with_interval(
-                name, float(values.min()), float(values.max()), source=source
-            )
+            ends = (float(values.min()), float(values.max()))
         else:
             self._missing.append(name)
+            return
+        self._bounds = self._bounds.with_interval(name, *ends, source=source)
 
     def _level_column(self, name: str, source: str | None) -> None:
         """Read levels from the formula, a declaration, the dtype, or public data."""
@@ -437,24 +435,19 @@ class _Reader:
 
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
-    uses = [f for term in formula.terms for f in term if name in columns(f)]
     ends: list[float] = []
-    for factor in uses:
+    for factor in (f for term in formula.terms for f in term if name in columns(f)):
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None
-        if isinstance(factor, Cut):
-            ends += factor.points
-        else:
-            ends += [factor.lower, factor.upper]
+        ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
     return (min(ends), max(ends)) if ends else None
 
 
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
-    plain = (Column, Categorical)
-    factors = [f for term in formula.terms for f in term if not isinstance(f, plain)]
-    both = {f.name for term in formula.terms for f in term if isinstance(f, Column)}
-    return {n for f in factors for n in columns(f)} | (both & _names_in_c(formula))
+    factors = [f for term in formula.terms for f in term]
+    computed = {n for f in factors if not isinstance(f, Column | Categorical) for n in columns(f)}
+    return computed | ({f.name for f in factors if isinstance(f, Column)} & _names_in_c(formula))
 
 
 def _names_in_c(formula: Formula) -> set[str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.design.features import logits
 from dpeffects.estimators._plan import MOST_LEFT, weight_noise
-from dpeffects.estimators.features import logits
 from dpeffects.estimators.strengths import default_strength
 from dpeffects.estimators.weighting import propensity_model
 from dpeffects.privacy.curator import Curator

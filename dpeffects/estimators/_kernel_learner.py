@@ -26,12 +26,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.design.features import Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
 from dpeffects.estimators._nuisance import (
-    BINS,
     EffectSquares,
     EffectTerms,
     GroupSquares,
@@ -41,12 +41,10 @@ from dpeffects.estimators._nuisance import (
     group,
 )
 from dpeffects.estimators._paper_learner import PaperLearner
-from dpeffects.estimators.conditional_effects import EffectFunction, Effects
-from dpeffects.estimators.features import Features, Fourier, Linear
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import least_strength
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Effects, Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.huber import Huber
@@ -54,6 +52,7 @@ from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weight
 from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, entries
+from dpeffects.results.effect_function import BINS, EffectFunction
 from dpeffects.unproved.claimed import claimed_effects
 
 FloatArray = npt.NDArray[np.float64]

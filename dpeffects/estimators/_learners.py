@@ -28,7 +28,8 @@ BoolArray = npt.NDArray[np.bool_]
 Predict = Callable[[FloatArray], FloatArray]
 
 AVERAGES = ("aipw", "ipw", "regression")
-AT_POINTS = ("dr_learner", "r_learner")
+AT_POINTS = {"dr_learner": False, "r_learner": True}
+"""Learners of effects at points, and whether they weight by residuals of the treatment."""
 _LEAST_IN_ARM = 2
 """Records of an arm that a half must have to learn from."""
 _REGRESSOR = "regressor such as RandomForestRegressor()"
@@ -246,7 +247,7 @@ class BlockLearner:
         final = self.final or (
             Learner(RidgeRegression()) if self.outcome.classifies else self.outcome
         )
-        if self.estimator == "r_learner" and final.takes_weight:
+        if AT_POINTS[self.estimator] and final.takes_weight:
             everybody = np.ones(len(treated), dtype=np.bool_)
             gap = treated - self._propensities(rows, treated)
             rest = outcome - self._outcomes(rows, treated, outcome, everybody)

@@ -12,14 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpeffects.estimators.features import Features, unit_rows
+from dpeffects.design.features import Features, unit_rows
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.exact import FloatArray, IntArray, scratch_buffer
 from dpeffects.privacy.huber import along
 from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
-
-BINS = 8
-"""Bins of the histograms that show how covariates spread over their declared ranges."""
+from dpeffects.results.effect_function import BINS
 
 
 @dataclass(frozen=True)

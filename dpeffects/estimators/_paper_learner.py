@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.estimators.features import spread_points
 from dpeffects.privacy.rows import Interval
 
 FloatArray = npt.NDArray[np.float64]

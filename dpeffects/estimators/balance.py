@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.design.arms import ARMS
+from dpeffects.design.features import unit_rows
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._blocks import block_counts
 from dpeffects.estimators._checks import check_clip, check_flag, check_whole
 from dpeffects.estimators._plan import weight_noise
-from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights

@@ -10,16 +10,15 @@ import numpy.typing as npt
 
 from dpeffects.estimators import _boosting, dp_ebm
 from dpeffects.estimators._kernel_learner import NO_VARIANCE
-from dpeffects.estimators.conditional_effects import Effects
 from dpeffects.estimators.sample_aggregate_cate import require_points
-from dpeffects.inference.estimate import Estimate
+from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.curator import Curator
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class AtPointsOptions(dp_ebm.DPEBMOptions):
+class DPEBMAtPointsOptions(dp_ebm.DPEBMOptions):
     """Options of DP-EBM at points: ``learner`` and ``clip`` as for an average effect.
 
     ``learner``: "s" (default), "t", "dr" or "r". ``clip``: propensities are kept within
@@ -33,7 +32,7 @@ class AtPointsOptions(dp_ebm.DPEBMOptions):
         super().__post_init__()
 
 
-def fit(curator: Curator, options: AtPointsOptions, points: FloatArray) -> Effects:
+def fit(curator: Curator, options: DPEBMAtPointsOptions, points: FloatArray) -> Effects:
     """Release additive models, and read effects off them."""
     effect = _boosting.released(curator, options.learner, options.clip)
     lower, upper = curator.outcome_range
@@ -47,7 +46,7 @@ SPEC = replace(
     dp_ebm.SPEC,
     about="boosted additive models (interpret), read off at points",
     estimands=("CATE",),
-    options=AtPointsOptions,
+    options=DPEBMAtPointsOptions,
     fit=fit,
     needs_intercept=True,
 )

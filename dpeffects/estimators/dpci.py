@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_clip, check_whole
 from dpeffects.estimators._learners import models_of, wrap_models
-from dpeffects.estimators.features import spread_points
 from dpeffects.estimators.model_folds import Nuisances
 from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable

@@ -12,7 +12,7 @@ Where this differs from the paper, and why:
 - Covariates are scaled by declared bounds, not by the largest norm in the data, and centred; the
   intercept is one of the columns scaled to norm 1. It is shrunk towards the noisy share of treated.
 - Noise goes into the objective of the regression (``propensity="objective"``), not onto its weights
-  ("output", the paper's): `privacy.erm.minimise` has the measurements.
+  ("output", the paper's): `privacy.minimise.minimise` has the measurements.
 - Propensities are clipped before they divide anything; the paper's sensitivity is false without it.
   Where the released model cannot reach the clip within the declared ranges, its own reach bounds
   the weights. The noise is for the exact length of the interval of a record's term.
@@ -46,6 +46,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import _propensity
@@ -53,7 +54,6 @@ from dpeffects.estimators._checks import check_choice, check_clip, check_penalty
 from dpeffects.estimators._plan import price
 from dpeffects.estimators._propensity import Model, Setting
 from dpeffects.estimators.arms import arm_sums, treated_count
-from dpeffects.estimators.features import unit_rows
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable

@@ -32,9 +32,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_penalty
-from dpeffects.estimators.features import logits
 from dpeffects.estimators.matching import Matches, feasible, match, match_limits, pairs
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_penalty

@@ -18,9 +18,9 @@ from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._kernel_learner import at_points
 from dpeffects.estimators._learners import AT_POINTS, BlockLearner, Learner
-from dpeffects.estimators.conditional_effects import Effects
 from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
 from dpeffects.estimators.spec import Facts, Options
+from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import by_block
 
@@ -32,7 +32,7 @@ _BIAS = (
 
 
 @dataclass(frozen=True)
-class AtPointsOptions(SampleAggregateOptions):
+class SampleAggregateAtPointsOptions(SampleAggregateOptions):
     """Options of sample and aggregate at points.
 
     ``learner``: "dr_learner" (default) or "r_learner". ``second_stage``: the regressor of the last
@@ -49,7 +49,7 @@ class AtPointsOptions(SampleAggregateOptions):
     def __post_init__(self) -> None:
         require_points("sample_aggregate", self.release)
         super().__post_init__()
-        check_choice("learner", self.learner, AT_POINTS)
+        check_choice("learner", self.learner, tuple(AT_POINTS))
         if self.second_stage is not None:
             wrapped = Learner.regressor("second_stage", self.second_stage)
             object.__setattr__(self, "second_stage", wrapped)
@@ -76,7 +76,7 @@ def uses_delta(options: Options, facts: Facts) -> dict[str, float | None]:
     return {"effect": float(facts.points)}
 
 
-def fit(curator: Curator, options: AtPointsOptions, points: FloatArray) -> Effects:
+def fit(curator: Curator, options: SampleAggregateAtPointsOptions, points: FloatArray) -> Effects:
     """Release the mean over blocks of the effects at encoded points."""
     lower, upper = curator.outcome_range
     interval = options.effect_range or (lower - upper, upper - lower)
@@ -91,7 +91,7 @@ SPEC = replace(
     sample_aggregate.SPEC,
     about="any scikit-learn learners, fitted in disjoint blocks; effects at points get noise",
     estimands=("CATE",),
-    options=AtPointsOptions,
+    options=SampleAggregateAtPointsOptions,
     shares=shares,
     uses_delta=uses_delta,
     fit=fit,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpeffects.design.features import logits
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators.features import logits
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm

@@ -17,16 +17,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpeffects.datasets import load_data
 from dpeffects.errors import MissingExtraError
-from dpeffects.federation import engine, operate
+from dpeffects.federation import flower, operate
 from dpeffects.federation.policy import SitePolicy
 from dpeffects.ledgers import create_ledger
+
+Program = subprocess.Popen[bytes]
 
 DATA = "ist"
 FORMULA = "stroke_14_days ~ treatment"
@@ -48,14 +50,14 @@ _OURS = "dpeffects-federation-demo"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo."""
-    given = _parser().parse_args(arguments)
-    engine.stop_on_signal()
+    args = _parser().parse_args(arguments)
+    flower.stop_on_signal()
     with ExitStack() as stack:
-        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = args.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
             _require_ours(folder)
-            engine.program("flower-superlink")
-            return _run(given, folder.resolve())
+            flower.program("flower-superlink")
+            return _run(args, folder.resolve())
         except (RuntimeError, MissingExtraError) as error:
             print(f"The demo failed: {error}", file=sys.stderr)
             return 1
@@ -67,12 +69,12 @@ def _require_ours(folder: Path) -> None:
     """Make the folder; one that holds something is used only if an earlier demo made it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        taken = any(folder.iterdir()) and not (folder / _OURS).exists()
-        if not taken:
+        foreign = any(folder.iterdir()) and not (folder / _OURS).exists()
+        if not foreign:
             (folder / _OURS).touch()
     except OSError as error:
         raise RuntimeError(f"{folder} cannot be used: {error.strerror}") from None
-    if taken:
+    if foreign:
         raise RuntimeError(f"{folder} is not empty: its data and keys would be overwritten")
 
 
@@ -89,13 +91,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, folder: Path) -> int:
-    with federation(folder, refuse=given.refuse) as running:
-        for number in range(1, 2 + given.again):
+def _run(args: argparse.Namespace, folder: Path) -> int:
+    with federation(folder, refuse=args.refuse) as running:
+        for number in range(1, 2 + args.again):
             _say("asking" if number == 1 else "asking again with the same request id")
             output = folder / "centre" / f"round-{number}"
-            with running.faults(given.kill, given.slow):
-                running.ask(output, epsilon=given.epsilon, deadline=given.deadline)
+            with running.faults(args.kill, args.slow):
+                running.ask(output, epsilon=args.epsilon, deadline=args.deadline)
             print("\n" + (output / "summary.txt").read_text(), flush=True)
     _print_ledgers(folder)
     return 0
@@ -107,7 +109,7 @@ class Federation:
 
     folder: Path
     port: int
-    nodes: Mapping[str, subprocess.Popen[bytes]]
+    nodes: Mapping[str, Program]
 
     def ask(self, output: Path, *, app: Path = operate.APP, **asked: Any) -> None:
         """Submit a question and wait until the round has ended."""
@@ -124,13 +126,23 @@ class Federation:
     def faults(self, kill: str | None = None, slow: str | None = None) -> Iterator[None]:
         """Kill or stop a site's node as soon as it has received a question in the block."""
         over = threading.Event()
-        threads = []
-        for site, what in ((kill, signal.SIGKILL), (slow, signal.SIGSTOP)):
-            if site is not None:
-                log, group = self.folder / site / "node.log", self.nodes[site].pid
-                work = (over, log, log.stat().st_size, group, what)
-                threads.append(threading.Thread(target=_strike, args=work, daemon=True))
-                threads[-1].start()
+
+        def strike(site: str, number: signal.Signals, seen: int) -> None:
+            while not over.wait(0.02):
+                if b"Receiving: query" in self._log(site).read_bytes()[seen:]:
+                    with suppress(ProcessLookupError):
+                        os.killpg(self.nodes[site].pid, number)
+                    return
+
+        threads = [
+            threading.Thread(
+                target=strike, args=(site, number, self._log(site).stat().st_size), daemon=True
+            )
+            for site, number in ((kill, signal.SIGKILL), (slow, signal.SIGSTOP))
+            if site is not None
+        ]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
@@ -138,19 +150,14 @@ class Federation:
             for thread in threads:
                 thread.join()
 
-
-def _strike(over: threading.Event, log: Path, seen: int, group: int, what: signal.Signals) -> None:
-    while not over.wait(0.02):
-        if b"Receiving: query" in log.read_bytes()[seen:]:
-            with suppress(ProcessLookupError):
-                os.killpg(group, what)
-            return
+    def _log(self, site: str) -> Path:
+        return self.folder / site / "node.log"
 
 
 @contextmanager
 def federation(folder: Path, refuse: str | None = None) -> Iterator[Federation]:
     """Run a federation of three sites while the block lasts; all its files are in the folder."""
-    outer, inner = _free_ports(2)
+    outer, inner = flower.free_ports(2)
     _say("making certificates, keys, data and policies")
     write_sites(folder, refuse)
     write_keys(folder)
@@ -161,13 +168,13 @@ def federation(folder: Path, refuse: str | None = None) -> Iterator[Federation]:
     command += ["--certificate", str(centre / "server.crt"), "--key", str(centre / "server.key")]
     command += ["--state", str(centre / "state")]
     with ExitStack() as stack:
-        link = stack.enter_context(_started(command, centre / "link.log"))
+        link = stack.enter_context(_program(command, centre / "link.log"))
         _wait_for(link, (inner, outer))
         _say("registering the sites' keys")
         for site in PARTS:
             operate.register(centre / "state", folder / site / f"{site}.pub", site)
         _say("starting three nodes")
-        nodes = {site: stack.enter_context(start_node(folder, site, outer)) for site in PARTS}
+        nodes = {site: stack.enter_context(_node(folder, site, outer)) for site in PARTS}
         yield Federation(folder, outer, nodes)
 
 
@@ -206,44 +213,21 @@ def write_keys(folder: Path) -> None:
         make_site_key(folder / site, site)
 
 
-@contextmanager
-def start_node(folder: Path, site: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def _node(folder: Path, site: str, port: int) -> AbstractContextManager[Program]:
     """Run a site's node while the block lasts."""
     home = folder / site
     command = [sys.executable, "-m", "dpeffects.federation.node"]
     command += ["--policy", str(home / "policy.toml"), "--superlink", f"127.0.0.1:{port}"]
     command += ["--root-certificates", str(folder / "centre" / "ca.crt")]
     command += ["--key", str(home / f"{site}.key")]
-    with _started(command, home / "node.log") as process:
-        yield process
+    return _program(command, home / "node.log")
 
 
-@contextmanager
-def _started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program and its children in a group of their own; end them all afterwards."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, "TMPDIR": str(log.parent)},
-        )
-    try:
-        yield process
-    finally:
-        _end_group(process)
+def _program(command: Sequence[str], log: Path) -> AbstractContextManager[Program]:
+    return flower.running(command, {**os.environ, "TMPDIR": str(log.parent)}, log)
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    for what in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, what)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(2)
-
-
-def _wait_for(process: subprocess.Popen[bytes], ports: Sequence[int]) -> None:
+def _wait_for(process: Program, ports: Sequence[int]) -> None:
     end = time.monotonic() + _START
     while not all(_listens(port) for port in ports):
         if process.poll() is not None or time.monotonic() > end:
@@ -255,14 +239,6 @@ def _listens(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        made = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in made:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in made]
 
 
 def _toml(entries: Mapping[str, Any]) -> str:

@@ -10,6 +10,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+_USES = [
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+]
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    **dict.fromkeys(_USES, False) | {"key_cert_sign": True, "crl_sign": True}
+)
+
 
 def make_certificates(folder: Path, days: int = 2) -> None:
     """Write a server certificate for loopback and the authority that signed it."""
@@ -19,7 +27,7 @@ def make_certificates(folder: Path, days: int = 2) -> None:
     issuer, subject = _name("dpeffects loopback authority"), _name("localhost")
     usage = x509.BasicConstraints(ca=True, path_length=0)
     root = _builder(issuer, issuer, authority, days).add_extension(usage, critical=True)
-    root = root.add_extension(_key_usage(ca=True), critical=True)
+    root = root.add_extension(_SIGNS_CERTIFICATES, critical=True)
     here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     leaf = _builder(subject, issuer, server, days)
     leaf = leaf.add_extension(x509.SubjectAlternativeName(here), critical=False)
@@ -28,8 +36,8 @@ def make_certificates(folder: Path, days: int = 2) -> None:
         x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False
     )
     for name, builder in (("ca.crt", root), ("server.crt", leaf)):
-        made = builder.sign(authority, hashes.SHA384())
-        (folder / name).write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        certificate = builder.sign(authority, hashes.SHA384())
+        (folder / name).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     _write_private(folder / "server.key", server, serialization.PrivateFormat.PKCS8)
 
 
@@ -65,20 +73,6 @@ def _builder(
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(identifier, critical=False)
-    )
-
-
-def _key_usage(*, ca: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not ca,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=ca,
-        crl_sign=ca,
-        encipher_only=False,
-        decipher_only=False,
     )
 
 

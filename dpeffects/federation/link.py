@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from dpeffects.federation import engine
+from dpeffects.federation import flower
 from dpeffects.federation.keys import make_certificates
 
 CALLS = (
@@ -46,30 +46,31 @@ _NOT_PASSED = {"connection", "content-encoding", "content-length", "host", "tran
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start a SuperLink on loopback and the gate that the sites reach."""
-    given = _parser().parse_args(arguments)
-    engine.stop_on_signal()
-    prepare(given.state, given.superlink_port)
-    inner = f"127.0.0.1:{given.superlink_port}"
+    args = _parser().parse_args(arguments)
+    flower.stop_on_signal()
+    write_state(args.state, args.superlink_port)
+    environment = flower.environment_in(args.state)
+    address = f"127.0.0.1:{args.superlink_port}"
     with (
-        engine.running(_superlink(given), given.state),
-        engine.running(_superexec(given), given.state),
+        flower.running(_superlink(args.state, args.superlink_port), environment),
+        flower.running(_superexec(args.state, address), environment),
     ):
         uvicorn.run(
-            gate(f"https://{inner}", given.state / "loopback" / "ca.crt"),
-            host=given.host,
-            port=given.port,
-            ssl_certfile=given.certificate,
-            ssl_keyfile=given.key,
+            gate(f"https://{address}", args.state / "loopback" / "ca.crt"),
+            host=args.host,
+            port=args.port,
+            ssl_certfile=args.certificate,
+            ssl_keyfile=args.key,
             log_level="warning",
             server_header=False,
         )
     return 0
 
 
-def prepare(state: Path, port: int) -> None:
+def write_state(state: Path, port: int) -> None:
     """Write what the processes of this machine, and its operator, need to reach the SuperLink."""
     make_certificates(state / "loopback", days=_DAYS)
-    engine.write_secret(state / "secret")
+    flower.write_secret(state / "secret")
     authority = json.dumps(str((state / "loopback" / "ca.crt").resolve()))
     (state / "config.toml").write_text(
         '[superlink]\ndefault = "centre"\n\n[superlink.centre]\n'
@@ -78,24 +79,23 @@ def prepare(state: Path, port: int) -> None:
     )
 
 
-def _superlink(given: argparse.Namespace) -> list[str]:
-    inner, state = given.state / "loopback", given.state
-    command = [engine.program("flower-superlink"), "--host", "127.0.0.1"]
-    command += ["--port", str(given.superlink_port), "--database", str(state / "state.db")]
-    command += ["--ssl-ca-certfile", str(inner / "ca.crt")]
-    command += ["--ssl-certfile", str(inner / "server.crt")]
-    command += ["--ssl-keyfile", str(inner / "server.key")]
+def _superlink(state: Path, port: int) -> list[str]:
+    loopback = state / "loopback"
+    command = [flower.program("flower-superlink"), "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--database", str(state / "state.db")]
+    command += ["--ssl-ca-certfile", str(loopback / "ca.crt")]
+    command += ["--ssl-certfile", str(loopback / "server.crt")]
+    command += ["--ssl-keyfile", str(loopback / "server.key")]
     command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
     command += ["--isolation", "process"]
     return [*command, "--superexec-auth-secret-file", str(state / "secret")]
 
 
-def _superexec(given: argparse.Namespace) -> list[str]:
+def _superexec(state: Path, address: str) -> list[str]:
     """The program that starts the ServerApp; it knows the secret, so no other can."""
-    command = [engine.program("flower-superexec")]
-    command += ["--runtime-api-address", f"127.0.0.1:{given.superlink_port}"]
-    command += ["--root-certificates", str(given.state / "loopback" / "ca.crt")]
-    return [*command, "--superexec-auth-secret-file", str(given.state / "secret")]
+    command = [flower.program("flower-superexec"), "--runtime-api-address", address]
+    command += ["--root-certificates", str(state / "loopback" / "ca.crt")]
+    return [*command, "--superexec-auth-secret-file", str(state / "secret")]
 
 
 def _parser() -> argparse.ArgumentParser:

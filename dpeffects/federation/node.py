@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from dpeffects.errors import DPEffectsError
-from dpeffects.federation import engine
+from dpeffects.federation import flower
 from dpeffects.federation.client_app import app
 from dpeffects.federation.policy import SitePolicy
 
@@ -47,19 +46,19 @@ _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the site's policy and data, start its SuperNode, and answer until stopped."""
-    given = _parser().parse_args(arguments)
+    args = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    engine.stop_on_signal()
+    flower.stop_on_signal()
     try:
-        policy = SitePolicy.read(given.policy)
+        policy = SitePolicy.read(args.policy)
         policy.check()
         policy.store()
     except DPEffectsError as error:
-        print(f"{given.policy}: {error}", file=sys.stderr)
+        print(f"{args.policy}: {error}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="dpeffects-node-") as folder:
-        return _run(given, Path(folder))
+        return _run(args, Path(folder))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,17 +70,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, home: Path) -> int:
-    secret = engine.write_secret(home / "secret")
-    port = free_port()
-    command = [engine.program("flower-supernode"), "--isolation", "process"]
-    command += ["--superlink", given.superlink]
-    command += ["--root-certificates", str(given.root_certificates)]
-    command += ["--auth-supernode-private-key", str(given.key)]
-    command += ["--node-config", f"policy={json.dumps(str(given.policy.resolve()))}"]
+def _run(args: argparse.Namespace, home: Path) -> int:
+    secret = flower.write_secret(home / "secret")
+    (port,) = flower.free_ports(1)
+    command = [flower.program("flower-supernode"), "--isolation", "process"]
+    command += ["--superlink", args.superlink]
+    command += ["--root-certificates", str(args.root_certificates)]
+    command += ["--auth-supernode-private-key", str(args.key)]
+    command += ["--node-config", f"policy={json.dumps(str(args.policy.resolve()))}"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     command += ["--superexec-auth-secret-file", str(secret)]
-    with engine.running(command, home) as supernode:
+    with flower.running(command, flower.environment_in(home)) as supernode:
         serve(supernode, f"127.0.0.1:{port}", secret.read_bytes())
         return supernode.returncode
 
@@ -139,14 +138,6 @@ def _client(address: str, component: str, interceptor: Any) -> Any:
     return RuntimeHttpClient.from_server_address(
         address, insecure=True, root_certificates=None, interceptors=[version, interceptor]
     )
-
-
-def free_port() -> int:
-    """Return a port of this machine that is free now."""
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        port: int = made.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

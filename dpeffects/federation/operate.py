@@ -12,9 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpeffects.errors import ReleaseError
-from dpeffects.federation import engine
-from dpeffects.sites import document
+from dpeffects import documents
+from dpeffects.federation import flower
 
 APP = Path(__file__).parent / "app"
 _SECONDS = 60.0
@@ -30,12 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     new.add_argument("key", type=Path, help="the site's public key")
     new.add_argument("site")
     tasks.add_parser("ask", help="run one round").add_argument("question", type=Path)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        if given.task == "register":
-            print(register(given.state, given.key, given.site), end="")
+        if args.task == "register":
+            print(register(args.state, args.key, args.site), end="")
         else:
-            print(ask(given.state, given.question), end="")
+            print(ask(args.state, args.question), end="")
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
@@ -58,16 +57,16 @@ def ask(state: Path, question: Path, seconds: float | None = None, app: Path = A
 def _require_small(path: Path) -> None:
     """Refuse what Flower would wait for, or read for ever."""
     try:
-        document.read_file(path, _MOST_BYTES)
-    except ReleaseError as error:
-        raise RuntimeError(f"{path}: {error}") from None
+        documents.content(path, _MOST_BYTES)
+    except documents.UnreadableError as error:
+        raise RuntimeError(f"{path}: it cannot be read: {error}") from None
 
 
 def _flwr(state: Path, arguments: Sequence[str], seconds: float | None) -> str:
     try:
         done = subprocess.run(
-            [engine.program("flwr"), *arguments],
-            env=engine.environment(state),
+            [flower.program("flwr"), *arguments],
+            env=flower.environment_in(state),
             timeout=seconds,
             capture_output=True,
             text=True,

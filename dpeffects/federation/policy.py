@@ -7,20 +7,15 @@ refusal tells the centre nothing that is not public.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpeffects import documents
 from dpeffects.design.bounds import Bounds, Declared
-from dpeffects.errors import (
-    BoundsError,
-    DPEffectsError,
-    FormulaError,
-    PolicyError,
-    RefusalError,
-    ReleaseError,
-)
+from dpeffects.documents import FieldError
+from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimators import proved
 from dpeffects.estimators.spec import LEVELS
 from dpeffects.federation.question import ESTIMANDS, Question, check_name
@@ -32,7 +27,6 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
-from dpeffects.sites import document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,55 +99,54 @@ class SitePolicy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
         try:
-            values = tomllib.loads(document.read_file(path, _MOST_BYTES).decode("utf-8"))
-        except (ReleaseError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
-            raise PolicyError(f"{path}: {error}") from None
-        try:
+            values = tomllib.loads(documents.content(path, _MOST_BYTES).decode("utf-8"))
             return cls.from_dict(values, path.parent)
-        except PolicyError as error:
+        except (documents.UnreadableError, RecursionError, ValueError, PolicyError) as error:
             raise PolicyError(f"{path}: {error}") from None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> SitePolicy:
         """Check the entries of a policy file."""
-        known = {f.name for f in fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise PolicyError(f"unknown entries {', '.join(unknown)}")
-        needed = [f.name for f in fields(cls)][:7]
-        missing = [name for name in needed if name not in values]
-        if missing:
-            raise PolicyError(f"{', '.join(missing)} is missing")
-        given = dict(values)
-        for name in ("data", "ledger"):
-            given[name] = folder / _text(name, values[name])
-        given["columns"] = _columns(values["columns"])
-        given["bounds"] = _bounds(values.get("bounds", {}))
+        entries = dict(values)
+        try:
+            documents.check_names(cls, values, "a policy")
+            for name in ("data", "ledger"):
+                documents.check_type(name, values[name], str)
+                entries[name] = folder / values[name]
+            for name in ("columns", "bounds"):
+                documents.check_type(name, values.get(name, {}), Mapping[Any, Any])
+            bounds = values.get("bounds", {})
+            entries["bounds"] = {name: bound(name, entry) for name, entry in bounds.items()}
+        except (FieldError, BoundsError) as error:
+            raise PolicyError(str(error)) from None
         for name in ("methods", "estimands"):
-            given[name] = _names(name, values.get(name, list(cls.estimands)))
-        return cls(**given)
+            entries[name] = _tuple(values.get(name, cls.estimands))
+        columns = {role: _tuple(names) for role, names in values["columns"].items()}
+        return cls(**entries | {"columns": {"covariates": (), **columns}})
 
     def __post_init__(self) -> None:
         try:
+            documents.check_types(self)
             check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
             Budget(self.total_epsilon, self.total_delta)
             Bounds.declared(self.bounds)
-        except DPEffectsError as error:
-            raise PolicyError(str(error).removeprefix("question: ")) from None
+        except (FieldError, DPEffectsError) as error:
+            raise PolicyError(str(error)) from None
+        if not (self.columns.get("outcome") and self.columns.get("treatment")):
+            raise PolicyError("columns must name the outcome, the treatment and the covariates")
+        _among("columns", self.columns, _ROLES)
         _among("methods", self.methods, proved())
         _among("estimands", self.estimands, ESTIMANDS)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
-        _among("bounds", self.bounds, {n for names in self.columns.values() for n in names})
-        _whole("minimum_n", self.minimum_n, 4)
-        for name in ("max_columns", "max_seconds", "max_memory"):
-            _whole(name, getattr(self, name), 1)
-        for name in ("dataset", "ledger_id"):
-            if getattr(self, name) is not None:
-                _text(name, getattr(self, name))
-        if type(self.public_treatment) is not bool:
-            raise PolicyError("public_treatment must be true or false")
+        columns = [name for names in self.columns.values() for name in names]
+        if self.bounds:
+            _among("bounds", self.bounds, columns)
+        for name in ("minimum_n", "max_columns", "max_seconds", "max_memory"):
+            least = 4 if name == "minimum_n" else 1
+            if getattr(self, name) < least:
+                raise PolicyError(f"{name} must be a whole number of at least {least}")
         self._check_bounds()
 
     def _check_bounds(self) -> None:
@@ -217,10 +210,10 @@ class SitePolicy:
     def _level(self, question: Question) -> tuple[str, frozenset[str]]:
         spec = proved()[question.method]
         options = dict(question.options)
-        given = options.pop("level", None)
+        asked = options.pop("level", None)
         try:
             spec.check_estimand(question.estimand)
-            level = spec.check_level(str(given) if given is not None else None)
+            level = spec.check_level(None if asked is None else str(asked))
             public = spec.make_options(options).public(level)
         except DPEffectsError as error:
             raise RefusalError(str(error)) from None
@@ -300,40 +293,14 @@ class SitePolicy:
         return layout.frame(columns)
 
 
-def _whole(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise PolicyError(f"{name} must be a whole number of at least {least}")
+def _tuple(value: Any) -> Any:
+    """A list of TOML as a tuple; the types of the fields are checked later."""
+    return tuple(value) if isinstance(value, list) else value
 
 
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise PolicyError(f"{name} must be text")
-    return value
-
-
-def _names(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value) or not value:
-        raise PolicyError(f"{name} must be a list of names")
-    return tuple(value)
-
-
-def _among(name: str, given: Any, known: Any) -> None:
-    for value in given:
+def _among(name: str, values: Collection[str], known: Collection[str]) -> None:
+    if not values:
+        raise PolicyError(f"{name} must be a list of at least one name")
+    for value in values:
         if value not in known:
             raise PolicyError(f"{name}: {value!r} is not one of {', '.join(sorted(known))}")
-
-
-def _columns(value: Any) -> dict[str, tuple[str, ...]]:
-    if not isinstance(value, Mapping) or not {"outcome", "treatment"} <= set(value):
-        raise PolicyError("columns must name the outcome, the treatment and the covariates")
-    _among("columns", value, _ROLES)
-    return {"covariates": (), **{role: _names(role, value[role]) for role in value}}
-
-
-def _bounds(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise PolicyError("bounds must be a table")
-    try:
-        return {name: bound(name, entry) for name, entry in value.items()}
-    except BoundsError as error:
-        raise PolicyError(str(error)) from None

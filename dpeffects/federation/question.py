@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
-from dpeffects.errors import BudgetError, FormulaError, QuestionError, ReleaseError
+from dpeffects import documents
+from dpeffects.documents import FieldError
+from dpeffects.errors import BudgetError, FormulaError, QuestionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
-from dpeffects.sites import document
 from dpeffects.sites.rules import RULES
 
 Scalar = str | int | float | bool | None
@@ -72,26 +72,27 @@ class Question:
     deadline: float = 60.0
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except (FieldError, BudgetError, FormulaError) as error:
+            raise QuestionError(f"question: {error}") from None
+        for name in ("epsilon", "delta", "deadline"):  # 1 and 1.0 are the same question
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+
+    def _check(self) -> None:
         check_name("request", self.request)
-        for name in ("formula", "method", "estimand", "rule"):
-            if not isinstance(getattr(self, name), str):
-                _refuse(f"{name} must be text, not {document.kind(getattr(self, name))}")
+        _check_options(self.options)
+        documents.check_types(self)
         for name, known in (("estimand", ESTIMANDS), ("rule", RULES)):
             if getattr(self, name) not in known:
-                _refuse(f"{name} must be one of {', '.join(known)}")
-        _set(self, "epsilon", _number("epsilon", self.epsilon))
-        _set(self, "delta", _number("delta", self.delta))
-        _set(self, "deadline", _number("deadline", self.deadline))
+                raise FieldError(f"{name} must be one of {', '.join(known)}")
         if not 0 < self.deadline <= MAX_DEADLINE:
-            _refuse(f"deadline must be between 0 and {MAX_DEADLINE:g} seconds")
-        _set(self, "options", _options(self.options))
+            raise FieldError(f"deadline must be between 0 and {MAX_DEADLINE:g} seconds")
         if len(self.formula) > MAX_FORMULA:
-            _refuse(f"the formula has more than {MAX_FORMULA} characters")
-        try:
-            Budget(self.epsilon, self.delta)
-            _check_size(parse(self.formula))
-        except (BudgetError, FormulaError) as error:
-            _refuse(str(error))
+            raise FieldError(f"the formula has more than {MAX_FORMULA} characters")
+        Budget(self.epsilon, self.delta)
+        _check_size(parse(self.formula))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -105,29 +106,22 @@ class Question:
     @classmethod
     def from_dict(cls, values: Any) -> Question:
         """Read plain values; anything missing, unknown or of another type is an error."""
-        if not isinstance(values, Mapping):
-            _refuse(f"a question is an object, not {type(values).__name__}")
-        known = [f.name for f in fields(cls)]
-        unknown = next((name for name in values if name not in known), None)
-        if unknown is not None:
-            named = document.shown(unknown)
-            _refuse(f"unknown entry {named}; a question has {', '.join(known)}")
-        missing = [name for name in ("request", "formula", "epsilon") if name not in values]
-        if missing:
-            _refuse(f"{', '.join(missing)} is missing")
+        try:
+            documents.check_names(cls, values, "a question")
+        except FieldError as error:
+            raise QuestionError(f"question: {error}") from None
         return cls(**values)
 
     @classmethod
     def from_json(cls, text: Any) -> Question:
         """Read JSON text of bounded length; NaN, infinity and repeated entries are errors."""
-        if not isinstance(text, str):
-            _refuse(f"JSON text is needed, not {type(text).__name__}")
-        if len(text) > MAX_LENGTH:
-            _refuse(f"more than {MAX_LENGTH} characters")
         try:
-            values = document.parse(text)
-        except ReleaseError as error:
-            _refuse(str(error))
+            documents.check_type("JSON", text, str)
+            if len(text) > MAX_LENGTH:
+                raise FieldError(f"more than {MAX_LENGTH} characters")
+            values = documents.parse_json(text)
+        except FieldError as error:
+            raise QuestionError(f"question: {error}") from None
         return cls.from_dict(values)
 
     @property
@@ -140,41 +134,24 @@ class Question:
 def check_name(what: str, value: Any) -> None:
     """Refuse what cannot name a request or a site."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        got = document.shown(value)
-        _refuse(f"{what} must be up to 100 letters, digits and . _ : -, got {got}")
+        got = documents.quoted(value)
+        raise FieldError(f"{what} must be up to 100 letters, digits and . _ : -, got {got}")
 
 
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(f"{name} must be a number, not {document.kind(value)}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        _refuse(f"{name} must be finite")
-    return number
-
-
-def _options(given: Any) -> Mapping[str, Scalar]:
-    if not isinstance(given, Mapping):
-        _refuse(f"options must map names to values, got {type(given).__name__}")
-    if len(given) > MAX_OPTIONS:
-        _refuse(f"more than {MAX_OPTIONS} options")
-    for name, value in given.items():
+def _check_options(options: Any) -> None:
+    documents.check_type("options", options, Mapping[Any, Any])
+    if len(options) > MAX_OPTIONS:
+        raise FieldError(f"more than {MAX_OPTIONS} options")
+    for name, value in options.items():
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
-            _refuse(f"{document.shown(name)} is not the name of an option")
+            raise FieldError(f"{documents.quoted(name)} is not the name of an option")
         if name in _SITES_OWN or name in {f.name for f in fields(Question)}:
-            _refuse(f"{name!r} cannot be an option of a question")
-        if not isinstance(value, str | int | float | bool | None):
-            _refuse(f"option {name!r} must be text, a number, true, false or null")
-        if isinstance(value, float) and not math.isfinite(value):
-            _refuse(f"option {name!r} must be finite")
+            raise FieldError(f"{name!r} cannot be an option of a question")
+        documents.check_type(f"option {name!r}", value, Scalar)
         if isinstance(value, int) and abs(value) > MAX_WHOLE:
-            _refuse(f"option {name!r} is too large")
+            raise FieldError(f"option {name!r} is too large")
         if isinstance(value, str) and len(value) > MAX_TEXT:
-            _refuse(f"option {name!r} has more than {MAX_TEXT} characters")
-    return MappingProxyType(dict(given))
+            raise FieldError(f"option {name!r} has more than {MAX_TEXT} characters")
 
 
 def _check_size(formula: Formula) -> None:
@@ -183,12 +160,4 @@ def _check_size(formula: Formula) -> None:
     for factor in factors:
         for name in ("levels", "points", "knots"):
             if len(getattr(factor, name, None) or ()) > MAX_VALUES:
-                _refuse(f"a term of the formula has more than {MAX_VALUES} {name}")
-
-
-def _set(question: Question, name: str, value: Any) -> None:
-    object.__setattr__(question, name, value)
-
-
-def _refuse(why: str) -> NoReturn:
-    raise QuestionError(f"question: {why}")
+                raise FieldError(f"a term of the formula has more than {MAX_VALUES} {name}")

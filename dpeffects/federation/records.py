@@ -50,27 +50,26 @@ class Layout:
         """Make every value fit; return the frame, and how many of each column did not fit."""
         import pandas as pd
 
-        made, replaced = {}, {}
+        fitted, replaced = {}, {}
         for name in self.names:
-            made[name], unusable = self._fit(name, columns[name])
+            fitted[name], unusable = self._fit(name, columns[name])
             replaced[name] = int(np.count_nonzero(unusable))
-        return pd.DataFrame(made), replaced
+        return pd.DataFrame(fitted), replaced
 
     def _fit(self, name: str, values: Values) -> tuple[Any, BoolArray]:
         bound = self.bounds.get(name)
         if isinstance(bound, list):
             codes = _codes(values, bound)
-            kept = np.maximum(codes, 0)
             levels = np.empty(len(bound), dtype=object)
             levels[:] = bound
-            return levels[kept], codes < 0
-        found = _numbers(values)
+            return levels[np.maximum(codes, 0)], codes < 0
+        numbers = _numbers(values)
         if name in self.treatments:
-            return found == 1.0, (found != 0.0) & (found != 1.0)
-        unusable = ~np.isfinite(found)
+            return numbers == 1.0, (numbers != 0.0) & (numbers != 1.0)
+        unusable = ~np.isfinite(numbers)
         lower, upper = bound or (0.0, 1.0)
-        found[unusable] = lower / 2.0 + upper / 2.0
-        return np.clip(found, lower, upper), unusable
+        numbers[unusable] = lower / 2.0 + upper / 2.0
+        return np.clip(numbers, lower, upper), unusable
 
     def made_up(self, n: int) -> pd.DataFrame:
         """Make up records that use the whole of every range and every level."""
@@ -99,8 +98,8 @@ def read_columns(path: Path, names: Iterable[str]) -> dict[str, Values]:
     try:
         if is_parquet(str(path)):
             return _read_parquet(path, names)
-        opened = gzip.open if path.suffix.lower() == ".gz" else open
-        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+        open_text = gzip.open if path.suffix.lower() == ".gz" else open
+        with open_text(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
             return _read_csv(path, file, names)
     except (PolicyError, DataError) as error:
         raise PolicyError(str(error)) from None
@@ -119,12 +118,11 @@ def _read_csv(path: Path, file: TextIO, names: Sequence[str]) -> dict[str, Value
     if header is None:
         raise PolicyError(f"{path} cannot be read: it is empty")
     places = _places(path, header, names)
-    found: list[list[Any]] = [[] for _ in names]
-    for row in rows:
-        if row:
-            for place, column in zip(places, found, strict=True):
-                column.append(row[place] if place < len(row) else None)
-    return dict(zip(names, found, strict=True))
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for row in filter(None, rows):
+        for place, column in zip(places, columns.values(), strict=True):
+            column.append(row[place] if place < len(row) else None)
+    return dict(columns)
 
 
 def _read_parquet(path: Path, names: Sequence[str]) -> dict[str, Values]:
@@ -184,16 +182,14 @@ def _number(value: Any) -> float:
 def _codes(values: Values, levels: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Index of each value among the levels, -1 for what is none of them."""
     if any(isinstance(level, str) for level in levels):
-        known: dict[Any, int] = {}
-        for index, level in enumerate(levels):
-            known.setdefault(_text(level), index)
-        return _looked_up((_text(value) for value in values), known, len(values))
-    numbers = {_number(level): index for index, level in enumerate(levels)}
-    return _looked_up(_numbers(values).tolist(), numbers, len(values))
-
-
-def _looked_up(keys: Iterable[Any], known: Mapping[Any, int], n: int) -> npt.NDArray[np.int64]:
-    return np.fromiter((known.get(key, -1) for key in keys), np.int64, n)
+        keys: Iterable[Any] = map(_text, values)
+        codes: dict[Any, int] = {
+            _text(level): index for index, level in reversed(list(enumerate(levels)))
+        }
+    else:
+        keys = _numbers(values).tolist()
+        codes = {_number(level): index for index, level in enumerate(levels)}
+    return np.fromiter((codes.get(key, -1) for key in keys), np.int64, len(values))
 
 
 def _text(value: Any) -> str:

@@ -26,8 +26,8 @@ TOO_LARGE = "this question takes more time or memory than this site gives to one
 UNUSABLE = "this question cannot be computed"
 _START = 120.0
 """Seconds for the process to start."""
-_KEPT = 1000
-_QUIET = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_MOST_KNOWN = 1000
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _PACKAGE = Path(__file__).parents[2]
 
 
@@ -48,12 +48,12 @@ def rehearse(task: Task) -> None:
     key = repr(task)
     with _lock:
         if key not in _known:
-            found = _tried(task)
-            if found == TOO_LARGE:  # it may have been a busy machine
+            reason = _tried(task)
+            if reason == TOO_LARGE:  # it may have been a busy machine
                 raise RefusalError(TOO_LARGE)
-            if len(_known) >= _KEPT:
+            if len(_known) >= _MOST_KNOWN:
                 _known.clear()
-            _known[key] = found
+            _known[key] = reason
         if _known[key]:
             raise RefusalError(_known[key])
 
@@ -87,7 +87,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **_QUIET, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
         )
         with self._within(_START):
             ready = self._line()
@@ -173,11 +173,11 @@ def _limit(megabytes: int) -> None:
     try:
         import resource
 
-        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except (ImportError, OSError):
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = taken + megabytes * 2**20
+    most = now + megabytes * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
+from dpeffects import writing
 from dpeffects.errors import QuestionError
 from dpeffects.federation.centre import Collected, NoReply, collect
 from dpeffects.federation.question import Question
@@ -36,10 +38,9 @@ def read_question(config: Mapping[str, Any], run_id: int) -> Question:
         options = json.loads(str(config["options"]))
     except ValueError:
         raise QuestionError("question: options must be JSON, for example '{}'") from None
-    names = ("formula", "method", "estimand", "epsilon", "delta", "rule", "deadline")
-    given = {name: config[name] for name in names}
+    values = {field.name: config[field.name] for field in fields(Question)}
     request = str(config["request"]) or f"run-{run_id}"
-    return Question.from_dict({**given, "request": request, "options": options})
+    return Question.from_dict({**values, "request": request, "options": options})
 
 
 def read_sites(config: Mapping[str, Any]) -> list[str]:
@@ -59,9 +60,9 @@ def wait_for(grid: Grid, expected: Sequence[str], seconds: float) -> dict[str, i
     while True:
         online = [(node.name, node.node_id) for node in grid.get_nodes()]
         names = [name for name, _ in online]
-        found = {name: i for name, i in online if name in expected and names.count(name) == 1}
-        if len(found) == len(expected) or time.monotonic() >= end:
-            return found
+        nodes = {name: i for name, i in online if name in expected and names.count(name) == 1}
+        if len(nodes) == len(expected) or time.monotonic() >= end:
+            return nodes
         time.sleep(_PAUSE)
 
 
@@ -102,9 +103,8 @@ def report(collected: Collected, output: str) -> None:
         folder = Path(output)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.txt").write_text(text + "\n", encoding="utf-8")
-        part = folder / "round.json.part"
-        part.write_text(json.dumps(collected.to_dict(), indent=2), encoding="utf-8")
-        part.replace(folder / "round.json")
+        ended = json.dumps(collected.to_dict(), indent=2)
+        writing.replace_file(folder / "round.json", ended.encode("utf-8"))
 
 
 app = ServerApp()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 from dpeffects.design.bounds import Declared
-from dpeffects.errors import DPEffectsError, EstimationError, RefusalError
+from dpeffects.errors import DPEffectsError, EstimationError, QuestionError, RefusalError
 from dpeffects.federation.policy import Grant, SitePolicy
 from dpeffects.federation.question import Question
 from dpeffects.federation.rehearsal import rehearse
@@ -48,11 +49,25 @@ def answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
     return reply
 
 
+def answer_text(text: Any, policy: str | Path) -> dict[str, Any]:
+    """Answer JSON text under the policy of a file; nothing of an exception is sent."""
+    try:
+        read = SitePolicy.read(policy)
+    except Exception:  # its message could hold values of the data
+        _log.exception("the policy of this site cannot be read")
+        return {"status": "refused", "reason": NOT_READY}
+    try:
+        question = Question.from_json(text)
+    except QuestionError:
+        return {"status": "refused", "site": read.site, "reason": "the question cannot be read"}
+    return answer(question, read)
+
+
 def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
     store = policy.store()
-    known = store.find(question.request, question.digest)
-    if known is not None:
-        return known
+    earlier_reply = store.find(question.request, question.digest)
+    if earlier_reply is not None:
+        return earlier_reply
     grant = policy.grant(question)
     data = policy.load()
     rehearse(policy.task(question.formula, grant, len(data)))
@@ -77,12 +92,10 @@ def _draw(question: Question, policy: SitePolicy, grant: Grant, data: Declared) 
     except Exception:
         _log.exception("request %s failed after it was paid for", question.request)
         return _refused(question, policy, NOT_ANSWERED)
-    return {**_head("ok", question, policy), "release": release.to_dict()}
+    sender = {"site": policy.site, "request": question.request}
+    return {"status": "ok", **sender, "release": release.to_dict()}
 
 
 def _refused(question: Question, policy: SitePolicy, reason: str) -> dict[str, Any]:
-    return {**_head("refused", question, policy), "reason": reason}
-
-
-def _head(status: str, question: Question, policy: SitePolicy) -> dict[str, Any]:
-    return {"status": status, "site": policy.site, "request": question.request}
+    sender = {"site": policy.site, "request": question.request}
+    return {"status": "refused", **sender, "reason": reason}

@@ -14,16 +14,16 @@ import contextlib
 import json
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dpeffects import writing
 from dpeffects.errors import BudgetError, LedgerError, OptionError, PolicyError, RefusalError
 from dpeffects.ledgers import Address, create_ledger, open_ledger
-from dpeffects.ledgers.book import Book
-from dpeffects.ledgers.entries import Entry
+from dpeffects.ledgers.entry import Entry
+from dpeffects.ledgers.transaction import Transaction as Book
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.ledger import Terms, require_like
 
@@ -80,11 +80,11 @@ class Store:
             except LedgerError as error:
                 raise _old_ledger(address) or error from error
         self._mark = Mark(self._ledger.path)
-        held = self._ledger.agreement.budget
-        if (held.epsilon, held.delta) != (epsilon, delta):
+        total = self._ledger.agreement.budget
+        if (total.epsilon, total.delta) != (epsilon, delta):
             raise PolicyError(
                 f"the policy's totals are epsilon = {epsilon:g}, delta = {delta:g}, and the ledger "
-                f"{self._ledger.address} allows {held.epsilon:g}, {held.delta:g} for "
+                f"{self._ledger.address} allows {total.epsilon:g}, {total.delta:g} for "
                 f"{self._ledger.dataset}, for good: write these into the policy"
             )
         if ledger_id is not None and ledger_id != self._ledger.id:
@@ -134,10 +134,10 @@ class Store:
         """Keep the reply to a reserved request; it can be kept once."""
         json.dumps(reply, allow_nan=False)
         with self._book(write=True) as book:
-            found = self._latest(book, request)
-            if found is None or found.kind == "reply":
+            latest = self._latest(book, request)
+            if latest is None or latest.kind == "reply":
                 raise BudgetError(f"request {request!r} is not waiting for a reply")
-            body = {"request": request, "to": found.number, "reply": dict(reply)}
+            body = {"request": request, "to": latest.number, "reply": dict(reply)}
             body["before"] = next(entry.number for entry in self._asked(book))
             state = book.state(self._ledger.dataset)
             book.add("reply", self._ledger.dataset, body, state)
@@ -166,8 +166,8 @@ class Store:
         latest = self._latest(book, request)
         if latest is None:
             return None
-        asked = book.entry(latest.body["to"]) if latest.kind == "reply" else latest
-        if asked is None or asked.body["question"] != question:
+        entry = book.entry(latest.body["to"]) if latest.kind == "reply" else latest
+        if entry is None or entry.body["question"] != question:
             raise RefusalError("this request id was used for another question")
         if latest.kind == "request":
             raise RefusalError(
@@ -238,13 +238,8 @@ class Mark:
         """Keep the entry, unless a newer one is kept already."""
         if self._path is None or (self.read() or (0, ""))[0] >= number:
             return
-        made = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
-            with made.open("w", encoding="ascii") as file:
-                file.write(f"{number} {digest}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            made.replace(self._path)
+            writing.replace_file(self._path, f"{number} {digest}\n".encode("ascii"))
         except OSError as error:
             raise LedgerError(f"cannot write {self._path}: {error.strerror or error}") from error
 

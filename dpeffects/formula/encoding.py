@@ -33,7 +33,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Part:
+class FactorColumn:
     """One column of one factor; `index` counts levels, intervals or basis functions."""
 
     factor: Factor
@@ -45,7 +45,7 @@ class EncodedColumn:
     """A column of the matrix: the product of its parts (none for the intercept)."""
 
     name: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FactorColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,20 +67,10 @@ class Encoding:
     columns: tuple[EncodedColumn, ...]
 
     @classmethod
-    def build(cls, formula: Formula, levels: Levels, numeric: Collection[str] = ()) -> Encoding:
-        """Lay out the columns of a formula's covariates.
-
-        Parameters
-        ----------
-        formula
-            A parsed formula.
-        levels
-            Declared levels of the categorical columns, the first of each the reference.
-        numeric
-            Columns to read as numbers where they stand plainly, even if they also have levels.
-        """
+    def build(cls, formula: Formula, levels: Levels) -> Encoding:
+        """Lay out the columns of a formula's covariates; the first level is the reference."""
         found = [EncodedColumn("Intercept")] if formula.intercept else []
-        for term in _layout(formula, levels, numeric):
+        for term in _layout(formula, levels):
             found.extend(_term_columns(term))
         return cls(tuple(found))
 
@@ -138,7 +128,7 @@ class Encoding:
         (1, 0, 6, 2)
         """
 
-        def of(part: Part) -> int:
+        def of(part: FactorColumn) -> int:
             if isinstance(part.factor, Categorical | Cut):
                 return 2
             return whole.get(part.factor.name, 0) if isinstance(part.factor, Column) else 0
@@ -159,20 +149,9 @@ class Encoding:
     ) -> Floats:
         """Encode rows; every column is clipped to its range and scaled by it to [0, 1].
 
-        The intercept stays 1; a column whose range has no width is 0.
-
-        Parameters
-        ----------
-        columns
-            Numeric columns, without missing values and already clipped to `bounds`.
-        codes
-            Categorical columns, as integer positions in their levels.
-        bounds
-            Bounds of the numeric columns.
-        out
-            Array of shape (n, d) to fill; otherwise a new one, column by column in memory.
-        rows
-            Number of rows; needed only if there is no column to count.
+        The intercept stays 1; a column whose range has no width is 0. ``columns`` are numbers
+        without missing values, clipped to ``bounds``; ``codes`` are positions in levels. ``out`` is
+        an array to fill, ``rows`` the number of rows where there is no column to count.
         """
         ranges = self.ranges(bounds)
         out = self.raw_matrix(columns, codes, out, rows)
@@ -194,12 +173,12 @@ class Encoding:
         self, columns: Arrays, codes: Arrays, out: Floats | None = None, rows: int | None = None
     ) -> Floats:
         """Encode rows without clipping or scaling; arguments as for `matrix`."""
-        n = _count_rows({**columns, **codes}, rows, out)
-        shape = (n, len(self.columns))
+        lengths = {len(array) for array in (*columns.values(), *codes.values())}
+        lengths |= set() if rows is None else {rows}
+        if len(lengths) != 1:
+            raise DataError(f"columns must have one common length, not {sorted(lengths)}")
         if out is None:
-            out = np.empty(shape, order="F")
-        elif out.shape != shape or out.dtype != np.float64:
-            raise DataError(f"out must be a float64 array of shape {shape}, not {out.shape}")
+            out = np.empty((lengths.pop(), len(self.columns)), order="F")
         work: dict[Factor, NDArray[Any]] = {}
         for j, column in enumerate(self.columns):
             # Columns of one term share their factors; keep the work of that term only.
@@ -214,40 +193,22 @@ class Encoding:
 def width_of(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> int:
     """Return how many columns a formula's covariates have, without making any.
 
-    Parameters
-    ----------
-    formula
-        A parsed formula.
-    levels
-        Declared levels of the categorical columns.
-    most
-        A formula with more columns is refused.
-
-    Raises
-    ------
-    FormulaError
-        Names the term that makes too many columns, and how many.
+    A formula with more than ``most`` is refused by the term that makes too many.
 
     Examples
     --------
     >>> from dpeffects.formula import parse
     >>> width_of(parse("y ~ t | age * region"), {"region": ("N", "S", "W")})
     6
-    >>> width_of(parse("y ~ t | age * region"), {"region": ("N", "S", "W")}, most=5)
-    Traceback (most recent call last):
-    dpeffects.errors.FormulaError: term `age:region`: 2 columns, which makes 6 in all, and 5 are ...
     """
-    sizes = (_columns_of(term) for term in _layout(formula, levels, (), most))
+    sizes = (_columns_of(term) for term in _layout(formula, levels, most))
     return formula.intercept + sum(sizes)
 
 
-def _layout(
-    formula: Formula, levels: Levels, numeric: Collection[str], most: int = MAX_COLUMNS
-) -> list[_Coded]:
+def _layout(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> list[_Coded]:
     """Code the terms, and count their columns before any is made."""
     terms = [
-        tuple(dict.fromkeys(_resolve(factor, levels, numeric) for factor in term))
-        for term in formula.terms
+        tuple(dict.fromkeys(resolve(factor, levels) for factor in term)) for term in formula.terms
     ]
     # `region` and `C(region)` may turn out to be the same term once levels are known.
     distinct = {frozenset(term): term for term in terms}
@@ -275,18 +236,22 @@ def _levels_of(factor: Factor) -> int:
             return len(levels or ())
         case Cut(_, points):
             return len(points) - 1
-        case Spline():
-            basis = len(factor.knots) + factor.degree + 1
-            return basis if factor.include_intercept else basis - 1
+        case Spline(include_intercept=full):
+            return _basis_size(factor) - (not full)
     return 1
+
+
+def _basis_size(spline: Spline) -> int:
+    return len(spline.knots) + spline.degree + 1
 
 
 def _short_name(factor: Factor) -> str:
     return factor.column if isinstance(factor, Categorical) else ex.shown(factor, 60)
 
 
-def _resolve(factor: Factor, levels: Levels, numeric: Collection[str]) -> Factor:
-    if isinstance(factor, Column) and factor.name in levels and factor.name not in numeric:
+def resolve(factor: Factor, levels: Levels) -> Factor:
+    """A factor with its declared levels: a plain column that has some is categorical."""
+    if isinstance(factor, Column) and factor.name in levels:
         return Categorical(factor.name, tuple(levels[factor.name]))
     if not isinstance(factor, Categorical):
         return factor
@@ -360,23 +325,24 @@ def _term_columns(term: _Coded) -> list[EncodedColumn]:
     return found
 
 
-def _labels(factor: Factor, reduced: bool) -> list[tuple[str, Part]]:
+def _labels(factor: Factor, reduced: bool) -> list[tuple[str, FactorColumn]]:
     match factor:
         case Categorical(column, levels):
             base, names = column, [str(level) for level in levels or ()]
         case Cut():
             base, names = ex.source(factor), list(factor.labels)
         case Spline():
-            count = len(factor.knots) + factor.degree + 1
             first = 0 if factor.include_intercept and not reduced else 1
             name = ex.source(factor)
-            return [(f"{name}[{i}]", Part(factor, i)) for i in range(first, count)]
+            return [
+                (f"{name}[{i}]", FactorColumn(factor, i)) for i in range(first, _basis_size(factor))
+            ]
         case Column(name):
-            return [(name, Part(factor))]
+            return [(name, FactorColumn(factor))]
         case _:
-            return [(ex.source(factor), Part(factor))]
+            return [(ex.source(factor), FactorColumn(factor))]
     mark = "T." if reduced else ""
-    labels = [(f"{base}[{mark}{name}]", Part(factor, i)) for i, name in enumerate(names)]
+    labels = [(f"{base}[{mark}{name}]", FactorColumn(factor, i)) for i, name in enumerate(names)]
     return labels[1:] if reduced else labels
 
 
@@ -385,18 +351,9 @@ def _times(a: Interval, b: Interval) -> Interval:
     return min(corners), max(corners)
 
 
-def _count_rows(arrays: Arrays, rows: int | None, out: Floats | None) -> int:
-    found = {len(array) for array in arrays.values()} | ({rows} if rows is not None else set())
-    if not found and out is not None:
-        found = {len(out)}
-    if len(found) != 1:
-        raise DataError(f"columns must have one common length, not {sorted(found)}")
-    return found.pop()
-
-
 def _fill(
     values: Floats,
-    part: Part,
+    part: FactorColumn,
     columns: Arrays,
     codes: Arrays,
     work: dict[Factor, NDArray[Any]],
@@ -405,22 +362,19 @@ def _fill(
     """Write a part into `values`, or multiply by it if it is not the first of its column."""
     factor = part.factor
     if factor not in work:
-        work[factor] = _prepared(factor, columns, codes)
+        work[factor] = prepared(factor, columns, codes)
     ready = work[factor]
     if isinstance(factor, Categorical | Cut):
-        if first:
-            np.equal(ready, part.index, out=values)
-        else:
-            values *= ready == part.index
+        ready = ready == part.index
+    elif isinstance(factor, Spline):
+        ready = ready[:, part.index]
+    if first:
+        values[:] = ready
     else:
-        column = ready[:, part.index] if isinstance(factor, Spline) else ready
-        if first:
-            values[:] = column
-        else:
-            values *= column
+        values *= ready
 
 
-def _prepared(factor: Factor, columns: Arrays, codes: Arrays) -> NDArray[Any]:
+def prepared(factor: Factor, columns: Arrays, codes: Arrays) -> NDArray[Any]:
     """What all columns of a factor need: codes, a spline basis, or the values themselves."""
     match factor:
         case Categorical(column, levels):
@@ -443,6 +397,5 @@ def _basis(spline: Spline, x: Floats) -> Floats:
 
     ends = np.ones(spline.degree + 1)
     knots = np.concatenate([spline.lower * ends, spline.knots, spline.upper * ends])
-    count = len(spline.knots) + spline.degree + 1
-    basis = BSpline(knots, np.eye(count), spline.degree)(np.clip(x, spline.lower, spline.upper))
-    return np.asarray(basis, dtype=np.float64)
+    basis = BSpline(knots, np.eye(_basis_size(spline)), spline.degree)
+    return np.asarray(basis(np.clip(x, spline.lower, spline.upper)), dtype=np.float64)

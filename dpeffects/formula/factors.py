@@ -152,7 +152,7 @@ _NODE_ADVICE: dict[type[ast.AST], str] = {
 _SHAPES = ("C", "cut", "bs")
 
 
-class _Reader:
+class _FactorReader:
     def __init__(self, token: Any, quotes: Quotes) -> None:
         self.text, self.kind, self.quotes = token.token.strip(), token.kind.value, quotes
 
@@ -337,4 +337,4 @@ def _allowed() -> str:
 def read_factor(token: Any, quotes: Quotes) -> Factor:
     """Read one factor from a token, or raise a FormulaError that says what to write instead."""
     with translated(quotes.show(token.token)):  # thousands of minus signs are nested too deeply
-        return _Reader(token, quotes).factor()
+        return _FactorReader(token, quotes).factor()

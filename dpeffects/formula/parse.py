@@ -16,13 +16,7 @@ from typing import Any, TypeAlias
 
 from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
-from dpeffects.formula.expression import (
-    Categorical,
-    Column,
-    Expression,
-    Factor,
-    Level,
-)
+from dpeffects.formula.expression import Categorical, Column, Expression, Factor, Level
 from dpeffects.formula.factors import Quotes, read_factor, translated, unquote
 
 Term: TypeAlias = tuple[Factor, ...]
@@ -36,18 +30,10 @@ MAX_ORDER = 10
 class Formula:
     """A parsed formula: what is read from the data, and nothing of the data.
 
-    Parameters
-    ----------
-    source
-        The text as written; not part of equality.
-    outcome
-        A row-wise expression.
-    treatment
-        A column, or a categorical of two levels of which the first is the reference.
-    terms
-        Covariate terms, each a tuple of factors (several in an interaction), lower orders first.
-    intercept
-        Whether the covariates come with a column of ones.
+    ``source`` is the text as written. The outcome is a row-wise expression, the treatment a column
+    or a categorical of two levels, the first of them the reference. ``terms`` are tuples of factors
+    (several in an interaction), lower orders first; ``intercept`` says whether the covariates come
+    with a column of ones.
 
     Examples
     --------
@@ -139,19 +125,11 @@ class Formula:
 
 
 def parse(text: str) -> Formula:
-    """Read a formula.
+    """Read ``outcome ~ treatment``, or ``outcome ~ treatment | covariates``.
 
-    Parameters
-    ----------
-    text
-        ``outcome ~ treatment``, or ``outcome ~ treatment | covariates``. Covariates are joined by
-        ``+``, interactions by ``:`` or ``*``; ``(a + b + c)**2`` gives all pairs; ``- 1`` drops the
-        intercept. Names that are not plain words stand in backticks.
-
-    Raises
-    ------
-    FormulaError
-        On any text that is not such a formula; the message names the term and what to write.
+    Covariates are joined by ``+``, interactions by ``:`` or ``*``; ``(a + b + c)**2`` gives all
+    pairs; ``- 1`` drops the intercept. Names that are not plain words stand in backticks. Any other
+    text is a FormulaError that names the term and what to write.
 
     Examples
     --------

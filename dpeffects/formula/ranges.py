@@ -46,25 +46,9 @@ def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
 
     Interval arithmetic: the true range is never wider, and may be narrower where a column stands
     twice. Sums, products, quotients and roots are rounded correctly, so the ends of their range are
-    those of the values; powers and logarithms are not, and get a few units in the last place. No
-    data is seen, so a term outside its domain is refused before any.
-
-    Parameters
-    ----------
-    factor
-        An expression, or a factor of several columns (whose columns all lie in [0, 1]).
-    bounds
-        Column name to (lower, upper).
-
-    Returns
-    -------
-    tuple of float
-        Finite lower and upper end.
-
-    Raises
-    ------
-    BoundsError
-        If bounds are missing, or reach outside the domain of a function.
+    those of the values; powers and logarithms are not, and get a few units in the last place. Both
+    ends are finite. No data is seen: bounds that are missing, or that reach outside the domain of a
+    function, are refused before any. Factors of several columns lie in [0, 1].
 
     Examples
     --------

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpeffects.errors import FormulaError
 from dpeffects.formula import expression as ex
-from dpeffects.formula.encoding import Arrays, Levels, _prepared, _resolve
+from dpeffects.formula.encoding import Arrays, Levels, prepared, resolve
 from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor
 from dpeffects.formula.parse import Formula
 
@@ -43,7 +43,7 @@ class Strata:
         ``binary`` names numeric columns that are 0 or 1 by their type. A factor that is not
         discrete is refused.
         """
-        found = dict.fromkeys(_resolve(f, levels, ()) for term in formula.terms for f in term)
+        found = dict.fromkeys(resolve(f, levels) for term in formula.terms for f in term)
         sizes = tuple(_size(factor, binary) for factor in found)
         if math.prod(sizes) > MAX_STRATA:
             raise FormulaError("the covariates declare too many strata; write fewer levels")
@@ -65,7 +65,7 @@ class Strata:
         """Stratum of each record: its values as the digits of one number."""
         found: NDArray[np.int64] | None = None
         for factor, size in zip(self.factors, self.sizes, strict=True):
-            digit = _prepared(factor, columns, codes).astype(np.int64)
+            digit = prepared(factor, columns, codes).astype(np.int64)
             found = digit if found is None else found * size + digit
         if found is None:
             raise FormulaError("strata need covariates after `|`")

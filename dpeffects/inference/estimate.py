@@ -64,3 +64,11 @@ class Estimate:
     def noise_variance(self) -> float:
         """Variance of the privacy noise in the estimate."""
         return sum(2.0 * scale**2 for scale in self.laplace) + self.gaussian
+
+
+@dataclass(frozen=True)
+class Effects:
+    """An estimate for each point or group, and sentences for the reader."""
+
+    estimates: tuple[Estimate, ...]
+    notes: tuple[str, ...] = ()

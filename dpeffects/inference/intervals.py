@@ -40,13 +40,13 @@ class Interval:
 
     lower: float
     upper: float
-    level: float
+    conf_level: float
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.lower, self.upper))
 
     def __str__(self) -> str:
-        return f"[{self.lower:.6g}, {self.upper:.6g}] ({100 * self.level:.6g} %)"
+        return f"[{self.lower:.6g}, {self.upper:.6g}] ({100 * self.conf_level:.6g} %)"
 
 
 class Law:
@@ -176,7 +176,7 @@ def quantile(p: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -
     return out
 
 
-def interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavailable:
+def interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavailable:
     """Confidence interval for the effect: sampling error, noise, and the variance's own noise.
 
     Returns `Unavailable`, with its reason, when no sampling variance was released.
@@ -212,24 +212,24 @@ def interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavailable:
     >>> round(low, 3), round(high, 3)
     (0.04, 3.96)
     """
-    tail = _tail_of(level)
+    tail = (1.0 - check_conf_level(conf_level)) / 2.0
     law = _law(estimate)
     if isinstance(law, Unavailable):
         return law
     half = law.upper_point(tail)
-    return Interval(estimate.value - half, estimate.value + half, level)
+    return Interval(estimate.value - half, estimate.value + half, conf_level)
 
 
-def noise_interval(estimate: Estimate, level: float = 0.95) -> Interval | Unavailable:
+def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavailable:
     """Interval for what the estimate would be without privacy noise; no sampling error in it.
 
     It says how far the noise can have moved the number; it is not an interval for the effect.
     """
-    tail = _tail_of(level)
+    tail = (1.0 - check_conf_level(conf_level)) / 2.0
     if not _finite(estimate.value, estimate.gaussian, *estimate.laplace):
         return Unavailable("the estimate or its noise scale is not a finite number")
     half = _plain(estimate.gaussian, estimate.laplace).upper_point(tail)
-    return Interval(estimate.value - half, estimate.value + half, level)
+    return Interval(estimate.value - half, estimate.value + half, conf_level)
 
 
 def p_value(estimate: Estimate, null: float = 0.0) -> float | Unavailable:
@@ -342,10 +342,12 @@ def _gauss(points: int) -> tuple[Floats, Floats]:
     return (at + 1.0) / 2.0, worth
 
 
-def _tail_of(level: float) -> float:
-    if not isinstance(level, Real) or isinstance(level, bool) or not 0.0 < level < 1.0:
-        raise OptionError(f"level is a probability such as 0.95, got {level!r}")
-    return (1.0 - float(level)) / 2.0
+def check_conf_level(conf_level: float) -> float:
+    """Return a confidence level between 0 and 1."""
+    number = isinstance(conf_level, Real) and not isinstance(conf_level, bool)
+    if not number or not 0.0 < conf_level < 1.0:
+        raise OptionError(f"conf_level is a probability such as 0.95, got {conf_level!r}")
+    return float(conf_level)
 
 
 def _finite(*numbers: float) -> bool:

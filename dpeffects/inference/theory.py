@@ -36,9 +36,13 @@ def ipw_noise_sd(epsilon: float, m: int, penalty: float, delta: float) -> float:
     for name, value in (("epsilon", epsilon), ("m", m), ("penalty", penalty)):
         if not (value > 0 and math.isfinite(value)):
             raise OptionError(f"{name} must be a positive number, got {value!r}")
-    if not 0 < delta < 1:
-        raise OptionError(f"delta must be between 0 and 1, got {delta!r}")
+    _check_between("delta", delta, 1)
     return 2.0 * math.sqrt(2.0 * math.log(1.25 / delta)) / (epsilon * m * penalty)
+
+
+def _check_between(name: str, value: float, most: float) -> None:
+    if not 0 < value < most:
+        raise OptionError(f"{name} must be between 0 and {most:g}, got {value!r}")
 
 
 def ipw_bias(
@@ -123,10 +127,9 @@ def ipw_bias(
 def _mean_odds(logit: FloatArray, spread: FloatArray, clip: float) -> FloatArray:
     """Mean of the clipped odds at logit + spread N, N standard normal.
 
-    The log-normal between its limits has a closed form, as have the masses beyond them.
+    The log-normal between its limits, and the masses beyond them, in closed form.
     """
-    if not 0 < clip < 0.5:
-        raise OptionError(f"clip must be between 0 and 0.5, got {clip!r}")
+    _check_between("clip", clip, 0.5)
     from scipy.special import ndtr
 
     top = math.log((1.0 - clip) / clip)
@@ -147,7 +150,8 @@ def ipw_bias_bound(
     0.03627
     """
     sd = ipw_noise_sd(epsilon, m, penalty, delta)
-    top = math.log((1.0 - clip) / clip) if 0 < clip < 0.5 else math.nan
+    _check_between("clip", clip, 0.5)
+    top = math.log((1.0 - clip) / clip)
     # the odds move most for some logit within the limits or a little beyond, and some row's norm
     logit = np.linspace(-top - 8.0 * sd, top + 8.0 * sd, 2001)
     still = _mean_odds(logit, 0.0 * logit, clip)
@@ -166,8 +170,7 @@ def ipw_bound(largest_outcome: float, clip: float, *, as_printed: bool = False) 
     >>> ipw_bound(1.0, 0.1), ipw_bound(1.0, 0.1, as_printed=True)
     (10.0, 20.0)
     """
-    if not 0 < clip < 0.5:
-        raise OptionError(f"clip must be between 0 and 0.5, got {clip!r}")
+    _check_between("clip", clip, 0.5)
     return (2.0 if as_printed else 1.0) * abs(largest_outcome) / clip
 
 

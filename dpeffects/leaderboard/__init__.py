@@ -1,8 +1,8 @@
 """The leaderboard: methods x data x epsilon, all on the same samples, against a known effect."""
 
-from dpeffects.leaderboard.api import bench
+from dpeffects.leaderboard.benchmark import bench
+from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.entries import Entry, entries
-from dpeffects.leaderboard.result import Leaderboard
 from dpeffects.leaderboard.tasks import Task, tasks
 
 __all__ = ["Entry", "Leaderboard", "Task", "bench", "entries", "tasks"]

@@ -100,22 +100,19 @@ def places(cells: pd.DataFrame) -> pd.DataFrame:
 
 def overall(cells: pd.DataFrame) -> pd.DataFrame:
     """Return one row an entry: how far it is from the best, over all its cells."""
-    import pandas as pd
+    grouped = cells.groupby(["fit", "by", "guarantee", "level"], sort=False)
+    return grouped.agg(
+        ratio=("ratio", _geometric_mean),
+        best=("rank", lambda rank: int((rank == 1).sum())),
+        near=("ratio", lambda ratio: int((ratio <= 1.0 + NEAR).sum())),
+        cells=("error", "size"),
+        coverage=("coverage", "median"),
+        least_coverage=("coverage", "min"),
+        seconds=("seconds", "median"),
+        memory=("memory", "max"),
+    ).reset_index()
 
-    rows = []
-    for (name, by, guarantee, level), group in cells.groupby(
-        ["fit", "by", "guarantee", "level"], sort=False
-    ):
-        ratio = group["ratio"].to_numpy(float)
-        ratio = ratio[np.isfinite(ratio) & (ratio > 0.0)]
-        row = {"fit": name, "by": by, "guarantee": guarantee, "level": level}
-        row["ratio"] = float(np.exp(np.log(ratio).mean())) if len(ratio) else math.nan
-        row["best"] = int((group["rank"] == 1).sum())
-        row["near"] = int((group["ratio"] <= 1.0 + NEAR).sum())
-        row["cells"] = len(group)
-        row["coverage"] = float(group["coverage"].median())
-        row["least_coverage"] = float(group["coverage"].min())
-        row["seconds"] = float(group["seconds"].median())
-        row["memory"] = float(group["memory"].max())
-        rows.append(row)
-    return pd.DataFrame(rows)
+
+def _geometric_mean(ratio: pd.Series) -> float:
+    kept = ratio[np.isfinite(ratio) & (ratio > 0.0)]
+    return float(np.exp(np.log(kept).mean())) if len(kept) else math.nan

@@ -18,7 +18,6 @@ from typing import Any
 from dpeffects.effects import dp_ate
 from dpeffects.errors import DPEffectsError, EstimationError, OptionError
 from dpeffects.estimators import registry
-from dpeffects.leaderboard.memory import growth
 from dpeffects.leaderboard.tasks import Task
 from dpeffects.nonprivate import reference
 from dpeffects.plugins import plugins
@@ -87,54 +86,40 @@ class Entry:
             return "needs covariates"
         return ""
 
+    def fit(self, task: Task, data: Any, epsilon: float, seed: int) -> Any:
+        """Run once; whatever fails has a reason, and stops nothing else.
 
-@dataclass(frozen=True)
-class Bound:
-    """An entry on some data, as a study runs it. Whatever fails has a reason, and stops nothing.
-
-    ``memory`` takes what each call adds to the peak of the process, in MiB.
-    """
-
-    entry: Entry
-    task: Task
-    memory: list[float]
-
-    def __call__(self, data: Any, epsilon: float, seed: int) -> Any:
-        """Run once; what is the same at every epsilon is asked at 1."""
-        given, strata = self.entry.run, self.entry.covariates == "strata"
-        formula = self.task.strata if strata else self.task.formula
+        What is the same at every epsilon is asked at 1.
+        """
+        formula = task.strata if self.covariates == "strata" else task.formula
         price = epsilon if math.isfinite(epsilon) else 1.0
-        with warnings.catch_warnings(), growth(self.memory):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                if isinstance(given, Mapping):
-                    return dp_ate(formula, data, **{**given, "epsilon": price, "seed": seed})
-                return given(formula, data, price, seed)
+                if isinstance(self.run, Mapping):
+                    return dp_ate(formula, data, **{**self.run, "epsilon": price, "seed": seed})
+                return self.run(formula, data, price, seed)
             except DPEffectsError:
                 raise
             except Exception as error:
                 raise EstimationError(f"{type(error).__name__}: {error}") from error
 
 
-def _method(name: str, method: str, *, by: str = OURS, **given: Any) -> Entry | None:
+def _method(name: str, method: str, *, by: str = OURS, **arguments: Any) -> Entry | None:
     """Return an entry for a method, with its capabilities; None where it is not installed."""
     spec = registry().get(method)
     if spec is None:
         return None
-    shown = {key: given.pop(key) for key in ("heavy", "citation", "level") if key in given}
-    level = shown.setdefault("level", spec.levels[0])
-    run: dict[str, Any] = {"method": method, "level": level, **given}
+    heavy = arguments.pop("heavy", False)
+    citation = arguments.pop("citation", spec.citation)
+    level = arguments.pop("level", spec.levels[0])
+    run: dict[str, Any] = {"method": method, "level": level, **arguments}
     if spec.needs_delta:
         run.setdefault("delta", 1e-5)
     if accept := KINDS[spec.guarantee].accept:
         run[accept] = True
     need = "strata" if spec.needs_strata else "needed" if spec.uses_covariates else "any"
-    facts: dict[str, Any] = {
-        "citation": spec.citation,
-        "guarantee": spec.guarantee,
-        "covariates": need,
-    }
-    return Entry(name, run, by=by, **(facts | shown))
+    return Entry(name, run, citation, by, spec.guarantee, level, need, heavy)
 
 
 def _means(formula: str, data: Any, epsilon: float, seed: int) -> float:
@@ -152,18 +137,11 @@ _GUHA = (
 )
 
 
-_FOLDS = {"folds_g_formula": "regression", "folds_ipw": "ipw", "folds_aipw": "aipw"}
-
-
-def _folds(name: str, estimator: str) -> Entry | None:
-    """As published: predictions are averaged."""
-    given = {"estimator": estimator, "average": "predictions"}
-    return _method(name, "model_folds", by=BASELINE, heavy=True, **given)
-
-
 def _built_in() -> list[Entry | None]:
+    theirs: dict[str, Any] = {"by": BASELINE, "heavy": True}
     plain: dict[str, Any] = {"by": REFERENCE, "guarantee": "none", "level": "none"}
     text = "The same estimator without privacy, for orientation."
+    folds = {"folds_g_formula": "regression", "folds_ipw": "ipw", "folds_aipw": "aipw"}
     return [
         _method("diff_in_means", "diff_in_means"),
         _method("private_aipw", "private_aipw"),
@@ -177,23 +155,19 @@ def _built_in() -> list[Entry | None]:
         _method("sample_aggregate", "sample_aggregate", heavy=True),
         _method("model_folds", "model_folds", heavy=True),
         _method("private_psm_paper", "private_psm", by=BASELINE, level="sample", debias=False),
-        _method(
-            "guha_reiter",
-            "sample_aggregate",
-            by=BASELINE,
-            estimator="ipw",
-            heavy=True,
-            citation=_GUHA,
+        _method("guha_reiter", "sample_aggregate", estimator="ipw", citation=_GUHA, **theirs),
+        *(  # as published: predictions are averaged
+            _method(name, "model_folds", estimator=estimator, average="predictions", **theirs)
+            for name, estimator in folds.items()
         ),
-        *(_folds(name, estimator) for name, estimator in _FOLDS.items()),
-        _method("dpci", "dpci", by=BASELINE, heavy=True),
-        _method("synthetic_aim", "synthetic", by=BASELINE, generator="aim", heavy=True),
-        _method("synthetic_mst", "synthetic", by=BASELINE, generator="mst", heavy=True),
+        _method("dpci", "dpci", **theirs),
+        _method("synthetic_aim", "synthetic", generator="aim", **theirs),
+        _method("synthetic_mst", "synthetic", generator="mst", **theirs),
         *(
-            _method(f"dp_ebm_{learner}", "dp_ebm", by=BASELINE, learner=learner, heavy=True)
+            _method(f"dp_ebm_{learner}", "dp_ebm", learner=learner, **theirs)
             for learner in ("s", "t", "dr", "r")
         ),
-        _method("k_anonymous", "k_anonymous", by=BASELINE, heavy=True),
+        _method("k_anonymous", "k_anonymous", **theirs),
         Entry("plain_means", _means, text, **plain),
         Entry("plain_aipw", _adjusted, text, covariates="needed", **plain),
     ]
@@ -208,7 +182,7 @@ def entries() -> dict[str, Entry]:
     >>> entries()["private_aipw"].guarantee
     'exact'
     """
-    made = {entry.name: entry for entry in _built_in() if entry is not None}
+    listed = {entry.name: entry for entry in _built_in() if entry is not None}
     for _, entry in plugins("dpeffects.bench", Entry):
-        made.setdefault(entry.name, entry)
-    return made
+        listed.setdefault(entry.name, entry)
+    return listed

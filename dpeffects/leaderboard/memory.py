@@ -13,27 +13,27 @@ _SELF = Path("/proc/self")
 
 
 @contextlib.contextmanager
-def growth(found: list[float]) -> Iterator[None]:
-    """Append the growth of the peak in MiB to a list; NaN where the system does not tell.
+def peak_growth() -> Iterator[list[float]]:
+    """Give a list that gets the growth of the peak in MiB; NaN where the system does not tell.
 
     Processes that worked for it (their clocks went on) count with all that they had.
 
     Examples
     --------
-    >>> found = []
-    >>> with growth(found):
+    >>> with peak_growth() as grown:
     ...     block = bytearray(50 * 2**20)
-    >>> found[0] > 49 or found[0] != found[0]
+    >>> grown[0] > 49 or grown[0] != grown[0]
     True
     """
     try:
         before, idle = _fresh(), _clocks()
     except (OSError, AttributeError):  # not Linux
         before, idle = math.nan, {}
+    grown: list[float] = []
     try:
-        yield
+        yield grown
     finally:
-        found.append(math.nan if math.isnan(before) else round(_peak(idle) - before, 2))
+        grown.append(math.nan if math.isnan(before) else round(_peak(idle) - before, 2))
 
 
 def _fresh() -> float:

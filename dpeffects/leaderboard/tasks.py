@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from dpeffects.datasets import data_info, load_data, simulate
-from dpeffects.datasets.resampled import resampled
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DPEffectsError
 from dpeffects.nonprivate import reference
@@ -73,8 +72,10 @@ def _known(data: Declared) -> float:
 
 
 def _drawn(name: str, randomised: bool, n: int, seed: int) -> tuple[Declared, float]:
+    """Draw n rows of a data set with replacement."""
     data, truth = _population(name, randomised)
-    return resampled(data, n, seed), truth
+    rows = np.random.default_rng(seed).integers(len(data.frame), size=n)
+    return declare(data.frame.iloc[rows].reset_index(drop=True), data.bounds), truth
 
 
 def _simulated(name: str, n: int, seed: int) -> tuple[Declared, float]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Protocol
 
 from dpeffects.errors import BudgetError, OptionError
-from dpeffects.ledgers.entries import Pair
+from dpeffects.ledgers.entry import Cost
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import shown
@@ -20,85 +19,66 @@ _WIDER = 1 + Fraction(1, 2**40)
 """Covers the rounding of a sensitivity and a scale that are stored as floats."""
 
 
-class Composition(Protocol):
-    """A way to add up charges."""
-
-    name: str
-    unit: str
-
-    def limits(self, budget: Budget) -> Pair:
-        """Return the largest total cost that keeps within the budget."""
-
-    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
-        """Return a cost that covers every call with this budget."""
-
-    def of_charge(self, spend: Spend, joint: Fraction) -> Pair:
-        """Return the cost of a charge.
-
-        ``joint`` is the epsilon of the charges before it, in the same call, that do not stand
-        alone.
-        """
-
-    def largest_call(self, left: Pair) -> tuple[float, float]:
-        """Return the epsilon and delta of the largest call that this much covers."""
-
-
-class PlainSum:
+class Composition:
     """Epsilons and deltas add up (claim 1)."""
 
     name = "sum"
     unit = "epsilon"
 
-    def limits(self, budget: Budget) -> Pair:
-        """Return epsilon and delta as they were written."""
-        return Pair(as_written(budget.epsilon), as_written(budget.delta))
+    def limits(self, budget: Budget) -> Cost:
+        """Return the largest total cost that keeps within the budget."""
+        return Cost(as_written(budget.epsilon), as_written(budget.delta))
 
-    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
-        """Return the budget itself."""
-        return Pair(epsilon, delta)
+    def of_call(self, epsilon: Fraction, delta: Fraction) -> Cost:
+        """Return a cost that covers every call with this budget."""
+        return Cost(epsilon, delta)
 
-    def of_charge(self, spend: Spend, joint: Fraction) -> Pair:
-        """Return the price itself."""
-        return Pair(Fraction(spend.epsilon), Fraction(spend.delta))
+    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Cost:
+        """Return the cost of a charge.
 
-    def largest_call(self, left: Pair) -> tuple[float, float]:
-        """Return what is left, rounded down."""
+        ``noncomposable_epsilon`` is the epsilon of the charges before it, in the same call, that
+        are part of a larger price.
+        """
+        return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
+
+    def largest_call(self, left: Cost) -> tuple[float, float]:
+        """Return epsilon and delta, rounded down, of the largest call that this much covers."""
         return shown(left.first), shown(left.delta)
 
 
-class Concentrated:
+class Concentrated(Composition):
     """Rhos of zero-concentrated privacy add up, also where later calls depend on earlier ones.
 
     A charge (epsilon, delta) costs rho = epsilon^2 / 2 and delta; a Gaussian draw that stands
-    alone costs half the square of sensitivity over scale, and no delta, where that is less. Half of
-    the delta allowed covers the deltas, the other half turns the total rho to epsilon (claim 41).
+    alone costs half the square of sensitivity over scale, and no delta: its price holds only
+    together with those of its call's other Gaussian draws. Half of the delta allowed covers the
+    deltas, the other half turns the total rho to epsilon (claim L2).
     """
 
     name = "zcdp"
     unit = "rho"
 
-    def limits(self, budget: Budget) -> Pair:
+    def limits(self, budget: Budget) -> Cost:
         """Return the largest rho, and half the delta."""
         if not budget.delta > 0:
             raise BudgetError('composition="zcdp" needs a delta, for example delta=1e-5')
         half = as_written(budget.delta) / 2
-        return Pair(Fraction(largest_rho(budget.epsilon, round_down(half))), half)
+        return Cost(Fraction(largest_rho(budget.epsilon, round_down(half))), half)
 
-    def of_call(self, epsilon: Fraction, delta: Fraction) -> Pair:
+    def of_call(self, epsilon: Fraction, delta: Fraction) -> Cost:
         """Return rho = epsilon^2 / 2, and delta."""
-        return Pair(epsilon**2 / 2, delta)
+        return Cost(epsilon**2 / 2, delta)
 
-    def of_charge(self, spend: Spend, joint: Fraction) -> Pair:
+    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Cost:
         """Return the rho of a charge; parts of one price are squared together."""
         epsilon, delta = Fraction(spend.epsilon), Fraction(spend.delta)
         if not spend.alone:
-            return Pair(((joint + epsilon) ** 2 - joint**2) / 2, delta)
+            together = noncomposable_epsilon + epsilon
+            return Cost((together**2 - noncomposable_epsilon**2) / 2, delta)
         rho = gaussian_rho(spend)
-        if rho is not None and rho < epsilon**2 / 2:
-            return Pair(rho, Fraction(0))
-        return Pair(epsilon**2 / 2, delta)
+        return Cost(epsilon**2 / 2, delta) if rho is None else Cost(rho, Fraction(0))
 
-    def largest_call(self, left: Pair) -> tuple[float, float]:
+    def largest_call(self, left: Cost) -> tuple[float, float]:
         """Return the epsilon whose half square is left, and delta, rounded down."""
         epsilon = math.sqrt(2.0 * max(round_down(left.first), 0.0))
         while Fraction(epsilon) ** 2 / 2 > left.first and epsilon > 0:
@@ -107,7 +87,7 @@ class Concentrated:
 
 
 def gaussian_rho(spend: Spend) -> Fraction | None:
-    """Return the rho of a Gaussian draw that stands alone, rounded up; None for other charges."""
+    """Return the rho of a composable Gaussian draw, rounded up; None for other charges."""
     if not (spend.alone and spend.mechanism == "Gaussian"):
         return None
     if len(spend.sensitivity) != 1 or len(spend.scale) != 1:
@@ -138,7 +118,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 
 def log_delta(rho: float, epsilon: float) -> float:
-    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim 41).
+    """Return an upper bound on log(delta) such that rho implies (epsilon, delta) (claim L2).
 
     Every order above 1 gives a bound; a search by thirds finds a good one.
     """
@@ -168,10 +148,10 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
     return high
 
 
-COMPOSITIONS: dict[str, Composition] = {c.name: c for c in (PlainSum(), Concentrated())}
+COMPOSITIONS = {each.name: each for each in (Composition(), Concentrated())}
 
 
-def composition(name: str) -> Composition:
+def find_composition(name: str) -> Composition:
     """Return a composition by its name."""
     if name not in COMPOSITIONS:
         raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {name!r}")

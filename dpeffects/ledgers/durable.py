@@ -13,20 +13,21 @@ import unicodedata
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError
-from dpeffects.ledgers import rules
-from dpeffects.ledgers.book import Book, Store
-from dpeffects.ledgers.entries import Entry, State
-from dpeffects.ledgers.rules import Agreement
+from dpeffects.ledgers import replay
+from dpeffects.ledgers.agreement import Agreement, charge_body, payments
+from dpeffects.ledgers.entry import Entry, State
+from dpeffects.ledgers.loss_distributions import tight_epsilon
+from dpeffects.ledgers.statement import OpenCall, Statement
+from dpeffects.ledgers.transaction import EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Account, Terms
-from dpeffects.render import Shown, Summary
+from dpeffects.summary import Shown, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,59 +36,45 @@ Address = str | os.PathLike[str]
 """A path, ``sqlite:///path``, or ``postgresql://user@host/database``."""
 
 
-@dataclass(frozen=True)
-class OpenCall:
-    """A call that has reserved budget and has not ended: at work, or dead."""
-
-    number: int
-    epsilon: float
-    delta: float
-    since: str
-    about: Mapping[str, str]
-
-
 class DurableLedger(Shown, Account):
     """The privacy budget of one dataset, in a file or on a server. See `open_ledger`.
 
-    It behaves as a `Ledger` does, and several processes may use it at once. A call reserves its
-    whole budget in one transaction when it begins, so that it is refused before data is read or
-    not at all. At its end, well or not, all of it is spent if anything was charged, and all of it
-    is given back if nothing was: totals do not show how far a call came. A call that dies keeps its
-    reservation until `settle` ends it in the same way.
+    It behaves as a `Ledger` does, and several processes may use it at once. Budget is reserved in
+    one transaction when an estimation starts, so that it is refused before data is read or not at
+    all. When it ends, well or not, all of it is spent if anything was charged, and refunded if
+    nothing was: totals do not show how far a call came. A call that dies keeps its reservation
+    until `settle` ends it in the same way.
+
+    Attributes
+    ----------
+    address, path
+        Where the ledger is; its file, or None on a server.
+    dataset, agreement
+        Whose budget this is; what the dataset allows, and how charges add up.
+    id
+        Says which ledger this is: no other has the same, whatever its file is called.
+    seen
+        Number and digest of the newest entry that this object has seen.
     """
 
-    def __init__(self, store: Store, opening: Entry) -> None:
-        self._store, self.dataset = store, opening.dataset
-        self._agreement = Agreement.read(opening.body)
-        self._seen = (opening.number, opening.digest)
+    def __init__(self, store: EntryStore, opening: Entry) -> None:
+        self._store = store
+        self.address, self.path = store.name, store.path
+        self.dataset = opening.dataset
+        self.agreement = Agreement.read(opening.body)
         self.id = opening.digest[:16]
-        """Says which ledger this is: no other has the same, whatever its file is called."""
-
-    @property
-    def address(self) -> str:
-        """Where the ledger is."""
-        return self._store.name
-
-    @property
-    def path(self) -> Path | None:
-        """The file of the ledger; None on a server."""
-        return getattr(self._store, "path", None)
-
-    @property
-    def agreement(self) -> Agreement:
-        """What the dataset allows, and how charges add up."""
-        return self._agreement
+        self.seen = (opening.number, opening.digest)
 
     @property
     def state(self) -> State:
         """Exact totals now."""
-        with self.transaction(write=False) as book:
-            return book.state(self.dataset)
+        with self.transaction(write=False) as transaction:
+            return transaction.state(self.dataset)
 
     @property
     def spends(self) -> tuple[Spend, ...]:
         """All charges so far, in order."""
-        return tuple(spend for entry in self.entries() for spend in rules.payments(entry))
+        return tuple(spend for entry in self.entries() for spend in payments(entry))
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
@@ -98,11 +85,11 @@ class DurableLedger(Shown, Account):
     @property
     def remaining(self) -> tuple[float, float]:
         """What is left for a next call, rounded down; less than 1e-12 is shown as none."""
-        return self._agreement.remaining(self.state)
+        return self.agreement.remaining(self.state)
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        self._agreement.check(self.state, epsilon, delta, terms)
+        self.agreement.check(self.state, epsilon, delta, terms)
 
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
@@ -110,13 +97,14 @@ class DurableLedger(Shown, Account):
 
     def charge_call(self, call: int, spend: Spend, terms: Terms | None) -> None:
         """Charge the reservation of a call, or what is left where ``call`` is 0."""
-        with self.transaction(write=True, more=call > 0) as book:
-            before = book.state(self.dataset)
-            hold = book.hold(self.dataset, call) if call else None
+        with self.transaction(write=True, more=call > 0) as transaction:
+            before = transaction.state(self.dataset)
+            hold = transaction.hold(self.dataset, call) if call else None
             if call and hold is None:
                 raise BudgetError("the reservation of this call was settled; nothing was drawn")
-            state, hold = self._agreement.charge(before, hold, spend, terms)
-            book.add("charge", self.dataset, rules.charge_body(spend, terms), state, hold, call)
+            state, hold = self.agreement.charge(before, hold, spend, terms)
+            body = charge_body(spend, terms)
+            transaction.add("charge", self.dataset, body, state, hold, call)
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
         """Reserve the whole budget of a call, or refuse it."""
@@ -126,83 +114,87 @@ class DurableLedger(Shown, Account):
             "terms": terms,
             "about": {**about, "process": f"{platform.node()}:{os.getpid()}"},
         }
-        with self.transaction(write=True, more=True) as book:
-            state, hold = self._agreement.reserve(book.state(self.dataset), budget, terms)
-            entry = book.add("reserve", self.dataset, body, state, hold)
+        with self.transaction(write=True, more=True) as transaction:
+            before = transaction.state(self.dataset)
+            state, hold = self.agreement.reserve(before, budget, terms)
+            entry = transaction.add("reserve", self.dataset, body, state, hold)
         return Reservation(self, entry.number)
 
     def settle(self, *calls: int, reason: str = "by the curator") -> None:
         """End open calls; all of them if none is named.
 
-        What a call has reserved is spent if it had charged anything, and given back if not. This
+        What a call has reserved is spent if it had charged anything, and refunded if not. This
         is safe at any time: a call that was alive after all is refused its next charge.
         """
         for call in calls or tuple(call.number for call in self.open_calls()):
-            with self.transaction(write=True) as book:
-                entry = book.entry(call)
+            with self.transaction(write=True) as transaction:
+                entry = transaction.entry(call)
                 if entry is None or entry.kind != "reserve" or entry.dataset != self.dataset:
                     raise LedgerError(f"{self.dataset} has no call {call} in {self.address}")
-                hold = book.hold(self.dataset, call)
+                hold = transaction.hold(self.dataset, call)
                 if hold is not None:
-                    state, hold = self._agreement.settle(book.state(self.dataset), hold)
-                    book.add("settle", self.dataset, {"reason": reason}, state, hold, call)
+                    before = transaction.state(self.dataset)
+                    state, hold = self.agreement.settle(before, hold)
+                    transaction.add("settle", self.dataset, {"reason": reason}, state, hold, call)
 
     def open_calls(self) -> tuple[OpenCall, ...]:
         """Return the calls that still hold a reservation."""
-        with self.transaction(write=False) as book:
-            found = book.open_calls(self.dataset)
-        size = self._agreement.composition.largest_call
+        with self.transaction(write=False) as transaction:
+            return self._open_calls(transaction)
+
+    def _open_calls(self, transaction: Transaction) -> tuple[OpenCall, ...]:
+        size = self.agreement.composition.largest_call
         return tuple(
             OpenCall(entry.number, *size(hold.left), entry.written, entry.body["about"])
-            for entry, hold in found
+            for entry, hold in transaction.open_calls(self.dataset)
         )
 
     def entries(self) -> list[Entry]:
         """Return all entries of this dataset, each checked against its digest."""
-        with self.transaction(write=False) as book:
-            return list(book.all(self.dataset))
+        with self.transaction(write=False) as transaction:
+            return list(transaction.all(self.dataset))
 
     def verify(self, head: str | None = None) -> str:
-        """Check the whole ledger, and say so in a line; raise LedgerError where it is not sound.
-
-        See `verify_ledger`.
-        """
-        from dpeffects.ledgers.audit import verify
-
-        return verify(self._store, head)
+        """Check the whole ledger, and say so in a line; see `verify_ledger`."""
+        return replay.verify(self._store, head)
 
     def tight(self, delta: float | None = None) -> float:
         """Return a tighter epsilon at ``delta`` for all charges so far (extra ``accounting``).
 
-        See `dpeffects.ledgers.tight.tight_epsilon`. It is for reports: it does not decide
-        what is refused.
+        See `dpeffects.ledgers.loss_distributions.tight_epsilon`. It is for reports: it does not
+        decide what is refused.
         """
-        from dpeffects.ledgers.tight import tight_epsilon
+        return tight_epsilon(
+            self.entries(), self.agreement.budget.delta if delta is None else delta
+        )
 
-        at = self._agreement.budget.delta if delta is None else delta
-        return tight_epsilon(self.entries(), at)
+    def statement(self) -> Statement:
+        """Return totals, open calls and charges, all of the same moment."""
+        with self.transaction(write=False) as transaction:
+            return Statement(
+                self.address,
+                self.dataset,
+                self.id,
+                self.agreement,
+                tuple(transaction.all(self.dataset)),
+                self._open_calls(transaction),
+            )
 
     def to_frame(self) -> pd.DataFrame:
         """One row a charge, oldest first."""
-        from dpeffects.ledgers.show import to_frame
-
-        return to_frame(self.entries())
+        return self.statement().to_frame()
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the charges to a .csv file, or the totals and all entries to a .json file."""
-        from dpeffects.ledgers.show import export
-
-        export(self, Path(path), overwrite=overwrite)
+        self.statement().export(Path(path), overwrite=overwrite)
 
     def summary(self) -> Summary:
         """Totals, what is left, open calls and charges."""
-        from dpeffects.ledgers.show import summary
-
-        return summary(self)
+        return self.statement().summary()
 
     def __repr__(self) -> str:
-        state, budget = self.state, self._agreement.budget
-        left = self._agreement.remaining(state)
+        state, budget = self.state, self.agreement.budget
+        left = self.agreement.remaining(state)
         void = state.terms.void if state.terms else ()
         return (
             f"DurableLedger({self.address!r}, dataset={self.dataset!r}, "
@@ -214,25 +206,19 @@ class DurableLedger(Shown, Account):
     __str__ = __repr__
 
     @contextmanager
-    def transaction(self, write: bool, more: bool = False) -> Iterator[Book]:
+    def transaction(self, write: bool, more: bool = False) -> Iterator[Transaction]:
         """Begin a transaction; refuse a ledger that has lost what this object saw in it."""
         with self._store.session(write, more) as session:
-            book = Book(session)
-            book.check_version()
-            if not book.holds(*self._seen):
+            transaction = Transaction(session)
+            if not transaction.holds(*self.seen):
                 raise LedgerError(
-                    f"{self.address} has lost or changed entry {self._seen[0]}, which this process "
+                    f"{self.address} has lost or changed entry {self.seen[0]}, which this process "
                     "has seen: it was replaced or set back; nothing was drawn"
                 )
-            yield book
-            head = book.head()
+            yield transaction
+            head = transaction.head()
         if head is not None:
-            self._seen = (head.number, head.digest)
-
-    @property
-    def seen(self) -> tuple[int, str]:
-        """Number and digest of the newest entry that this object has seen."""
-        return self._seen
+            self.seen = (head.number, head.digest)
 
 
 class Reservation(Account):
@@ -292,17 +278,16 @@ def create_ledger(
     store = _store(address)
     store.create()
     with store.session(write=True) as session:
-        book = Book(session)
-        book.check_version()
-        for other in book.datasets():
+        transaction = Transaction(session)
+        for other in transaction.datasets():
             if _alike(other) == _alike(dataset):
-                held = Agreement.read(book.opening(other).body).budget
+                budget = Agreement.read(transaction.opening(other).body).budget
                 raise LedgerError(
                     f"{store.name} has a budget for {other} already: "
-                    f"epsilon = {held.epsilon:g}, delta = {held.delta:g}"
+                    f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
                 )
         body = agreement.body() | {"salt": uuid.uuid4().hex}
-        opening = book.add("dataset", dataset, body, State())
+        opening = transaction.add("dataset", dataset, body, State())
     return DurableLedger(store, opening)
 
 
@@ -341,29 +326,26 @@ def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
     --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> made = create_ledger(f"{folder.name}/study.db", "nsw", epsilon=3)
+    >>> created = create_ledger(f"{folder.name}/study.db", "nsw", epsilon=3)
     >>> open_ledger(f"{folder.name}/study.db").dataset
     'nsw'
     """
     store = _existing(address, dataset)
     with store.session(write=False) as session:
-        book = Book(session)
-        book.check_version()
-        there = book.datasets()
-        if dataset is None and len(there) == 1:
-            dataset = there[0]
-        if dataset not in there:
+        transaction = Transaction(session)
+        names = transaction.datasets()
+        if dataset is None and len(names) == 1:
+            dataset = names[0]
+        if dataset not in names:
             asked = "say which dataset" if dataset is None else f"there is no dataset {dataset!r}"
-            raise LedgerError(f"{store.name}: {asked}; it has {', '.join(there) or 'none yet'}")
-        return DurableLedger(store, book.opening(dataset))
+            raise LedgerError(f"{store.name}: {asked}; it has {', '.join(names) or 'none yet'}")
+        return DurableLedger(store, transaction.opening(dataset))
 
 
 def ledger_datasets(address: Address) -> tuple[str, ...]:
     """Return the names of the datasets in a ledger."""
     with _existing(address).session(write=False) as session:
-        book = Book(session)
-        book.check_version()
-        return tuple(book.datasets())
+        return tuple(Transaction(session).datasets())
 
 
 def verify_ledger(address: Address, head: str | None = None) -> str:
@@ -373,9 +355,7 @@ def verify_ledger(address: Address, head: str | None = None) -> str:
     give, and no total may exceed what is allowed. A ledger that was set back to an earlier copy
     is sound in itself: pass the ``head`` that an earlier check printed to notice that.
     """
-    from dpeffects.ledgers.audit import verify
-
-    return verify(_existing(address), head)
+    return replay.verify(_existing(address), head)
 
 
 def upgrade_ledger(address: Address) -> str:
@@ -384,16 +364,14 @@ def upgrade_ledger(address: Address) -> str:
     All of it is checked first, and nothing is changed where it is not sound. Calls that were open
     end as in `DurableLedger.settle`. Keep a copy of the file until this is done.
     """
-    from dpeffects.ledgers.upgrade import upgrade
-
-    return upgrade(_existing(address))
+    return replay.upgrade(_existing(address))
 
 
-def _existing(address: Address, dataset: str | None = None) -> Store:
+def _existing(address: Address, dataset: str | None = None) -> EntryStore:
     """Return the store of a ledger; where there is no file, say how to make one."""
     store = _store(address)
-    path = getattr(store, "path", None)
-    if path is not None and not os.path.exists(path):  # False for names that no file can have
+    # os.path.exists, because Path.exists raises an error for names that no file can have
+    if store.path is not None and not os.path.exists(store.path):
         name = dataset or "NAME"
         raise LedgerError(
             f"there is no ledger {store.name}; create it once: dpeffects ledger create "
@@ -402,20 +380,20 @@ def _existing(address: Address, dataset: str | None = None) -> Store:
     return store
 
 
-def _store(address: Address) -> Store:
+def _store(address: Address) -> EntryStore:
     text = os.fspath(address)
     if not isinstance(text, str) or not text or "\0" in text:
         raise OptionError(f"a ledger is a path or a URL, got {address!r}")
-    scheme, found, rest = text.partition("://")
-    if not found or scheme == "sqlite":
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme == "sqlite":
         from dpeffects.ledgers.sqlite import SQLiteStore
 
-        path = rest.removeprefix("/") if found else text
+        path = rest.removeprefix("/") if separator else text
         if not path or path == ":memory:":
             raise OptionError("a ledger in a file needs a path; in memory, use dpeffects.Ledger")
         return SQLiteStore(path)
     if scheme.partition("+")[0] in ("postgresql", "postgres"):
-        from dpeffects.ledgers.server import ServerStore
+        from dpeffects.ledgers.postgresql import PostgreSQLStore
 
-        return ServerStore(text)
+        return PostgreSQLStore(text)
     raise OptionError(f"a ledger is a path, sqlite:///path or postgresql://..., got {scheme}://")

@@ -20,11 +20,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from dpeffects.errors import LedgerError
-from dpeffects.ledgers.book import VERSION, Session
-from dpeffects.ledgers.entries import START
+from dpeffects.ledgers.transaction import EntryStore, Session
 from dpeffects.writing import BESIDE
 
 WAIT = 60.0
@@ -38,57 +37,45 @@ if hasattr(os, "register_at_fork"):
     )
 
 _REFUSE = "BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END"
-_GUARDS = {
-    "dpeffects_no_update": f"BEFORE UPDATE ON dpeffects_entries {_REFUSE}",
-    "dpeffects_no_delete": f"BEFORE DELETE ON dpeffects_entries {_REFUSE}",
-    "dpeffects_in_order": "BEFORE INSERT ON dpeffects_entries WHEN NEW.number <> "
-    f"(SELECT COALESCE(MAX(number), 0) + 1 FROM dpeffects_entries) {_REFUSE}",
-}
-_NUMBERS = "CREATE INDEX dpeffects_numbers ON dpeffects_entries (number, digest)"
-_TABLES = (
-    "CREATE TABLE dpeffects_version (version INTEGER NOT NULL)",
-    "CREATE TABLE dpeffects_entries ("
-    "number INTEGER PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
-    "call_number INTEGER NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, hold TEXT NOT NULL, "
-    "heads TEXT NOT NULL, written TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL)",
-    _NUMBERS,
-    *(f"CREATE TRIGGER {name} {what}" for name, what in _GUARDS.items()),
+_INDEX = "CREATE INDEX dpeffects_numbers ON dpeffects_entries (number, digest)"
+_NEWEST = (
+    "SELECT number, digest FROM dpeffects_entries INDEXED BY dpeffects_numbers "
+    "ORDER BY number DESC LIMIT 1"
 )
+_REASONS = {
+    sqlite3.SQLITE_BUSY: f"was in use by others for more than {WAIT:.0f} seconds",
+    sqlite3.SQLITE_LOCKED: "is locked",
+    sqlite3.SQLITE_READONLY: "is read-only, or its folder is",
+    sqlite3.SQLITE_PERM: "may not be opened",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: look at its folder and permissions",
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: look at the disk and its free space",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_NOTADB: "is not a ledger of dpeffects, or is damaged",
+}
 
 
-class SQLiteSession:
-    """A transaction on a SQLite file."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
-        return self._connection.execute(sql, values).fetchall()
-
-    def newest(self) -> tuple[int, str]:
-        """Return number and digest of the newest entry, from the index that holds them too."""
-        sql = (
-            "SELECT number, digest FROM dpeffects_entries INDEXED BY dpeffects_numbers "
-            "ORDER BY number DESC LIMIT 1"
-        )
-        number, digest = (self.rows(sql) or [(0, START)])[0]
-        return number, digest
-
-
-class SQLiteStore:
+class SQLiteStore(EntryStore):
     """Entries in a SQLite file."""
 
-    upgrade: tuple[str, ...] = (
+    additions = (_INDEX,)
+    triggers: ClassVar = {
+        "dpeffects_no_update": f"BEFORE UPDATE ON dpeffects_entries {_REFUSE}",
+        "dpeffects_no_delete": f"BEFORE DELETE ON dpeffects_entries {_REFUSE}",
+        "dpeffects_in_order": "BEFORE INSERT ON dpeffects_entries WHEN NEW.number <> "
+        f"(SELECT COALESCE(MAX(number), 0) + 1 FROM dpeffects_entries) {_REFUSE}",
+    }
+    list_triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+    upgrade = (
         "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
         "DROP INDEX dpeffects_by_dataset",
         "DROP INDEX dpeffects_by_call",
         "DROP INDEX dpeffects_datasets",
-        _NUMBERS,
+        _INDEX,
     )
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()
+        self.path: Path = Path(path).absolute()
         self.name = str(path)
 
     def create(self) -> None:
@@ -104,9 +91,7 @@ class SQLiteStore:
                 return
             if names:
                 raise LedgerError(f"{self.name} holds something else: give the ledger a new file")
-            for statement in _TABLES:
-                session.rows(statement)
-            session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
+            self.make_tables(session)
 
     def session(
         self, write: bool, more: bool = False
@@ -117,12 +102,8 @@ class SQLiteStore:
 
     def faults(self, session: Session) -> list[str]:
         """Say what is wrong with the file; nothing when all is well."""
-        found = [str(row[0]) for row in session.rows("PRAGMA integrity_check")]
-        names = {row[0] for row in session.rows("SELECT name FROM sqlite_master")}
-        missing = [name for name in _GUARDS if name not in names]
-        return [text for text in found if text != "ok"] + [
-            f"the trigger {name} is gone" for name in missing
-        ]
+        checks = [str(row[0]) for row in session.rows("PRAGMA integrity_check")]
+        return [text for text in checks if text != "ok"] + super().faults(session)
 
     @contextlib.contextmanager
     def _session(self, journal: str | None, mode: str) -> Iterator[Session]:
@@ -132,7 +113,7 @@ class SQLiteStore:
                 with contextlib.closing(self._connect(mode)) as connection:
                     _begin(connection, journal)
                     try:
-                        yield SQLiteSession(connection)
+                        yield Session(lambda *sql: connection.execute(*sql).fetchall(), _NEWEST)
                         connection.execute("COMMIT")
                     except BaseException:
                         if connection.in_transaction:
@@ -146,12 +127,12 @@ class SQLiteStore:
     def _check_file(self) -> None:
         """Refuse what is no file, and a file with two names: a journal belongs to a name."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return  # said when it is opened
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise LedgerError(f"{self.name} is not a file; nothing was drawn")
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise LedgerError(
                 f"{self.name} has a second name (a hard link), and a ledger must have one: "
                 "remove the other link, or copy the file; nothing was drawn"
@@ -164,21 +145,9 @@ class SQLiteStore:
 
     def _explained(self, error: sqlite3.Error) -> str:
         code = getattr(error, "sqlite_errorcode", None) or 0
-        reasons = {
-            sqlite3.SQLITE_BUSY: f"was in use by others for more than {WAIT:.0f} seconds",
-            sqlite3.SQLITE_LOCKED: "is locked",
-            sqlite3.SQLITE_READONLY: "is read-only, or its folder is",
-            sqlite3.SQLITE_PERM: "may not be opened",
-            sqlite3.SQLITE_CANTOPEN: "cannot be opened: look at its folder and permissions",
-            sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
-            sqlite3.SQLITE_IOERR: "cannot be read or written: look at the disk and its free space",
-            sqlite3.SQLITE_CORRUPT: "is damaged",
-            sqlite3.SQLITE_NOTADB: "is not a ledger of dpeffects, or is damaged",
-        }
+        reason = _REASONS.get(code & 0xFF, "cannot be used")
         if "no such table" in str(error):
             reason = "is not a ledger of dpeffects"
-        else:
-            reason = reasons.get(code & 0xFF, "cannot be used")
         return f"{self.name} {reason} ({error}); nothing was drawn"
 
 

@@ -38,6 +38,7 @@ from dpeffects.privacy.sets import (
     OnGrid,
     Sensitivity,
     Within,
+    unit_bits,
     whole_weights,
 )
 
@@ -144,10 +145,13 @@ class Curator:
     ) -> tuple[OnGrid, IntArray, Sensitivity]:
         """Totals without noise, and how far one record moves them: for this folder and tests."""
         rehearse(phi, within.columns, cells, self.width)
-        count = self.n * max(self._max_rows, 1)
-        grid = within.on(count, rate, 24) if self._max_rows else within.on(count, rate, most)
+        if self._max_rows:
+            most = min(most, unit_bits(self._max_rows, within.columns))
+        grid = within.on(self.n * max(self._max_rows, 1), rate, most)
         size = cells.size if cells else 1
-        totals = None if self._max_rows else self._source.in_engine(phi, grid, cells)
+        totals = None
+        if isinstance(grid, BoxGrid) and grid.squared_radius is None and not self._max_rows:
+            totals = self._source.in_engine(phi, grid, cells)
         if totals is None:
             add = partial(_block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid)
             if self._max_rows:
@@ -161,7 +165,9 @@ class Curator:
         return grid, totals if cells else totals[0], moves
 
     def _is_public(self, *functions: RowFunction | Cells | None) -> bool:
-        return {_PARTS.get(x, x) for x in _reads(*functions)} <= self._public
+        """What neighbours have in common; nothing where they differ in a unit's number of rows."""
+        known = {_PARTS.get(x, x) for x in _reads(*functions)} <= self._public
+        return known and not self._max_rows
 
     # --- values of single records -----------------------------------------------------------------
 
@@ -209,6 +215,8 @@ class Curator:
     @cached_property
     def _rows(self) -> Rows:
         """The rows in memory, for what needs them all at once, in the secret order."""
+        if self._max_rows:
+            raise OptionError("rows of one unit would be taken apart")
         return self._source.in_memory("this step needs all rows at once").reordered(self._order)
 
     def require_public(self, *names: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
 from dpeffects.privacy.descent import FINE, Derivatives, Precision, Values, norm, rounded
-from dpeffects.privacy.exact import FloatArray, exact_dots, row_norms_squared, weight_bits
+from dpeffects.privacy.exact import FloatArray, exact_dots, weight_bits
 from dpeffects.privacy.rows import Block, RowFunction, Source, Totals, evaluate
 
 GRID = 18
@@ -141,8 +141,9 @@ def bounded_terms(problem: Huber, block: Block) -> tuple[FloatArray, FloatArray,
     values = evaluate(problem.terms, block, problem.size + 2, "huber.terms")
     rows, steepest = values[:, :-2], problem.steepest
     with np.errstate(all="ignore"):
-        rounded(rows, GRID, out=rows)
-        rows[~(row_norms_squared(rows) <= 4.0**GRID)] = 0.0
+        np.rint(np.multiply(rows, 2.0**GRID, out=rows), out=rows)
+        squares = np.einsum("ij,ij->i", rows, rows)  # of whole numbers: exact in every order
+        rows[~(squares <= 4.0**GRID)] = 0.0
     slopes = np.clip(np.nan_to_num(values[:, -2]), -steepest, steepest)
     return rows, slopes, np.nan_to_num(values[:, -1], posinf=0.0, neginf=0.0)
 

@@ -32,6 +32,9 @@ class Gram:
         if self.box.centre.any():
             raise OptionError("products need a box with centre 0")
         first, second = np.triu_indices(self.columns) if self.pairs is None else self.pairs
+        pairs = set(zip(first.tolist(), second.tolist(), strict=True))
+        if len(pairs) < len(first) or not (first <= second).all():
+            raise OptionError("products need different pairs of columns j <= k")
         half = self.box.half / self.box.half.max()
         bits = bits_for(n, rate, float((half[first] * half[second]).sum()), 54) // 2
         return GramGrid(self.box.on(n, 1.0, min(most, bits)), (first, second))
@@ -67,8 +70,11 @@ class GramGrid:
 
     def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
         """Exact products, by cell."""
-        z, top = self.rows.project(values), max(np.abs(x).max() for x in self.rows.ends)
-        bits, by_cell = 2 * math.ceil(math.log2(top)), []
+        z, by_cell = self.rows.project(values), []
+        top = max(int(np.abs(x).max()) for x in self.rows.ends)
+        if (r2 := self.rows.squared_radius) is not None:
+            top = min(top, math.isqrt(r2))
+        bits = 2 * (top - 1).bit_length()
         if cell is not None and cell.max(initial=0) == size:
             z[cell == size] = 0.0
         part = scratch_buffer("sets.part", *z.shape)
@@ -93,6 +99,10 @@ class WithSquares:
     k: int
     count: float = 0.0
     claim: ClassVar[int] = 7
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.count <= 2.0:
+            raise OptionError("the constant beside columns must be from 0 to 2")
 
     @property
     def columns(self) -> int:
@@ -185,7 +195,7 @@ class BinsGrid:
         for column in values.T:
             inside = (column >= 0) & (column < self.bins)
             index = np.where(inside, column, 0.0).astype(np.int64)
-            place = index if cell is None else cell * self.bins + index
+            place = index if cell is None else np.int64(self.bins) * cell + index
             counts = np.bincount(place, minlength=(size + 1) * self.bins)
             by_cell.append(counts[: size * self.bins].reshape(size, self.bins))
         return np.concatenate(by_cell, axis=1)

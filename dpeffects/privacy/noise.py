@@ -14,14 +14,16 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.budget import round_up
+from dpeffects.privacy.budget import Share, round_up
+from dpeffects.privacy.guarantee import Noisy
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -34,23 +36,48 @@ _KEYS = 2**20
 LEAST_DELTA = 1e-90
 """With less, which only a huge epsilon leaves, Laplace noise is used."""
 LEAST_SIGMA = 2.0**20
-"""Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 12)."""
+"""Discrete Gaussian noise is drawn on a grid at least this fine against its scale (claim 4)."""
 MOST_ENTRIES = 50_000
-"""Numbers with Gaussian noise that one call may release: each needs a little slack (claim 3)."""
+"""Numbers with Gaussian noise that one call may release: each needs a little slack (claim 4)."""
 _MOST_EPSILON = 700.0
 """exp() of more than this overflows; more epsilon changes nothing for a single bit."""
 
 
+class SmoothValue(Protocol):
+    """A private value whose noise has a private scale (`smooth`)."""
+
+    @property
+    def rate(self) -> float:
+        """The scale of the noise is the sensitivity divided by this."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of 1 in which the Laplace variable is drawn."""
+
+    def affordable(self, price: Share) -> bool:
+        """True when its noise is private at this price."""
+
+    def with_noise(self, draw: int) -> float:
+        """The value with a Laplace variable of scale 1, drawn in ``steps``, on a public grid."""
+
+
+class Objective(Protocol):
+    """Something to minimise with noise inside (`minimise`)."""
+
+    def solve(self, noise: FloatArray | None = None) -> FloatArray:
+        """Minimise the objective plus noise'w."""
+
+
+@runtime_checkable
 class NoiseSource(Protocol):
-    """What the curator needs to draw noise."""
+    """Everything that is random in a call; an audit wraps one to record what is drawn.
 
-    @property
-    def description(self) -> str:
-        """Where the noise comes from, in words."""
+    ``description`` says where the noise comes from, ``void`` why it protects nobody (empty when it
+    does). The last two methods are the mechanisms whose release is not a value plus noise.
+    """
 
-    @property
-    def void(self) -> tuple[str, ...]:
-        """Reasons why this noise protects nobody; empty when it does."""
+    description: str
+    void: tuple[str, ...]
 
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Add independent discrete Laplace noise to integers."""
@@ -64,6 +91,15 @@ class NoiseSource(Protocol):
     def permutation(self, n: int) -> IntArray:
         """Return a uniform order of n records, which nobody gets to see."""
 
+    def smooth_laplace(self, private: SmoothValue, epsilon: float) -> float:
+        """Add noise by a private smooth sensitivity, and round to the public grid (claim 16)."""
+        draw = self.laplace(np.zeros(1, dtype=np.int64), float(private.steps), 1, epsilon)
+        return private.with_noise(int(draw[0]))
+
+    def minimise(self, objective: Objective, hidden: Noisy) -> FloatArray:
+        """Minimise with the noise drawn last in the objective (claim 21)."""
+        return objective.solve(hidden.value)
+
 
 @lru_cache(maxsize=1024)
 def laplace_scale(sensitivity: int, epsilon: float) -> float:
@@ -73,14 +109,16 @@ def laplace_scale(sensitivity: int, epsilon: float) -> float:
 
 @lru_cache(maxsize=1024)
 def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) -> float:
-    """Return the standard deviation of the analytic Gaussian mechanism (claim 12).
+    """Return the standard deviation of the analytic Gaussian mechanism (claim 4).
 
     ``sensitivity`` is in L2; ``size`` is the number of entries, for the slack that the grid needs.
+    It is never less than sensitivity / epsilon, which only a huge delta would allow, so that a
+    ledger of concentrated privacy has reserved enough.
     """
     from scipy.optimize import brentq
     from scipy.special import log_ndtr
 
-    tight = epsilon - 2e-10 * size
+    tight = epsilon - 2e-10 * size * max(1.0, epsilon / 300.0)
     if not (1e-100 < delta < 1.0 and tight > 0.0 and size <= 100_000):
         raise PrivacyError("Gaussian noise needs 0 < delta < 1 and an epsilon that is not tiny")
 
@@ -88,10 +126,10 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
         ratio = math.exp(log_sigma)  # sigma / sensitivity
         one, other = 0.5 / ratio, tight * ratio
         gap = math.exp(log_ndtr(one - other)) - math.exp(tight + log_ndtr(-one - other))
-        return gap - delta * (1.0 - 1e-5)
+        return gap - min(delta, 0.999) * (1.0 - 1e-5)
 
     root = brentq(excess, math.log(1e-6), math.log(1e12), xtol=1e-13)
-    return sensitivity * math.exp(root) * (1.0 + 1e-9)
+    return sensitivity * max(math.exp(root), 1.0 / epsilon) * (1.0 + 1e-9)
 
 
 def flip_chance(epsilon: float) -> float:
@@ -100,7 +138,7 @@ def flip_chance(epsilon: float) -> float:
     return min(0.5, exact * (1.0 + 1e-12))
 
 
-class SecureNoise:
+class SecureNoise(NoiseSource):
     """Noise from OpenDP: exact integer samplers and system entropy."""
 
     description = "OpenDP discrete noise, system entropy"
@@ -161,7 +199,7 @@ class SecureNoise:
         return order
 
 
-class SeededNoise:
+class SeededNoise(NoiseSource):
     """Reproducible noise for teaching, tests and simulations. It protects nobody."""
 
     void = ("seeded",)
@@ -194,11 +232,11 @@ class SeededNoise:
         return self._orders.permutation(n)
 
 
-def noise_source(seed: int | SeededNoise | None) -> NoiseSource:
-    """Return secure noise, or seeded noise when a seed (or such noise itself) is given."""
-    if isinstance(seed, SeededNoise):
+def noise_source(seed: int | NoiseSource | None) -> NoiseSource:
+    """Return secure noise, or noise that protects nobody: from a seed, or an audit's own."""
+    if isinstance(seed, NoiseSource) and seed.void:
         return seed
-    return SecureNoise() if seed is None else SeededNoise(seed)
+    return SecureNoise() if seed is None else SeededNoise(seed)  # type: ignore[arg-type]
 
 
 def _checked(values: IntArray) -> IntArray:

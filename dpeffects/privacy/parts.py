@@ -86,6 +86,7 @@ def halves(
     each half. The even rows pay; what the odd rows release is covered by that, with the same
     budget.
     """
+    curator._releaser.give_up_pool(second)
     whole = [curator._releaser.share(name) for name in second]
     epsilon = round_down(sum((Fraction(x.epsilon) for x in whole), Fraction()))
     delta = round_down(sum((Fraction(x.delta) for x in whole), Fraction()))
@@ -109,7 +110,7 @@ def fixed_generator(seed: int) -> Iterator[None]:
     """Set the global generators of numpy, Python and torch for a while, then give them back.
 
     Models without a random_state draw from them. None of the privacy rests on those draws, but what
-    one block of records draws must not shift what the next one gets (claim 38). torch's are set
+    one block of records draws must not shift what the next one gets (claim 10). torch's are set
     where it is imported, on all devices.
     """
     numpys, pythons, torch = np.random.get_state(), random.getstate(), sys.modules.get("torch")  # noqa: NPY002

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 
 from dpeffects.errors import PrivacyError
-from dpeffects.privacy.budget import Budget, Share, round_down
+from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.guarantee import Noisy, Spend
 from dpeffects.privacy.ledger import Ledger
@@ -22,36 +21,13 @@ from dpeffects.privacy.noise import (
     BoolArray,
     IntArray,
     NoiseSource,
+    Objective,
+    SmoothValue,
     flip_chance,
     gaussian_scale,
     laplace_scale,
 )
 from dpeffects.privacy.sets import Sensitivity
-
-
-class SmoothValue(Protocol):
-    """A private value whose noise has a private scale (`smooth`)."""
-
-    @property
-    def rate(self) -> float:
-        """The scale of the noise is the sensitivity divided by this."""
-
-    @property
-    def steps(self) -> int:
-        """Steps of 1 in which the Laplace variable is drawn."""
-
-    def affordable(self, price: Share) -> bool:
-        """True when its noise is private at this price."""
-
-    def with_noise(self, draw: int) -> float:
-        """The value with a Laplace variable of scale 1, drawn in ``steps``, on a public grid."""
-
-
-class Perturbed(Protocol):
-    """An objective to minimise with noise inside (`minimise`)."""
-
-    def solve(self, noise: FloatArray | None = None) -> FloatArray:
-        """Minimise the objective plus noise'w."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +59,9 @@ class Split:
         own = {name for name, entries in able.items() if entries is None}
         pool = {name: entries for name, entries in able.items() if entries is not None}
         while True:
-            users = sum(pure[name].epsilon for name in (*own, *pool))
-            part = {name: pure[name].epsilon / users for name in (*own, *pool)}
-            delta = {
-                name: round_down(Fraction(budget.delta) * Fraction(p)) for name, p in part.items()
-            }
+            users = {name: Fraction(pure[name].epsilon) for name in (*own, *pool)}
+            whole = as_written(budget.delta) / max(sum(users.values()), LEAST)
+            delta = {name: round_down(whole * epsilon) for name, epsilon in users.items()}
             mu = _pooled({name: pure[name].epsilon for name in pool}, sum(delta[x] for x in pool))
             better = {
                 name: entries
@@ -126,7 +100,7 @@ class Releaser:
     ) -> None:
         self.split, self._ledger, self._noise = split, ledger, noise
         self._alone, self._covering = alone, covering
-        self._entries = MOST_ENTRIES
+        self._entries, self._pool = MOST_ENTRIES, math.hypot(*split.mu.values()) ** 2
 
     def share(self, name: str) -> Share:
         """Return the epsilon and delta of a named share."""
@@ -154,10 +128,13 @@ class Releaser:
         price = Share(*(round_down(Fraction(x) * Fraction(part)) for x in whole))
         if share not in self.split.mu:
             return self.laplace(label, values, moves.l1, unit, price, share=share, claim=claim)
-        self._entries -= values.size
+        mu, self._entries = self.rate(share, part), self._entries - values.size
         if self._entries < 0:
             raise PrivacyError("too many numbers for one call with Gaussian noise; nothing drawn")
-        sigma = max(moves.l2, 1.0) / self.rate(share, part) * (1.0 + 1e-12)
+        self._pool -= mu**2 * (1.0 - 1e-12)
+        if self._pool < 0.0:
+            raise PrivacyError("more Gaussian noise than its shares pay for; nothing drawn")
+        sigma = max(moves.l2, 1.0) / mu * (1.0 + 1e-12)
         return self.gaussian(label, values, moves.l2, sigma, unit, price, share=share, claim=claim)
 
     def laplace(
@@ -173,6 +150,7 @@ class Releaser:
         alone: bool = True,
     ) -> Noisy:
         """Release whole numbers with discrete Laplace noise; only the epsilon is paid."""
+        self._require_own_price(share)
         l1 = max(l1, 1)
         scale = laplace_scale(l1, price.epsilon)
         spend = Spend(
@@ -197,8 +175,7 @@ class Releaser:
     ) -> Noisy:
         """Release whole numbers with Gaussian noise of a scale that the price was turned into."""
         finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
-        if int(np.abs(values).max(initial=0)) * finer > 2**60:
-            raise PrivacyError("a value is too large for its grid; nothing drawn")
+        values = np.clip(values, -(2**60 // finer), 2**60 // finer)  # nothing fails by a value
         name, moves = ("Gaussian, claimed", ()) if l2 is None else ("Gaussian", (l2 * unit,))
         spend = Spend(label, share, *price, name, moves, (sigma * unit,), claim, alone)
         self.charge(spend)
@@ -208,6 +185,7 @@ class Releaser:
 
     def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
         """Release bits by randomised response; a record owns one bit."""
+        self._require_own_price(share)
         epsilon = self.share(share).epsilon
         chance = (flip_chance(epsilon),)
         name = "randomised response"
@@ -221,6 +199,7 @@ class Releaser:
 
         ``shown``, a released value, stands for the private sensitivity wherever it is shown.
         """
+        self._require_own_price(share)
         price = self.share(share)
         if not private.affordable(price):
             raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
@@ -228,16 +207,24 @@ class Releaser:
         self.charge(
             spend := Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
         )
-        released = private.with_noise(self._standard_laplace(private.steps, price.epsilon))
+        released = self._noise.smooth_laplace(private, price.epsilon)
         return Noisy(np.array([released]), spread, spend)
 
-    def minimise_perturbed(self, problem: Perturbed, hidden: Noisy) -> FloatArray:
-        """Minimise with hidden noise in the objective: what comes out is private still."""
-        return problem.solve(hidden.value)
+    def _require_own_price(self, share: str) -> None:
+        """Gaussian shares have a price together, not each (claim 4)."""
+        if share in self.split.mu:
+            raise PrivacyError(f"the share {share!r} is part of a Gaussian pool; nothing drawn")
 
-    def _standard_laplace(self, steps: int, epsilon: float) -> int:
-        """Draw a Laplace variable of scale 1 in steps of 1 / steps."""
-        return int(self._noise.laplace(np.zeros(1, np.int64), float(steps), 1, epsilon)[0])
+    def give_up_pool(self, shares: Iterable[str]) -> None:
+        """Spend the price of these shares in another way: all of a Gaussian pool, or none of it."""
+        if pooled := set(shares) & set(self.split.mu):
+            if pooled < set(self.split.mu) or self._entries < MOST_ENTRIES:
+                raise PrivacyError("a part of a Gaussian pool has no price; nothing drawn")
+            self._pool = 0.0
+
+    def minimise_perturbed(self, problem: Objective, hidden: Noisy) -> FloatArray:
+        """Minimise with hidden noise in the objective: what comes out is private still."""
+        return self._noise.minimise(problem, hidden)
 
     def permutation(self, n: int) -> IntArray:
         """Draw a secret order of n records; it is no release, and costs nothing."""
@@ -247,7 +234,8 @@ class Releaser:
         """Return a seed for a library where this call repeats itself; None where it is private."""
         if not self._noise.void:
             return None
-        return abs(self._standard_laplace(2**40, 1.0)) % 2**31
+        drawn = self._noise.laplace(np.zeros(1, np.int64), 2.0**40, 1, 1.0)
+        return abs(int(drawn[0])) % 2**31
 
     def charge(self, spend: Spend) -> None:
         """Charge the ledger; also for what a library is going to draw."""

@@ -58,8 +58,11 @@ class Block:
         return self._each(lambda part: part[which])
 
     def only(self, names: Iterable[str]) -> Block:
-        """The parts of these names: what a row function does not declare it does not get."""
-        return Block(**{name: getattr(self, name) for name in names})
+        """The parts of these names, to read only: a row function gets what it declares."""
+        parts = {name: getattr(self, name).view() for name in names}
+        for part in parts.values():
+            part.setflags(write=False)
+        return Block(**parts)
 
     def with_zeros(self, bad: BoolArray) -> Block:
         """The same rows with zeros in the place of bad ones."""

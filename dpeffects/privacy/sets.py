@@ -129,6 +129,11 @@ def bits_for(n: float, rate: float, largest: float = 1.0, most: int = 30) -> int
     return bits
 
 
+def unit_bits(rows: int, columns: int) -> int:
+    """Bits of a grid on which squared norms of the sums of a unit's rows stay below 2^62."""
+    return min(24, 30 - math.ceil(math.log2(rows * columns)))
+
+
 @dataclass(frozen=True, eq=False)
 class Box:
     """Columns within [low, high], measured from ``centre`` (by default the middle), on one grid.
@@ -152,6 +157,11 @@ class Box:
         finite = np.isfinite(low) & np.isfinite(high) & np.isfinite(self.centre)
         if not ((finite & (low <= high)).all() and 1e-100 <= self.half.max() <= 1e100):
             raise OptionError("a set needs finite ends, in order, neither too close nor too far")
+        ball = self.radius is None or (1e-100 <= self.radius <= 1e100 and len(low) <= 2**13)
+        if not ball:
+            raise OptionError("the radius of a ball must be positive, neither tiny nor huge")
+        if self.whole and not self.half.max() <= 2.0**30:
+            raise OptionError("whole numbers of a set must be within 2^30 of its centre")
         if self.radius is not None and not ((low <= self.centre) & (self.centre <= high)).all():
             raise OptionError("a ball needs its centre, where failing rows go, inside the box")
 
@@ -168,6 +178,7 @@ class Box:
     def on(self, n: int, rate: float, most: int = 30) -> BoxGrid:
         """The box on its finest grid."""
         if self.whole:
+            bits_for(n * float(self.half.max()), rate, float(self.half.sum()))  # is there room?
             return BoxGrid(self, 1.0, 1.0)
         widest = float(self.half.max())
         if self.radius is not None:
@@ -253,7 +264,7 @@ class BoxGrid:
         low, high = (np.tile(most * end, cells) for end in self.ends)
         inside = np.trunc(sums * np.minimum(shrink, 1.0)[:, None])
         inside = np.clip(inside, np.minimum(low, 0.0), np.maximum(high, 0.0))
-        steps = inside.astype(np.int64)
+        steps = inside.astype(np.int64)  # squares have room for their sum (`unit_bits`)
         steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
         return steps
 
@@ -284,6 +295,8 @@ class BoxGrid:
         """`project` of one column in the words of an engine, by narwhals: the same operations."""
         import narwhals.stable.v2 as nw
 
+        if self.squared_radius is not None:
+            raise OptionError("an engine has no words for a ball")
         (low, high), centre = (float(end[j]) for end in self.ends), float(self.box.centre[j])
         middle = min(max(0.0, low), high)
         steps = ((values - centre if centre else values) * self.steps + 0.5).floor()

@@ -1,18 +1,7 @@
-"""What a user gets back: a Result, its Summary and Report, and several results side by side."""
+"""What a user gets back: frozen records, to and from JSON. How they look is in `report`."""
 
-from dpeffects.render import Notes, Pairs, Prose, Summary, Table
-from dpeffects.results.compare import Comparison, compare
-from dpeffects.results.report import Report
-from dpeffects.results.result import Result
+from dpeffects.results.average import Result
+from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
+from dpeffects.results.covariate_balance import Balance
 
-__all__ = [
-    "Comparison",
-    "Notes",
-    "Pairs",
-    "Prose",
-    "Report",
-    "Result",
-    "Summary",
-    "Table",
-    "compare",
-]
+__all__ = ["Balance", "CateEffects", "CateFunction", "Result", "load_cate"]

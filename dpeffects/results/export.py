@@ -1,16 +1,38 @@
-"""Values on their way out: to a frame, to JSON."""
+"""Values on their way out, and back: frames, JSON, and records read field by field from JSON."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import singledispatch
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
+from dpeffects import documents
+from dpeffects.design.bounds import SOURCES, Bounds
+from dpeffects.errors import DataError
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import Interval
+from dpeffects.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
+
+TIDY = (
+    *("term", "outcome", "estimand", "estimate", "std_error", "statistic", "p_value"),
+    *("conf_low", "conf_high", "method", "guarantee"),
+)
+"""Columns that the frames of all effects begin with."""
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What goes wrong when a document is read that does not hold what it should."""
+_NOT_FINITE = re.compile(r"not a finite number \((nan|inf|-inf)\)")
 
 
 def or_nan(value: float | Unavailable) -> float:
@@ -18,19 +40,79 @@ def or_nan(value: float | Unavailable) -> float:
     return math.nan if isinstance(value, Unavailable) else float(value)
 
 
-def frame_of(rows: list[dict[str, Any]], columns: list[str] | None = None) -> pd.DataFrame:
-    """Return rows as a pandas frame."""
+def frame_of(
+    rows: list[dict[str, Any]] | dict[str, Any], columns: list[str] | None = None
+) -> pd.DataFrame:
+    """Return rows, or columns by name, as a pandas frame."""
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)
 
 
+def effect_row(
+    estimate: float,
+    std_error: float | Unavailable,
+    p_value: float | Unavailable,
+    interval: Interval | Unavailable,
+    **about: Any,
+) -> dict[str, Any]:
+    """Return an effect as a row of `tidy`; what is not available is NaN."""
+    error = or_nan(std_error)
+    low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
+    row = about | {
+        "estimate": float(estimate),
+        "std_error": error,
+        "statistic": estimate / error if error > 0.0 else math.nan,
+        "p_value": or_nan(p_value),
+        "conf_low": low,
+        "conf_high": high,
+    }
+    return {name: row[name] for name in TIDY if name in row} | row
+
+
+class JsonRecord:
+    """A frozen dataclass that is written to JSON and read from it, field by field."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON.
+
+        What is not available is ``{"unavailable": reason}``; a number that is not finite is that
+        with ``"value": None`` beside it.
+        """
+        return fields_of(self)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return `to_dict` as JSON text, without NaN or infinity."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave; entries that follow from others are computed again."""
+        return record(cls, document)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote."""
+        name = f"the JSON of {cls.__name__}"
+        document = documents.parse(text if isinstance(text, bytes) else text.encode(), name)
+        try:
+            return cls.from_dict(document)
+        except DAMAGE as error:
+            raise DataError(f"this is not {name}: {error!r}") from None
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as plain values."""
+    return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+
+
+@singledispatch
 def plain(value: Any) -> Any:
     """Reduce a value to what JSON can hold."""
-    if isinstance(value, Unavailable):
-        return {"unavailable": value.reason}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return plain(value.to_dict()) if hasattr(value, "to_dict") else fields_of(value)
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # a frame
+        return plain(value.to_dict("records"))
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in value.items()}
     if hasattr(value, "tolist"):  # numpy scalars and arrays
@@ -40,3 +122,149 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {"value": None, "unavailable": f"not a finite number ({value})"}
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+@plain.register
+def _(value: Unavailable) -> dict[str, str]:
+    return {"unavailable": value.reason}
+
+
+@plain.register
+def _(value: Guarantee) -> dict[str, Any]:
+    return {name: plain(x) for name, x in value.to_dict().items()} | {"sentence": value.sentence()}
+
+
+@plain.register
+def _(value: Bounds) -> dict[str, Any]:
+    return {
+        name: {
+            "levels" if value.is_levels(name) else "range": plain(value[name]),
+            "source": value.source(name),
+        }
+        for name in value
+    }
+
+
+READERS: dict[Any, Callable[[Any], Any]] = {}
+"""How values are read whose type alone does not say it, by type."""
+
+
+def record(kind: type[T], document: Any) -> T:
+    """Read a dataclass from its plain values; fields with a default may be missing."""
+    require(isinstance(document, dict), kind.__name__)
+    hints = _hints(kind)
+    values = {
+        f.name: read(hints[f.name], document[f.name])
+        for f in dataclasses.fields(kind)  # type: ignore[arg-type]
+        if f.name in document or not _has_default(f)
+    }
+    return kind(**values)
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    import pandas as pd
+
+    return get_type_hints(kind, localns={"pd": pd})
+
+
+def _has_default(f: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return f.default is not missing or f.default_factory is not missing
+
+
+def read(hint: Any, value: Any) -> Any:
+    """Return the value that `plain` reduced, which has this type; ValueError if it cannot be."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in READERS:
+        return READERS[hint](value)
+    if hasattr(hint, "from_records"):  # a frame
+        return hint.from_records(_read_any(value))
+    if hasattr(hint, "from_dict"):
+        return hint.from_dict(value)
+    if dataclasses.is_dataclass(hint):
+        return record(hint, value)  # type: ignore[arg-type]
+    if origin in (Union, UnionType):
+        return _read_union(arguments, value)
+    if origin is tuple:
+        require(isinstance(value, list), "a list")
+        if arguments[-1] is ...:
+            return tuple(read(arguments[0], entry) for entry in value)
+        return tuple(read(*pair) for pair in zip(arguments, value, strict=True))
+    if origin is Sequence:
+        require(isinstance(value, list), "a list")
+        return [read(arguments[0], entry) for entry in value]
+    if origin is Mapping:
+        require(isinstance(value, dict), "a mapping")
+        return {name: read(arguments[1], entry) for name, entry in value.items()}
+    if origin is np.ndarray:
+        array = np.array(value, dtype=np.float64)
+        require(bool(array.size) and bool(np.isfinite(array).all()), "an array of numbers")
+        return array
+    require(hint in (str, int, bool) and type(value) is hint, f"{value!r} is not {hint}")
+    return value
+
+
+def _read_union(kinds: tuple[Any, ...], value: Any) -> Any:
+    if value is None and NoneType in kinds:
+        return None
+    if Unavailable in kinds and isinstance(value, dict) and set(value) == {"unavailable"}:
+        return Unavailable(read(str, value["unavailable"]))
+    (kind,) = (kind for kind in kinds if kind not in (NoneType, Unavailable))
+    return read(kind, value)
+
+
+def require(ok: bool, what: str) -> None:
+    """Raise ValueError where a document does not hold what it should."""
+    if not ok:
+        raise ValueError(what)
+
+
+def finite(value: Any) -> float:
+    """Return a finite number, or raise ValueError."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    require(known, f"{value!r} is not a finite number")
+    return float(value)
+
+
+def _read_float(value: Any) -> float:
+    if isinstance(value, dict):
+        match = _NOT_FINITE.fullmatch(read(str, value["unavailable"]))
+        require(match is not None, "a number")
+        return float(match[1]) if match else math.nan
+    return finite(value)
+
+
+def _read_any(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read_any(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"value", "unavailable"}:
+        return _read_float(value)
+    return {name: _read_any(entry) for name, entry in value.items()}
+
+
+def _read_guarantee(value: Any) -> Guarantee:
+    if value["kind"] == "none" and value["epsilon"] is None:
+        value = value | {"epsilon": plain(math.inf)}
+    return record(Guarantee, value)
+
+
+def _read_bounds(value: Any) -> Bounds:
+    bounds = Bounds()
+    for name, entry in value.items():
+        source = entry["source"]
+        require(source in SOURCES, "source")
+        if "levels" in entry:
+            levels = entry["levels"]
+            require(isinstance(levels, list) and len(levels) >= 2, "levels")
+            require(all(isinstance(x, str | int | float) for x in levels), "levels")
+            bounds = bounds.with_levels(name, levels, source=source)
+        else:
+            low, high = map(finite, entry["range"])
+            require(low < high, "range")
+            bounds = bounds.with_interval(name, low, high, source=source)
+    return bounds
+
+
+READERS |= {float: _read_float, Any: _read_any, Guarantee: _read_guarantee, Bounds: _read_bounds}

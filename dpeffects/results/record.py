@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -11,28 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from dpeffects.privacy.guarantee import Guarantee, Spend
-from dpeffects.render import Shown
-from dpeffects.results.export import frame_of
-from dpeffects.results.release_record import Page, Part, write
-from dpeffects.results.report import Report, paragraph
+from dpeffects.results.export import READERS, JsonRecord, frame_of, read
+from dpeffects.summary import Report, Shown, write_about
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpeffects.render import Summary
-
 Bound = tuple[str, str, str]
 """Name, range or levels in words, and source: declared, dtype, public, private or data."""
+_BOUND = ("name", "range", "source")
 
 
-class Reported(Shown):
-    """Whatever was released: it writes its own paragraph and its release record."""
-
-    def _paragraph(self, conf_level: float) -> str:
-        raise NotImplementedError
-
-    def _page(self, conf_level: float) -> Page:
-        raise NotImplementedError
+class Reported(Shown, JsonRecord):
+    """Whatever was released: it has a paragraph for a paper and a record for a review board."""
 
     @overload
     def report(self, path: None = None, *, conf_level: float | None = None) -> Report: ...
@@ -61,10 +51,8 @@ class Reported(Shown):
         and the checklist for review boards. All of it is public. ``conf_level`` is by default that
         of the summary.
         """
-        level = getattr(self, "conf_level", 0.95) if conf_level is None else conf_level
-        if path is None:
-            return Report(self._paragraph(level))
-        return write(self._page(level), path, overwrite)
+        default = getattr(self, "conf_level", 0.95)
+        return write_about(self, path, default if conf_level is None else conf_level, overwrite)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -116,45 +104,45 @@ class Record(Reported):
     options: Mapping[str, Any] = field(default_factory=dict)
     citation: str = ""
 
-    def spends_frame(self) -> pd.DataFrame:
-        """One row a charge: what was drawn, at what price, by which proved claim."""
-        columns = [f.name for f in dataclasses.fields(Spend)]
-        return frame_of([spend.to_dict() for spend in self.spends], columns)
-
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
         return ""
 
-    def summary(self) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        raise NotImplementedError
+    def spends_frame(self) -> pd.DataFrame:
+        """One row a charge: what was drawn, at what price, by which proved claim."""
+        columns = [f.name for f in dataclasses.fields(Spend)]
+        return frame_of([spend.to_dict() for spend in self.spends], columns)
 
-    def _paragraph(self, conf_level: float) -> str:
-        return paragraph(self, ())
+    def glance(self) -> pd.DataFrame:
+        """One row for the release: its size, method and guarantee."""
+        return frame_of([self._glance()])
 
-    def _page(self, conf_level: float) -> Page:
-        part = Part(
-            site="",
-            guarantee=self.guarantee,
-            spends=self.spends,
-            bounds=self.bounds,
-            caution=self.caution,
-            epsilon_asked=self.epsilon_asked,
-            noise_source=self.noise_source,
-        )
-        return Page(
-            summary=self.summary(),
-            paragraph=self._paragraph(conf_level),
-            parts=(part,),
-            options=self.options,
-            result=self.to_dict(),
-        )
+    def _glance(self) -> dict[str, Any]:
+        return {
+            "n": self.n,
+            "method": self.method,
+            "level": self.level,
+            "epsilon": float(self.guarantee.epsilon),
+            "delta": float(self.guarantee.delta),
+            "guarantee": self.guarantee.status,
+            "caution": self.caution,
+            "unit": self.guarantee.unit,
+        }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        raise NotImplementedError
+        """Plain values for JSON.
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return `to_dict` as JSON text, without NaN or infinity."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+        What is not available is ``{"unavailable": reason}``; a number that is not finite is that
+        with ``"value": None`` beside it.
+        """
+        bounds = [dict(zip(_BOUND, bound, strict=True)) for bound in self.bounds]
+        return super().to_dict() | {"bounds": bounds}
+
+
+def _read_bound(value: Any) -> Bound:
+    name, text, source = [value[key] for key in _BOUND] if isinstance(value, dict) else value
+    return read(str, name), read(str, text), read(str, source)
+
+
+READERS[Bound] = _read_bound

@@ -1,6 +1,6 @@
 """Many sites, one effect: what a site sends, and how a centre combines it."""
 
-from dpeffects.sites.combine import Combined, combine
+from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.multisite import dp_multisite
 from dpeffects.sites.release import SiteRelease, site_release
 

@@ -11,11 +11,18 @@ from typing import Any
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.sites.document import printable
 from dpeffects.sites.plausible import why_not
-from dpeffects.sites.release import SiteRelease, check_site, read_release
+from dpeffects.sites.release import SiteRelease, read_release
+from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
-_SAME = ("estimand", "outcome", "treatment", "formula", "level")
-_compared = attrgetter(*_SAME)
+_SAME = {
+    "the estimand": attrgetter("estimand"),
+    "the outcome": attrgetter("outcome"),
+    "the treatment": attrgetter("treatment"),
+    "the formula": attrgetter("formula"),
+    "the level": attrgetter("level"),
+    "what they protect": attrgetter("guarantee.unit"),
+}
 
 
 def read_all(releases: Any) -> tuple[SiteRelease, ...]:
@@ -28,12 +35,12 @@ def read_all(releases: Any) -> tuple[SiteRelease, ...]:
         raise ReleaseError(f"combine takes a list, not {type(releases).__name__}") from None
     if not entries:
         raise ReleaseError("there is no release to combine")
-    found = tuple(map(read_release, entries))
-    names = [release.site for release in found]
+    sent = tuple(map(read_release, entries))
+    names = [release.site for release in sent]
     if len(set(names)) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
         raise ReleaseError(f"the site {twice!r} stands twice among the releases")
-    return found
+    return sent
 
 
 def check_left_out(left_out: Any, releases: tuple[SiteRelease, ...]) -> dict[str, str]:
@@ -42,12 +49,12 @@ def check_left_out(left_out: Any, releases: tuple[SiteRelease, ...]) -> dict[str
         return {}
     if not isinstance(left_out, Mapping):
         raise OptionError("left_out must map sites to reasons")
-    here = {release.site for release in releases}
+    answered = {release.site for release in releases}
     for site, reason in left_out.items():
         check_site(site)
         if not isinstance(reason, str) or not reason.strip():
             raise OptionError(f"left_out[{site!r}] must be a reason in words")
-        if site in here:
+        if site in answered:
             raise OptionError(f"the site {site!r} is left out but has a release")
     return {site: printable(reason) for site, reason in left_out.items()}
 
@@ -55,29 +62,24 @@ def check_left_out(left_out: Any, releases: tuple[SiteRelease, ...]) -> dict[str
 def check_same(releases: tuple[SiteRelease, ...]) -> None:
     """Refuse sites that did not estimate the same thing, naming two of them."""
     first = releases[0]
-    wanted = _compared(first)
-    for release in releases:
-        found = _compared(release)
-        for name, one, other in zip(_SAME, wanted, found, strict=True) if found != wanted else ():
-            if _squeezed(one) != _squeezed(other):
+    for what, value_of in _SAME.items():
+        expected = value_of(first)
+        for release in releases:
+            value = value_of(release)
+            if value != expected and "".join(value.split()) != "".join(expected.split()):
                 raise ReleaseError(
-                    f"the sites {first.site!r} and {release.site!r} differ in the {name}: "
-                    f"{one!r} and {other!r}"
+                    f"the sites {first.site!r} and {release.site!r} differ in {what}: "
+                    f"{expected!r} and {value!r}"
                 )
-        if release.guarantee.unit != first.guarantee.unit:
-            raise ReleaseError(
-                f"the sites {first.site!r} and {release.site!r} differ in what they protect: one "
-                f"{first.guarantee.unit} and one {release.guarantee.unit}"
-            )
 
 
 def check_request(releases: tuple[SiteRelease, ...], request: Any) -> None:
     """Refuse a release that answers another request than the one asked, or than the others."""
     if request is not None and (not isinstance(request, str) or not request):
         raise OptionError("request must be the identifier that the sites were given")
-    wanted = releases[0].request if request is None else request
+    expected = releases[0].request if request is None else request
     for release in releases:
-        if release.request == wanted:
+        if release.request == expected:
             continue
         if request is not None:
             raise ReleaseError(
@@ -85,7 +87,7 @@ def check_request(releases: tuple[SiteRelease, ...], request: Any) -> None:
             )
         raise ReleaseError(
             f"the sites {releases[0].site!r} and {release.site!r} answer different requests: "
-            f"{_named(wanted)} and {_named(release.request)}"
+            f"{_named(expected)} and {_named(release.request)}"
         )
 
 
@@ -103,19 +105,8 @@ def check_plausible(releases: tuple[SiteRelease, ...]) -> None:
             )
 
 
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
-
-
 def check_rule(rule: Any) -> str:
     """Return the name of a known rule."""
     if not isinstance(rule, str) or rule not in RULES:
         raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
     return rule
-
-
-def check_level(level: Any) -> float:
-    """Return a confidence level between 0 and 1."""
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.0 < level < 1.0:
-        raise OptionError(f"the confidence level is a probability such as 0.95, got {level!r}")
-    return float(level)

@@ -1,4 +1,4 @@
-"""The JSON document of a site release: canonical text, checksum, and checks of every field.
+"""Reading documents of others strictly: files, JSON, and a check for each kind of field.
 
 Numbers and texts are checked and kept as they are, never converted, so that a document that was
 read gives the same canonical text, and the same checksum and signature, when it is written again.
@@ -7,25 +7,21 @@ read gives the same canonical text, and the same checksum and signature, when it
 from __future__ import annotations
 
 import json
-import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dpeffects import documents
-from dpeffects.documents import canonical as canonical  # under both names: part of this module
-from dpeffects.documents import checksum as checksum
 from dpeffects.errors import ReleaseError
-
-FORMAT = "dpeffects site release"
-VERSION = 1
 
 MOST = 1e60
 """No number in a release is larger in size, so that squares and their sums stay finite."""
 _LONGEST = 10_000
 
 T = TypeVar("T")
+Check = Callable[[Any, str], Any]
 
 
 def read_file(path: str | os.PathLike[str], most: int) -> bytes:
@@ -49,31 +45,43 @@ def parse(text: str | bytes) -> Any:
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ReleaseError(f"the field {shown(twice)} stands twice")
-    return made
+    return values
 
 
 def _no_constant(name: str) -> Any:
     raise ReleaseError(f"{name} is not a finite number")
 
 
-# Checks: each takes a value and the name of its field, and returns the value or raises.
+# Checks: each takes a value and the name of its field, and returns what is kept of the value, or
+# raises. `release_fields` describes a release by them.
 
 
-def fields(value: Any, name: str, wanted: tuple[str, ...]) -> dict[str, Any]:
-    """An object with exactly these fields."""
+def record(value: Any, name: str, *, fields: Mapping[str, Check], make: Callable[..., T]) -> T:
+    """Make something of an object with exactly these fields, each of which passes its check."""
+    what = name or "the release"
     if not isinstance(value, Mapping):
-        raise ReleaseError(f"{name} must be an object, not {kind(value)}")
-    missing = [field for field in wanted if field not in value]
+        raise ReleaseError(f"{what} must be an object, not {kind(value)}")
+    missing = [field for field in fields if field not in value]
     if missing:
-        raise ReleaseError(f"{name} lacks the field{_s(missing)} {', '.join(missing)}")
-    extra = [str(field)[:40] for field in value if field not in wanted]
+        raise ReleaseError(f"{what} lacks the field{_s(missing)} {', '.join(missing)}")
+    extra = [str(field)[:40] for field in value if field not in fields]
     if extra:
-        raise ReleaseError(f"{name} has the unknown field{_s(extra)} {', '.join(extra)}")
-    return {field: value[field] for field in wanted}
+        raise ReleaseError(f"{what} has the unknown field{_s(extra)} {', '.join(extra)}")
+    above = f"{name}." if name else ""
+    return make(**{field: check(value[field], above + field) for field, check in fields.items()})
+
+
+def many(value: Any, name: str, *, check: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """A list whose entries all pass a check."""
+    if not isinstance(value, list | tuple):
+        raise ReleaseError(f"{name} must be a list, not {kind(value)}")
+    if len(value) > _LONGEST:
+        raise ReleaseError(f"{name} has more than {_LONGEST} entries")
+    return tuple(check(entry, name) for entry in value)
 
 
 def text(value: Any, name: str, *, empty: bool = False) -> str:
@@ -86,25 +94,24 @@ def text(value: Any, name: str, *, empty: bool = False) -> str:
         raise ReleaseError(f"{name} holds characters that cannot be printed")
     if not value and not empty:
         raise ReleaseError(f"{name} is empty")
-    return value
+    return sys.intern(str(value))  # many releases hold the same texts
 
 
-def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+def one_of(value: Any, name: str, *, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
         raise ReleaseError(f"{name} must be {' or '.join(allowed)}, got {shown(value)}")
     return value
 
 
-def number(value: Any, name: str, *, least: float = -math.inf, most: float = MOST) -> float:
-    """A finite number in a range."""
+def number(value: Any, name: str, *, least: float = -MOST, most: float = MOST) -> float:
+    """A finite number in a range that begins at 0 or is not bounded below."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ReleaseError(f"{name} must be a number, not {kind(value)}")
     if not abs(value) <= MOST:
         raise ReleaseError(f"{name} must be finite and at most {MOST:g} in size")
     if value < least:
-        what = "not be negative" if least == 0.0 else f"be at least {least:g}"
-        raise ReleaseError(f"{name} must {what}, got {value!r}")
+        raise ReleaseError(f"{name} must not be negative, got {value!r}")
     if value > most:
         raise ReleaseError(f"{name} must be at most {most:g}, got {value!r}")
     return value
@@ -119,13 +126,11 @@ def whole(value: Any, name: str, *, least: int = 0) -> int:
     return value
 
 
-def many(value: Any, name: str, check: Callable[[Any, str], T]) -> tuple[T, ...]:
-    """A list whose entries all pass a check."""
-    if not isinstance(value, list | tuple):
-        raise ReleaseError(f"{name} must be a list, not {kind(value)}")
-    if len(value) > _LONGEST:
-        raise ReleaseError(f"{name} has more than {_LONGEST} entries")
-    return tuple(check(entry, name) for entry in value)
+def flag(value: Any, name: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ReleaseError(f"{name} must be true or false")
+    return value
 
 
 def kind(value: Any) -> str:

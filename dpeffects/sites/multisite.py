@@ -15,15 +15,16 @@ from dpeffects.errors import (
     OptionError,
     ReleaseError,
 )
-from dpeffects.flow import Prepared, finish
+from dpeffects.flow import Estimation
+from dpeffects.inference.intervals import check_conf_level
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.progress import bar
-from dpeffects.sites.checks import check_level, check_rule
-from dpeffects.sites.combine import Combined, combine
-from dpeffects.sites.release import SiteRelease, begin_release, check_site
+from dpeffects.sites.checks import check_rule
+from dpeffects.sites.combination import Combined, combine
+from dpeffects.sites.release import SiteRelease, begin_release
+from dpeffects.sites.release_fields import check_site
 
 _EACH = ("epsilon", "delta", "ledger")
-_EMPTY = "it has no records"
 
 
 def dp_multisite(
@@ -76,22 +77,22 @@ def dp_multisite(
     (['North', 'South'], 'void: seeded')
     """
     check_rule(rule)
-    check_level(conf_level)
+    check_conf_level(conf_level)
     names = _declared(epsilon, sites)
     calls = [_for_site(name, {"epsilon": epsilon, **arguments}, seed) for name in names]
     parts = _split(data, site, names)
-    here = [j for j, part in enumerate(parts) if len(part)]
-    left_out = {str(name): _EMPTY for j, name in enumerate(names) if j not in here}
-    asked = [(names[j], parts[j], calls[j]) for j in here]
+    left_out = {}
     with ExitStack() as open_calls:
-        ready = {
-            str(name): _begin(formula, part, str(name), estimand, call, open_calls)
-            for name, part, call in asked
-        }
+        ready = {}
+        for site_name, part, call in zip(map(str, names), parts, calls, strict=True):
+            if len(part):
+                ready[site_name] = _begin(formula, part, site_name, estimand, call, open_calls)
+            else:
+                left_out[site_name] = "it has no records"
         releases = []
         for name, prepared in bar(list(ready.items()), "sites"):
             try:
-                releases.append(SiteRelease.from_result(finish(prepared), name))
+                releases.append(SiteRelease.from_result(prepared.result(), name))
             except (EstimationError, ReleaseError) as error:  # of released values: may be shown
                 left_out[name] = f"{error} (its budget is spent)"
     return combine(releases, rule, conf_level=conf_level, left_out=left_out)
@@ -104,7 +105,7 @@ def _begin(
     estimand: str,
     arguments: Mapping[str, Any],
     open_calls: ExitStack,
-) -> Prepared:
+) -> Estimation:
     """Check one site's data and options; its call is closed with the others if one fails."""
     try:
         ready = begin_release(formula, part, site=name, estimand=estimand, **arguments)
@@ -159,18 +160,18 @@ def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
 
 def _for_site(name: Any, arguments: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
     """Arguments of one site's call: mappings of budgets and ledgers give their entry."""
-    given = dict(arguments)
+    own = dict(arguments)
     for key in _EACH:
-        if isinstance(given.get(key), Mapping):
-            if name not in given[key]:
+        if isinstance(own.get(key), Mapping):
+            if name not in own[key]:
                 raise OptionError(f"{key} has no entry for the site {name!r}")
-            given[key] = given[key][name]
-        elif isinstance(given.get(key), Ledger):
+            own[key] = own[key][name]
+        elif isinstance(own.get(key), Ledger):
             raise OptionError(
                 "the sites' records are disjoint, so one ledger would count too much: give a "
                 f'mapping, ledger={{"{name}": Ledger(...), ...}}'
             )
-    return given if seed is None else {**given, "seed": _site_seed(seed, name)}
+    return own if seed is None else {**own, "seed": _site_seed(seed, name)}
 
 
 def _site_seed(seed: Any, name: Any) -> int:

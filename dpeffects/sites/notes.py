@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.sites.law import StudentLaw
+from dpeffects.sites.error_distribution import StudentLaw
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.rules import Floats, Heterogeneity
+from dpeffects.sites.rules import Heterogeneity, Rule
+from dpeffects.sites.weights import Floats
 
 _LAW = (
     "Interval and p-value come from the sites' normal sampling errors plus their privacy noise, "
@@ -29,33 +30,33 @@ _DIFFER = 0.1
 def notes(
     releases: Sequence[SiteRelease],
     weights: Floats,
-    rule: str,
+    rule: Rule,
     law: object,
     test: Heterogeneity,
 ) -> tuple[str, ...]:
     """Return what a reader should know about this combination."""
-    found = [_interval(rule, law)]
-    if rule in ("mvagg", "largest") and (weights == 0.0).any():
-        found.append("The effect is that in the sites used, not that in those left out.")
-    if rule in ("mvagg", "all") and releases[0].estimand in _PARTS:
-        found.append(
+    sentences = [_interval(rule, law)]
+    if rule.leaves_out and (weights == 0.0).any():
+        sentences.append("The effect is that in the sites used, not that in those left out.")
+    if rule.by_records and releases[0].estimand in _PARTS:
+        sentences.append(
             f"Sites count by all their records, not by their {_PARTS[releases[0].estimand]} ones, "
             "whose numbers are private."
         )
-    if test.p_value < _DIFFER and rule != "random":
-        found.append(
+    if test.p_value < _DIFFER and not rule.random_effects:
+        sentences.append(
             f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "
             'weighted mean of the effects in these sites; rule="random" is for sites like these.'
         )
-    return (*found, *_differences(releases), _SEVERAL)
+    return (*sentences, *_differences(releases), _SEVERAL)
 
 
-def _interval(rule: str, law: object) -> str:
+def _interval(rule: Rule, law: object) -> str:
     if isinstance(law, Unavailable):
         return f"Standard error, interval and p-value are {law}."
     if isinstance(law, StudentLaw):
         return _STUDENT
-    chosen = ", and allow for weights that were chosen by them" if rule in ("mvagg", "ivw") else ""
+    chosen = ", and allow for weights that were chosen by them" if rule.inflation else ""
     return f"{_LAW}{chosen}."
 
 
@@ -65,18 +66,18 @@ def _differences(releases: Sequence[SiteRelease]) -> list[str]:
         (r.method, r.bounds[0][1] if r.bounds else "", r.guarantee.public) for r in releases
     )
     methods, ranges, publics = (dict.fromkeys(each) for each in zip(*kinds, strict=True))
-    found = []
+    sentences = []
     if len(methods) > 1:
-        found.append(f"The sites used different methods: {listed(methods)}.")
+        sentences.append(f"The sites used different methods: {listed(methods)}.")
     if len(ranges) > 1:
-        found.append(
+        sentences.append(
             f"The sites bounded the outcome differently: {listed(ranges)}. Outcomes beyond a "
             "range are clipped to it, so the effects are on different outcomes if many are."
         )
     if len(publics) > 1:
         words = listed([", ".join(public) for public in publics], "; ")
-        found.append(f"What is public differs between sites: {words}.")
-    return found
+        sentences.append(f"What is public differs between sites: {words}.")
+    return sentences
 
 
 def listed(values: Iterable[str], between: str = ", ") -> str:

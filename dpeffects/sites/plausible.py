@@ -75,9 +75,9 @@ def outcome_width(release: SiteRelease) -> float | None:
 
 def _ends(release: SiteRelease, rounding: float) -> float:
     """Width of the range with so many times the rounding of its ends; NaN where there is none."""
-    found = _RANGE.fullmatch(release.bounds[0][1]) if release.bounds else None
+    written = _RANGE.fullmatch(release.bounds[0][1]) if release.bounds else None
     try:
-        lower, upper = (float(end) for end in found.groups()) if found else (math.nan, math.nan)
+        lower, upper = map(float, written.groups()) if written else (math.nan, math.nan)
     except ValueError:
         return math.nan
     return upper - lower + rounding * _SHOWN * (abs(lower) + abs(upper))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from dpeffects import documents, writing
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import registry
-from dpeffects.flow import Prepared, Request, finish, prepare
+from dpeffects.flow import Estimation, Request
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import KINDS, Guarantee, Spend
@@ -27,55 +26,21 @@ from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Bound
 from dpeffects.sites import document
+from dpeffects.sites.release_fields import (
+    BOUND,
+    FORMAT,
+    GUARANTEE,
+    KINDS_SENT,
+    VERSION,
+    Signature,
+    check_site,
+    read_fields,
+)
 
 ESTIMATORS = AVERAGES
 
-_FIELDS = (
-    "format",
-    "version",
-    "site",
-    "request",
-    "estimand",
-    "formula",
-    "outcome",
-    "treatment",
-    "method",
-    "level",
-    "n",
-    "estimate",
-    "variance",
-    "guarantee",
-    "spends",
-    "bounds",
-    "caution",
-    "notes",
-    "checksum",
-)
-_SENT = ("exact", "asymptotic")
-"""Kinds of guarantees that a release may have."""
-_GUARANTEE = ("epsilon", "delta", "unit", "neighbours", "public", "kind", "void")
-_SPEND = (
-    "label",
-    "share",
-    "epsilon",
-    "delta",
-    "mechanism",
-    "sensitivity",
-    "scale",
-    "claim",
-    "alone",
-)
-_SIGNATURE = ("algorithm", "key", "value")
+_ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
 _MOST_BYTES = 10_000_000
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Who signed a release: the algorithm, the fingerprint of the key, the signature in base64."""
-
-    algorithm: str
-    key: str
-    value: str
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -132,8 +97,7 @@ class SiteRelease:
         if not isinstance(result, Result):
             raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
         _check_kind(result.guarantee.kind)
-        names = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
-        made = cls(
+        release = cls(
             site=site,
             released=_plain_estimate(result),
             guarantee=result.guarantee,
@@ -142,9 +106,9 @@ class SiteRelease:
                 (_one_line(name), _one_line(text), source) for name, text, source in result.bounds
             ),
             request=request,
-            **{name: _one_line(plain(getattr(result, name))) for name in names},
+            **{name: _one_line(plain(getattr(result, name))) for name in _ESTIMATED},
         )
-        return cls.from_dict(made.to_dict())  # a release that cannot be read is not sent
+        return cls.from_dict(release.to_dict())  # a release that cannot be read is not sent
 
     @property
     def estimate(self) -> float:
@@ -163,36 +127,26 @@ class SiteRelease:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain values."""
-        made: dict[str, Any] = {
-            "format": document.FORMAT,
-            "version": document.VERSION,
-            "site": self.site,
-            "request": self.request,
-            "estimand": self.estimand,
-            "formula": self.formula,
-            "outcome": self.outcome,
-            "treatment": self.treatment,
-            "method": self.method,
-            "level": self.level,
-            "n": self.n,
+        released = self.released
+        values: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            **{name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)},
             "estimate": self.estimate,
-            "variance": _variance_document(self.released),
-            "guarantee": {name: plain(getattr(self.guarantee, name)) for name in _GUARANTEE},
+            "variance": _variance_document(released),
+            "guarantee": {name: plain(getattr(self.guarantee, name)) for name in GUARANTEE},
             "spends": [plain(spend.to_dict()) for spend in self.spends],
-            "bounds": [
-                {"name": name, "range": text, "source": source}
-                for name, text, source in self.bounds
-            ],
-            "caution": self.released.caution,
-            "notes": list(self.released.notes),
+            "bounds": [dict(zip(BOUND, bound, strict=True)) for bound in self.bounds],
+            "caution": released.caution,
+            "notes": list(released.notes),
         }
         try:
-            made["checksum"] = document.checksum(made)
+            values["checksum"] = documents.checksum(values)
         except (TypeError, ValueError) as error:
             raise ReleaseError(f"this cannot be written as JSON: {error}") from None
         if self.signature is not None:
-            made["signature"] = plain(self.signature)
-        return made
+            values["signature"] = plain(self.signature)
+        return values
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the document as JSON text."""
@@ -200,21 +154,21 @@ class SiteRelease:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the document to a file; a release that is there is replaced, nothing else is."""
-        ours = documents.holds(path, "format", document.FORMAT)
+        ours = documents.holds(path, "format", FORMAT)
         try:
             writing.write(path, self.to_json() + "\n", overwrite=ours)
         except OptionError as error:
             raise ReleaseError(str(error)) from None
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> SiteRelease:
+    def from_dict(cls, values: Mapping[str, Any]) -> SiteRelease:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
-        return _read(given)
+        return cls(**read_fields(values))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SiteRelease:
         """Read JSON text."""
-        return _read(document.parse(text))
+        return cls.from_dict(document.parse(text))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SiteRelease:
@@ -272,12 +226,12 @@ def site_release(
     """
     document.text(request, "request", empty=True)
     ready = begin_release(formula, data, site=site, estimand=estimand, **arguments)
-    return SiteRelease.from_result(finish(ready), site, request=request)
+    return SiteRelease.from_result(ready.result(), site, request=request)
 
 
 def begin_release(
     formula: str, data: Any, *, site: str, estimand: str = "ATE", **arguments: Any
-) -> Prepared:
+) -> Estimation:
     """Check all that can be checked before the first charge of a site's release."""
     check_site(site)
     if not isinstance(estimand, str) or estimand not in ESTIMATORS:
@@ -285,7 +239,7 @@ def begin_release(
     method = arguments.get("method")
     if isinstance(method, str) and method in registry():
         _check_kind(registry()[method].guarantee)
-    return prepare(Request.of_effect(estimand, formula, data, **arguments))
+    return Estimation(Request.of_effect(estimand, formula, data, **arguments))
 
 
 def read_release(source: Any) -> SiteRelease:
@@ -299,17 +253,9 @@ def read_release(source: Any) -> SiteRelease:
     raise ReleaseError(f"a release is a SiteRelease, a dict or a path, not {type(source).__name__}")
 
 
-def check_site(site: Any) -> str:
-    """Return a name that can stand in a table and be the name of a key file."""
-    document.text(site, "site")
-    if site != site.strip() or len(site) > 100:
-        raise ReleaseError("site must have at most 100 characters and no spaces around them")
-    return str(site)
-
-
 def _check_kind(kind: str) -> None:
     """A centre takes each site's word for its guarantee: one that the documents can state."""
-    if kind not in _SENT:
+    if kind not in KINDS_SENT:
         raise ReleaseError(
             f"a site does not send this: {KINDS[kind].words}. Use a method with an exact guarantee"
         )
@@ -361,128 +307,3 @@ def _text_of(path: str | os.PathLike[str]) -> str:
         return document.read_file(path, _MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError:
         raise ReleaseError("it cannot be read as text") from None
-
-
-def _read(given: Any) -> SiteRelease:
-    if not isinstance(given, Mapping):
-        raise ReleaseError(f"a site release is an object, not {document.kind(given)}")
-    written = given.get("format")
-    if not isinstance(written, str) or written != document.FORMAT:
-        raise ReleaseError(f"this is not a site release: format is not {document.FORMAT!r}")
-    version = given.get("version")
-    if type(version) is not int or version != document.VERSION:
-        raise ReleaseError(
-            f"version {document.shown(version)} of the format is not known; "
-            f"this dpeffects reads version {document.VERSION}"
-        )
-    names = (*_FIELDS, "signature") if "signature" in given else _FIELDS
-    fields = document.fields(given, "the release", names)
-    made = SiteRelease(
-        site=check_site(fields["site"]),
-        released=_read_estimate(fields),
-        estimand=document.one_of(fields["estimand"], "estimand", tuple(ESTIMATORS)),
-        formula=sys.intern(document.text(fields["formula"], "formula")),
-        outcome=sys.intern(document.text(fields["outcome"], "outcome")),
-        treatment=sys.intern(document.text(fields["treatment"], "treatment")),
-        method=sys.intern(document.text(fields["method"], "method")),
-        level=document.one_of(fields["level"], "level", ("sample", "label")),
-        n=document.whole(fields["n"], "n", least=1),
-        guarantee=_read_guarantee(fields["guarantee"]),
-        spends=document.many(fields["spends"], "spends", _read_spend),
-        bounds=document.many(fields["bounds"], "bounds", _read_bound),
-        request=document.text(fields["request"], "request", empty=True),
-        signature=_read_signature(fields["signature"]) if "signature" in fields else None,
-    )
-    _check_sum(fields)
-    return made
-
-
-def _check_sum(fields: Mapping[str, Any]) -> None:
-    try:
-        found = document.checksum(fields)
-    except TypeError:
-        raise ReleaseError("the release holds objects that JSON does not know") from None
-    if not isinstance(fields["checksum"], str) or found != fields["checksum"]:
-        raise ReleaseError("the checksum does not fit: the document was changed after it was made")
-
-
-def _read_estimate(fields: Mapping[str, Any]) -> Estimate:
-    parts = document.fields(fields["variance"], "variance", ("noise", "sampling"))
-    noise = document.fields(parts["noise"], "variance.noise", ("laplace", "gaussian"))
-    return Estimate(
-        value=document.number(fields["estimate"], "estimate"),
-        sampling=_read_sampling(parts["sampling"]),
-        laplace=document.many(noise["laplace"], "variance.noise.laplace", _not_negative),
-        gaussian=_not_negative(noise["gaussian"], "variance.noise.gaussian"),
-        notes=document.many(fields["notes"], "notes", document.text),
-        caution=document.text(fields["caution"], "caution", empty=True),
-    )
-
-
-def _read_sampling(given: Any) -> SamplingVariance | Unavailable:
-    name = "variance.sampling"
-    if isinstance(given, Mapping) and "unavailable" in given:
-        reason = document.fields(given, name, ("unavailable",))["unavailable"]
-        return Unavailable(document.text(reason, f"{name}.unavailable"))
-    found = document.fields(given, name, ("released", "noise_scale", "largest"))
-    scale = _not_negative(found["noise_scale"], f"{name}.noise_scale")
-    # only noise can take a released variance below zero
-    least = 0.0 if scale == 0.0 else -math.inf
-    largest = found["largest"]
-    return SamplingVariance(
-        document.number(found["released"], f"{name}.released", least=least),
-        scale,
-        math.inf if largest is None else _not_negative(largest, f"{name}.largest"),
-    )
-
-
-def _not_negative(value: Any, name: str) -> float:
-    return document.number(value, name, least=0.0)
-
-
-def _read_guarantee(given: Any) -> Guarantee:
-    found = document.fields(given, "guarantee", _GUARANTEE)
-    epsilon = document.number(found["epsilon"], "guarantee.epsilon", least=0.0)
-    if epsilon == 0:
-        raise ReleaseError("guarantee.epsilon must be positive")
-    return Guarantee(
-        epsilon=epsilon,
-        delta=document.number(found["delta"], "guarantee.delta", least=0.0, most=1.0),
-        unit=document.one_of(found["unit"], "guarantee.unit", ("record", "outcome")),
-        neighbours=document.text(found["neighbours"], "guarantee.neighbours"),
-        public=document.many(found["public"], "guarantee.public", document.text),
-        kind=document.one_of(found["kind"], "guarantee.kind", _SENT),
-        void=document.many(found["void"], "guarantee.void", document.text),
-    )
-
-
-def _read_spend(given: Any, name: str) -> Spend:
-    found = document.fields(given, name, _SPEND)
-    return Spend(
-        label=document.text(found["label"], f"{name}.label"),
-        share=document.text(found["share"], f"{name}.share"),
-        epsilon=_not_negative(found["epsilon"], f"{name}.epsilon"),
-        delta=_not_negative(found["delta"], f"{name}.delta"),
-        mechanism=document.text(found["mechanism"], f"{name}.mechanism"),
-        sensitivity=document.many(found["sensitivity"], f"{name}.sensitivity", _not_negative),
-        scale=document.many(found["scale"], f"{name}.scale", _not_negative),
-        claim=document.whole(found["claim"], f"{name}.claim"),
-        alone=_flag(found["alone"], f"{name}.alone"),
-    )
-
-
-def _flag(given: Any, name: str) -> bool:
-    if not isinstance(given, bool):
-        raise ReleaseError(f"{name} must be true or false")
-    return given
-
-
-def _read_bound(given: Any, name: str) -> Bound:
-    found = document.fields(given, name, ("name", "range", "source"))
-    texts = (document.text(found[key], f"{name}.{key}") for key in ("name", "range", "source"))
-    return (*texts,)  # type: ignore[return-value]
-
-
-def _read_signature(given: Any) -> Signature:
-    found = document.fields(given, "signature", _SIGNATURE)
-    return Signature(*(document.text(found[key], f"signature.{key}") for key in _SIGNATURE))

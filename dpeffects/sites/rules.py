@@ -1,90 +1,70 @@
-"""Rules that combine sites: arrays in, weights out.
-
-A combination is sum(w_j estimate_j) with weights that sum to one. ``n`` are the sites' records,
-``variance`` their total private variances (positive).
-"""
+"""Rules that combine sites, and the test whether the sites' effects differ."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-
-
-def mvagg(n: Floats, variance: Floats) -> Floats:
-    """Weights of the records in the subset of sites with the least variance (MVAgg).
-
-    Minimises f(I) = sum(n_j^2 v_j) / (sum n_j)^2 over all subsets I, in O(J log J).
-
-    Notes
-    -----
-    f depends on I through S = sum(n_j) and A = sum(n_j^2 v_j) only. The set A >= c S^2 is convex,
-    so A / S^2 is quasi-concave, and over the polygon of all sum x_j (n_j, n_j^2 v_j) with x_j in
-    [0, 1] it is least at a corner, and at a lower one, because it rises with A (at the origin it is
-    infinite). At a lower corner alpha A - beta S is least for some alpha, beta >= 0, so it holds
-    the sites with n_j v_j < beta / alpha. The best subset is therefore a prefix of the sites in
-    order of n_j v_j, and cumulative sums try all of them.
-
-    Examples
-    --------
-    >>> mvagg(np.array([100.0, 100.0, 100.0]), np.array([1.0, 1.5, 9.0])).tolist()
-    [0.5, 0.5, 0.0]
-    """
-    order = np.argsort(n * (variance / variance.min()), kind="stable")
-    size, v = n[order] / n.max(), variance[order] / variance.min()
-    best = int(np.argmin(np.cumsum(size**2 * v) / np.cumsum(size) ** 2))
-    weights = np.zeros_like(n)
-    chosen = order[: best + 1]
-    weights[chosen] = n[chosen] / n[chosen].sum()
-    return weights
-
-
-def ivw(n: Floats, variance: Floats) -> Floats:
-    """Weights by inverse variance.
-
-    Examples
-    --------
-    >>> ivw(np.array([1.0, 1.0]), np.array([1.0, 3.0])).tolist()
-    [0.75, 0.25]
-    """
-    precision = variance.min() / variance
-    return precision / precision.sum()
-
-
-def all_sites(n: Floats, variance: Floats) -> Floats:
-    """Every site, by its records."""
-    return n / n.sum()
-
-
-def largest(n: Floats, variance: Floats) -> Floats:
-    """The site with most records; the first of them if several have as many."""
-    weights = np.zeros_like(n)
-    weights[int(np.argmax(n))] = 1.0
-    return weights
+from dpeffects.sites.error_distribution import Errors
+from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
+from dpeffects.sites.weights import Floats, all_sites, ivw, largest, mvagg
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule by its name, in words, and whether it needs every site's variance."""
+    """How sites are combined.
+
+    Parameters
+    ----------
+    name, words
+        The rule as typed, and what it does.
+    weights
+        Weights from the sites' records and variances.
+    inflation
+        Where weights are chosen by noisy variances: a factor for each sampling variance.
+    needs_variance, by_records, random_effects
+        Whether every site needs a variance, weights follow the numbers of records, and effects are
+        taken to differ between sites.
+    leaves_out
+        Where sites can get no weight: why.
+    """
 
     name: str
     words: str
     weights: Callable[[Floats, Floats], Floats]
+    inflation: Callable[[Floats, Errors, Floats], Floats] | None = None
     needs_variance: bool = True
+    by_records: bool = False
+    random_effects: bool = False
+    leaves_out: str = ""
 
 
 RULES = {
     rule.name: rule
     for rule in (
-        Rule("mvagg", "by records, over the subset of sites with the least variance", mvagg),
-        Rule("ivw", "by inverse variance", ivw),
-        Rule("all", "by records, every site", all_sites, needs_variance=False),
-        Rule("largest", "only the site with most records", largest, needs_variance=False),
-        Rule("random", "random effects: by inverse variance, that between sites added", ivw),
+        Rule(
+            "mvagg",
+            "by records, over the subset of sites with the least variance",
+            mvagg,
+            inflation_mvagg,
+            by_records=True,
+            leaves_out="using it would raise the variance of the combination",
+        ),
+        Rule("ivw", "by inverse variance", ivw, inflation_ivw),
+        Rule("all", "by records, every site", all_sites, needs_variance=False, by_records=True),
+        Rule(
+            "largest",
+            "only the site with most records",
+            largest,
+            needs_variance=False,
+            leaves_out="it is not the site with most records",
+        ),
+        Rule(
+            "random",
+            "random effects: by inverse variance, that between sites added",
+            ivw,
+            random_effects=True,
+        ),
     )
 }
 

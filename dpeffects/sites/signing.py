@@ -9,14 +9,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dpeffects.documents import canonical
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import canonical, read_file
-from dpeffects.sites.release import Signature, SiteRelease, check_site
+from dpeffects.sites.document import read_file
+from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release_fields import Signature, check_site
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -45,7 +48,8 @@ def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
         raise ReleaseError(f"{site!r} cannot be the name of a key file")
     key = Ed25519PrivateKey.generate()
     private, public = Path(folder) / f"{site}.private.pem", Path(folder) / f"{site}.pem"
-    _make_room(private, public)
+    if os.path.lexists(public):  # before a private key is made that has no public one
+        raise ReleaseError(f"{public} exists; keys are not overwritten")
     pem = key.private_bytes(to.Encoding.PEM, to.PrivateFormat.PKCS8, to.NoEncryption())
     _write_new(private, pem, 0o600)
     shared = to.PublicFormat.SubjectPublicKeyInfo
@@ -106,7 +110,8 @@ def read_keys(folder: StrPath) -> dict[str, ed25519.Ed25519PublicKey]:
     if not isinstance(folder, str | os.PathLike) or not Path(folder).is_dir():
         raise ReleaseError(f"{folder} is not a folder of public keys")
     files = sorted(file for file in Path(folder).glob("*.pem") if file.is_file())
-    return {file.stem: _read_public(file) for file in files if not _is_private(file)}
+    public = [file for file in files if not file.name.endswith(".private.pem")]
+    return {file.stem: _read_public(file) for file in public}
 
 
 def fingerprint(key: ed25519.Ed25519PublicKey) -> str:
@@ -118,24 +123,15 @@ def _signed_bytes(release: SiteRelease) -> bytes:
     return canonical(replace(release, signature=None).to_dict())
 
 
-def _is_private(file: Path) -> bool:
-    return file.name.endswith(".private.pem")
-
-
 def read_private(path: StrPath) -> ed25519.Ed25519PrivateKey:
     """Read a private key without a password from a PEM file."""
     _require_cryptography()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    try:
-        key = load_pem_private_key(_read(path), password=None)
-    except TypeError:
-        raise ReleaseError(f"{path} is encrypted; give a key without a password") from None
-    except Exception as error:
-        raise _not_a_key(path, "private", error) from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ReleaseError(f"{path} is not an Ed25519 private key")
+    key: ed25519.Ed25519PrivateKey = _read_key(
+        path, "private", partial(load_pem_private_key, password=None), Ed25519PrivateKey
+    )
     return key
 
 
@@ -143,42 +139,30 @@ def _read_public(path: StrPath) -> ed25519.Ed25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    try:
-        key = load_pem_public_key(_read(path))
-    except Exception as error:
-        raise _not_a_key(path, "public", error) from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise ReleaseError(f"{path} is not an Ed25519 public key")
+    key: ed25519.Ed25519PublicKey = _read_key(path, "public", load_pem_public_key, Ed25519PublicKey)
     return key
 
 
-def _not_a_key(path: StrPath, kind: str, error: Exception) -> ReleaseError:
-    if isinstance(error, ReleaseError):
-        return error
-    return ReleaseError(f"{path} is not an Ed25519 {kind} key in PEM")
-
-
-def _read(path: StrPath) -> bytes:
+def _read_key(path: StrPath, kind: str, load: Callable[[bytes], Any], expected: type) -> Any:
     try:
-        return read_file(path, _MOST_BYTES)
+        content = read_file(path, _MOST_BYTES)
     except ReleaseError as error:
         raise ReleaseError(f"{path} {str(error).removeprefix('it ')}") from None
-
-
-def _make_room(*files: Path) -> None:
-    """Make the folder; refuse where one of the files is there, before another is made."""
-    for path in files:
-        if os.path.lexists(path):
-            raise ReleaseError(f"{path} exists; keys are not overwritten")
     try:
-        files[0].parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ReleaseError(f"{files[0]} cannot be written: {error.strerror}") from None
+        key = load(content)
+    except TypeError:
+        raise ReleaseError(f"{path} is encrypted; give a key without a password") from None
+    except Exception:
+        raise ReleaseError(f"{path} is not an Ed25519 {kind} key in PEM") from None
+    if not isinstance(key, expected):
+        raise ReleaseError(f"{path} is not an Ed25519 {kind} key")
+    return key
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
     """Write a file that must not exist yet, with its mode from the first moment."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
     except FileExistsError:

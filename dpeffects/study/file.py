@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from dpeffects import writing
-from dpeffects.errors import OptionError
+from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.parallel import run_tasks
 from dpeffects.results.export import frame_of
 from dpeffects.study.runs import COLUMNS, KEYS
+
+
+def run_batches(
+    batches: Sequence[Callable[[], list[dict[str, Any]]]],
+    known: Iterable[dict[str, Any]],
+    workers: int,
+    path: str | Path | None,
+    columns: Sequence[str] = COLUMNS,
+) -> list[dict[str, Any]]:
+    """Run batches, append their runs to the file, and return them with those already known.
+
+    Runs that lacked a library are not kept on file: they are tried again the next time.
+    """
+    rows = list(known)
+    for done in run_tasks(batches, workers, "batches of the study", ordered=False):
+        rows += done
+        if path is not None:
+            lacking = MissingExtraError.__name__
+            append(path, [r for r in done if not str(r["failure"]).startswith(lacking)], columns)
+    return rows
 
 
 def on_file(

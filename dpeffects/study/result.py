@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpeffects.render import Notes, Pairs, Shown, Summary, Table
-from dpeffects.results.export import frame_of
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.export import JsonRecord, frame_of
 from dpeffects.study.runs import KEYS
+from dpeffects.summary import Shown, draw
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Study(Shown):
+class Study(Shown, JsonRecord):
     """The runs of a simulation study, and what they add up to.
 
     Parameters
@@ -57,32 +56,9 @@ class Study(Shown):
         seconds = float(self.runs["seconds"].sum())
         return frame_of([row | {"runs": len(self.runs), "failed": failed, "seconds": seconds}])
 
-    def summary(self) -> Summary:
-        """The table of the study."""
-        about = Pairs(
-            (
-                ("Data", f"{self.data}, {self.repeats} repeats, seed {self.seed}"),
-                ("Estimand", self.estimand),
-                ("Intervals", f"{100 * self.conf_level:.4g} %"),
-            )
-        )
-        columns = ("fit", "n", "epsilon", "bias", "error", "relative", "coverage", "width", "runs")
-        rows = [_line(row) for _, row in self.tidy().iterrows()]
-        notes = ["Error is the root mean squared error; relative to the size of the true effect."]
-        failures = self.runs.loc[self.runs["failure"] != "", "failure"]
-        for reason, times in failures.value_counts().items():
-            notes.append(f"{times} runs failed: {reason}")
-        table = Table("Error and coverage", columns, tuple(rows), "lrrrrrrrr")
-        return Summary("Simulation study", "", (about, table, Notes(tuple(notes))))
-
     def plot(self, y: str = "error", ax: Any = None) -> Any:
         """Draw a column of `tidy` against epsilon, a line for each fit and sample size."""
-        from dpeffects.plots import errors
-
-        frame = self.tidy()
-        if frame["n"].nunique() > 1:
-            frame["fit"] = frame["fit"] + ", n = " + frame["n"].astype(str)
-        return errors(frame, x="epsilon", y=y, by="fit", ax=ax)
+        return draw(self, y, ax=ax)
 
 
 def _measures(group: pd.DataFrame) -> dict[str, Any]:
@@ -105,12 +81,3 @@ def _measures(group: pd.DataFrame) -> dict[str, Any]:
         "runs": len(group),
         "failed": len(group) - len(ok),
     }
-
-
-def _line(row: Any) -> tuple[str, ...]:
-    bias, error = numbers((row["bias"], row["error"]))
-    covered = "n/a" if math.isnan(row["coverage"]) else f"{100 * row['coverage']:.1f} %"
-    relative = "n/a" if math.isnan(row["relative_error"]) else f"{row['relative_error']:.3f}"
-    width = "n/a" if math.isnan(row["width"]) else number(row["width"])
-    key = (row["fit"], str(row["n"]), f"{row['epsilon']:g}")
-    return (*key, bias, error, relative, covered, width, str(row["runs"]))

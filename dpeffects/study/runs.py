@@ -7,21 +7,20 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpeffects.datasets import simulate
 from dpeffects.design.bounds import Declared
-from dpeffects.effects import dp_atc, dp_ate, dp_att
-from dpeffects.errors import DataError, DPEffectsError, OptionError
-from dpeffects.progress import bar
+from dpeffects.effects import estimate_effect
+from dpeffects.errors import DataError, DPEffectsError
 
 Fit = Mapping[str, Any] | Callable[..., Any]
 Maker = str | Callable[..., Any]
 
-ESTIMATORS = {"ATE": dp_ate, "ATT": dp_att, "ATC": dp_atc}
 _ROLES = ("treatment", "outcome", "mu0", "mu1")
 SIZE = 10
 KEYS = ["fit", "n", "epsilon", "repeat"]
@@ -32,30 +31,27 @@ COLUMNS = [
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyDesign:
     """What is the same in all batches."""
 
-    fits: dict[str, Fit]
+    fits: Mapping[str, Fit]
     data: Maker
-    options: dict[str, Any]
-    formula: str | None
-    estimand: str
-    conf_level: float
     seed: int
+    estimand: str = "ATE"
+    conf_level: float = 0.95
+    formula: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    def make(self, n: int, repeat: int) -> tuple[Any, float]:
+    def draw(self, n: int, repeat: int) -> tuple[Any, float]:
         """Draw a data set and its true effect."""
-        seed = self.seed_of("data", n, repeat)
-        if isinstance(self.data, str):
-            made = simulate(self.data, n=n, seed=seed, **self.options)
-        else:
-            made = self.data(n, seed, **self.options)
-        if isinstance(made, tuple):
-            return made[0], float(made[1])
-        return made, self._truth(made)
+        make = partial(simulate, self.data) if isinstance(self.data, str) else self.data
+        data = make(n, seed_at(self.seed, "data", n, repeat), **self.options)
+        if isinstance(data, tuple):
+            return data[0], float(data[1])
+        return data, self._truth(data)
 
-    def _truth(self, made: Any) -> float:
-        frame = made.frame if isinstance(made, Declared) else made
+    def _truth(self, data: Any) -> float:
+        frame = data.frame if isinstance(data, Declared) else data
         if not {"mu0", "mu1"} <= set(frame.columns):
             raise DataError('data needs the columns "mu0" and "mu1", or make a pair (data, truth)')
         effect = np.asarray(frame["mu1"], float) - np.asarray(frame["mu0"], float)
@@ -64,50 +60,52 @@ class Plan:
         treated = np.asarray(frame["treatment"]).astype(bool)
         return float(effect[treated if self.estimand == "ATT" else ~treated].mean())
 
-    def seed_of(self, *place: Any) -> int:
-        """Return a seed for a place in the study."""
-        words = [zlib.crc32(str(x).encode()) for x in place]
-        return int(np.random.SeedSequence([self.seed, *words]).generate_state(1, np.uint64)[0])
-
     def fit(self, name: str, data: Any, epsilon: float, seed: int) -> Any:
         """Run one fit."""
-        given = self.fits[name]
-        if not isinstance(given, Mapping):
-            return given(data, epsilon, seed)
-        formula = given.get("formula", self.formula) or _formula(data)
-        rest = {key: x for key, x in given.items() if key != "formula"}
-        run = ESTIMATORS[self.estimand]
-        return run(formula, data, **{"epsilon": epsilon, "seed": seed, **rest})
+        fit = self.fits[name]
+        if not isinstance(fit, Mapping):
+            return fit(data, epsilon, seed)
+        formula = fit.get("formula", self.formula) or _formula(data)
+        arguments = {key: x for key, x in fit.items() if key != "formula"}
+        arguments |= {"epsilon": epsilon, "seed": seed}
+        return estimate_effect(self.estimand, formula, data, **arguments)
+
+
+def seed_at(seed: int, *place: Any) -> int:
+    """Return a seed for a place in a study."""
+    words = [zlib.crc32(str(x).encode()) for x in place]
+    return int(np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)[0])
 
 
 @dataclass(frozen=True)
 class Batch:
     """Some repeats at one sample size: which fits at which epsilons are still to run."""
 
-    plan: Plan
+    design: StudyDesign
     n: int
     todo: Mapping[int, Sequence[tuple[str, float]]]
 
     def __call__(self) -> list[dict[str, Any]]:
         """Run; what fails is kept with its reason."""
         rows = []
-        for repeat, tasks in self.todo.items():
-            data, truth = self.plan.make(self.n, repeat)
-            for name, epsilon in tasks:
+        for repeat, cells in self.todo.items():
+            data, truth = self.design.draw(self.n, repeat)
+            for name, epsilon in cells:
                 key = dict(zip(KEYS, (name, self.n, epsilon, repeat), strict=True))
-                rows.append({**key, "truth": truth, **self._row(name, epsilon, repeat, data)})
+                rows.append({**key, "truth": truth, **self.run(name, epsilon, repeat, data)})
         return rows
 
-    def _row(self, name: str, epsilon: float, repeat: int, data: Any) -> dict[str, Any]:
-        seed = self.plan.seed_of("noise", name, self.n, epsilon, repeat)
+    def run(self, name: str, epsilon: float, repeat: int, data: Any) -> dict[str, Any]:
+        """Run one fit, and return what came of it."""
+        seed = seed_at(self.design.seed, "noise", name, self.n, epsilon, repeat)
         start, row = time.perf_counter(), dict.fromkeys(COLUMNS[5:9], math.nan)
         failure = caution = ""
         try:
-            fitted = self.plan.fit(name, data, epsilon, seed)
+            fitted = self.design.fit(name, data, epsilon, seed)
         except DPEffectsError as error:
             failure = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         else:
-            row, caution = _read(fitted, self.plan.conf_level)
+            row, caution = _read(fitted, self.design.conf_level)
         seconds = time.perf_counter() - start
         return {**row, "caution": caution, "failure": failure, "seconds": seconds}
 
@@ -121,7 +119,7 @@ def _read(fitted: Any, conf_level: float) -> tuple[dict[str, float], str]:
 
 
 def batches_of(
-    plan: Plan,
+    design: StudyDesign,
     sizes: Sequence[int],
     epsilons: Sequence[float],
     repeats: int,
@@ -134,28 +132,12 @@ def batches_of(
         for start in range(0, repeats, size):
             todo = {}
             for repeat in range(start, min(start + size, repeats)):
-                pairs = itertools.product(plan.fits, epsilons)
+                pairs = itertools.product(design.fits, epsilons)
                 left = [(name, e) for name, e in pairs if (name, n, e, repeat) not in done]
                 if left:
                     todo[repeat] = left
             if todo:
-                yield Batch(plan, n, todo)
-
-
-def run(
-    batches: Sequence[Callable[[], list[dict[str, Any]]]], workers: int
-) -> Iterator[list[dict[str, Any]]]:
-    """Run batches, here or in several processes; they come in any order."""
-    if workers == 1:
-        finished: Iterable[Any] = (batch() for batch in batches)
-    else:
-        try:
-            from joblib import Parallel, delayed
-        except ImportError:
-            raise OptionError("workers > 1 needs joblib: pip install joblib") from None
-        pool = Parallel(n_jobs=workers, return_as="generator_unordered")
-        finished = pool(delayed(batch)() for batch in batches)
-    yield from bar(finished, "batches of the study", len(batches))
+                yield Batch(design, n, todo)
 
 
 def key_of(row: Mapping[str, Any]) -> tuple[str, int, float, int]:

@@ -7,7 +7,6 @@ import copy
 import json
 import math
 import warnings
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpeffects as dpe
-from dpeffects import flow
-from dpeffects.cate.results import CateEffects, CateFunction
 from dpeffects.documents import checksum
 from dpeffects.errors import (
     BoundsError,
@@ -28,80 +25,12 @@ from dpeffects.errors import (
     FormulaError,
     OptionError,
 )
-from dpeffects.privacy.budget import as_written
-
-BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
-FORMULA = "y ~ t | x1 + x2 + g"
-AT = {"x1": [0.1, 0.9, 0.5], "x2": [-1.0, 0.0, 1.0], "g": ["a", "b", "c"]}
-PATHS = {
-    "function": {},
-    "kernel noise": {"noise": "kernel"},
-    "linear": {"second_stage": "linear"},
-    "linear, kernel noise": {"second_stage": "linear", "noise": "kernel"},
-    "joint kernel": {"kernel": "gaussian"},
-    "points": {"release": "points", "at": AT},
-    "points, linear": {"release": "points", "at": AT, "second_stage": "linear"},
-    "groups": {"release": "groups", "by": "g + cut(x1, [0, 0.5, 1])"},
-}
-LEARNERS = ["r_learner", "dr_learner"]
-CASES = [(method, name) for method in LEARNERS for name in PATHS]
-IDS = [f"{method}-{name}" for method, name in CASES]
-
-
-def frame(n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    x1, x2 = rng.random(n), rng.uniform(-1, 1, n)
-    t = rng.random(n) < 0.3 + 0.4 * x1
-    y = np.clip(0.3 * x1 + 0.2 * t + 0.4 * rng.random(n), 0, 1)
-    return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2, "g": rng.choice(list("abc"), n)})
-
-
-def run(method="r_learner", path="function", data=None, formula=FORMULA, **more):
-    more = {"epsilon": 1.0, "delta": 1e-5, "bounds": BOUNDS, "seed": 1, **PATHS[path], **more}
-    return dpe.dp_cate(formula, frame() if data is None else data, method, **more)
+from tests.cate.cases import AT, BOUNDS, FORMULA, LEARNERS, frame, run
 
 
 @pytest.fixture(scope="module")
 def fit():
     return run(data=frame(400))
-
-
-# --- privacy ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
-def test_the_budget_is_spent_and_never_exceeded(method, path, delta):
-    proofs = Path(flow.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
-    for epsilon in (0.3, 7.7):
-        ledger = dpe.Ledger(epsilon, delta)
-        fit = run(method, path, epsilon=epsilon, delta=delta, ledger=ledger)
-        total = [sum(Fraction(getattr(s, k)) for s in fit.spends) for k in ("epsilon", "delta")]
-        assert total[0] <= as_written(epsilon)
-        assert total[1] <= as_written(delta)
-        assert float(total[0]) == pytest.approx(epsilon, rel=1e-9)
-        drawn = tuple(s for s in ledger.spends if s.share != "rest")  # of delta, mostly
-        assert drawn == fit.spends
-        assert ledger.spent == (as_written(epsilon), as_written(delta))
-        assert fit.guarantee.epsilon == pytest.approx(float(total[0]))
-        assert fit.guarantee.delta == pytest.approx(float(total[1]))
-        for spend in fit.spends:
-            assert f"## Claim {spend.claim}." in proofs
-        with pytest.raises(BudgetError):
-            run(method, path, epsilon=epsilon, delta=delta, ledger=ledger)
-
-
-@pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
-def test_secure_noise_gives_an_exact_guarantee(method, path):
-    fit = run(method, path, seed=None)
-    assert fit.guarantee.status == "exact"
-    assert fit.guarantee.unit == "record"
-    assert fit.to_json() != run(method, path, seed=None).to_json()
-
-
-def test_a_seed_repeats():
-    assert run().to_dict() == run().to_dict()
-    assert "NOT PRIVATE" in str(run())
 
 
 # --- what is released -------------------------------------------------------------------------
@@ -716,33 +645,6 @@ def test_an_intercept_is_always_there():
 
 
 # --- results ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
-def test_result_is_complete(method, path):
-    fit = run(method, path)
-    assert isinstance(fit, CateFunction if "release" not in PATHS[path] else CateEffects)
-    assert all(len(row) <= 80 for row in str(fit).splitlines())
-    assert fit.guarantee.sentence().split(";")[0][:40] in " ".join(str(fit).split())
-    parsed = json.loads(fit.to_json(), parse_constant=pytest.fail)
-    assert parsed["method"] == method
-    assert parsed["estimand"] == "CATE"
-    assert len(fit.glance()) == 1
-    assert method in repr(fit)
-    tidy = fit.tidy()
-    if isinstance(fit, CateFunction):
-        assert len(tidy) == 9  # three points for each number, three levels
-        assert {"covariate", "value", "covers"} <= set(tidy)
-    else:
-        assert len(tidy) == len(fit.labels) == (3 if path.startswith("points") else 6)
-        assert np.isfinite(tidy["estimate"]).all()
-        low, high = fit.conf_int().T
-        wide = fit.conf_int(simultaneous=True).T
-        usable = np.isfinite(low)
-        assert (low < fit.estimates)[usable].all()
-        assert (fit.estimates < high)[usable].all()
-        assert (wide[0] < low)[usable].all()
-        assert tidy["term"].tolist() == list(fit.labels)
 
 
 def test_summaries_of_long_names_stay_in_80_columns():

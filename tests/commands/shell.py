@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpeffects import cli
 
-ROOT = Path(cli.__file__).resolve().parents[1]
+ROOT = Path(cli.__file__).resolve().parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
 FORMULA = "y ~ t | age + sex"
 BOUNDS = """[bounds]

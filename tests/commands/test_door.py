@@ -1,5 +1,6 @@
 """Exit codes, one line on stderr, never a traceback."""
 
+import functools
 import signal
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import dpeffects as dpe
 from dpeffects import cli
-from dpeffects.commands import COMMANDS, combine, effect
+from dpeffects.cli import estimates
+from dpeffects.cli.entry import COMMANDS
 from tests.commands.shell import (
     ENVIRONMENT,
     ESTIMATE,
@@ -66,6 +69,7 @@ def test_wrong_calls(capsys, arguments, words):
 
 
 def fails(error):
+    @functools.wraps(dpe.combine)
     def call(*args, **kwargs):
         raise error
 
@@ -74,9 +78,9 @@ def fails(error):
 
 def test_what_nobody_expected_does_not_quote_its_message(capsys, monkeypatch):
     """Messages of other libraries may hold values of the data."""
-    monkeypatch.setattr(combine, "combine", fails(RuntimeError("could not read\n'Ada'")))
+    monkeypatch.setattr(dpe, "combine", fails(RuntimeError("could not read\n'Ada'")))
     said = refused(capsys, "combine", "x.json")
-    assert "unexpected RuntimeError at combine.py:" in said
+    assert "unexpected RuntimeError at functions.py:" in said
     assert "Ada" not in said
 
 
@@ -90,20 +94,20 @@ def test_what_nobody_expected_does_not_quote_its_message(capsys, monkeypatch):
     ],
 )
 def test_exit_codes(capsys, monkeypatch, error, code, said):
-    monkeypatch.setattr(combine, "combine", fails(error))
+    monkeypatch.setattr(dpe, "combine", fails(error))
     found, out, err = run(capsys, "combine", "x.json")
     assert (found, out, err) == (code, "", f"dpeffects: {said}\n" if said else "")
 
 
 def test_warnings_are_one_line(study, capsys, monkeypatch):
-    real = effect.data_for
+    real = estimates.read_data
 
     def read(*args):
         warnings.warn("on two\nlines", stacklevel=1)
         warnings.warn("of no interest to users", FutureWarning, stacklevel=1)
         return real(*args)
 
-    monkeypatch.setattr(effect, "data_for", read)
+    monkeypatch.setattr(estimates, "read_data", read)
     code, out, err = run(capsys, "ate", FORMULA, *ESTIMATE)
     assert (code, err) == (0, "dpeffects: warning: on two lines\n")
     assert "Private average" in out
@@ -149,8 +153,8 @@ def test_letters_that_a_terminal_does_not_have(study):
 INTERRUPTED = """
 import sys, time
 from dpeffects import cli
-from dpeffects.commands import methods
-methods.registry = lambda: (print("at work", flush=True), time.sleep(600))
+from dpeffects.cli import studies
+studies.registry = lambda: (print("at work", flush=True), time.sleep(600))
 sys.exit(cli.main(["methods"]))
 """
 
@@ -166,7 +170,8 @@ def test_an_interrupt():
 
 # --- arguments that nobody would write ----------------------------------------------------------
 
-NAMES = [command.name for command in COMMANDS if command.name not in ("demo", "audit", "keygen")]
+LONG = ("demo", "audit", "bench", "keygen", "synthetic-setup")
+NAMES = [command.name for command in COMMANDS if command.name not in LONG]
 WORDS = [
     *("--epsilon", "--delta", "--method", "--bounds", "--level", "--option", "--share", "--seed"),
     *("--no-variance", "--ledger", "--dataset", "--format", "--conf-level", "--release", "--at"),

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.commands import cate
 from dpeffects.errors import OptionError
 from dpeffects.files import read_data
 from tests.commands.shell import ESTIMATE, FORMULA, refused, run
@@ -43,7 +42,7 @@ def test_parquet_is_not_loaded_where_the_method_reads_batches(study, capsys, mon
     given = ["y ~ t | age", "data.parquet", "--epsilon", 1, *SIMPLE, "--seed", 1]
     given += ["--method", method, "--format", "json"]
     with monkeypatch.context() as patched:
-        patched.setattr("dpeffects.commands.inputs.find_spec", lambda name: None)
+        patched.setattr("dpeffects.cli.estimates.find_spec", lambda name: None)
         loaded = json.loads(run(capsys, "ate", *given)[1])
     monkeypatch.setattr(pd, "read_parquet", None)
     batches = json.loads(run(capsys, "ate", *given)[1])
@@ -63,7 +62,7 @@ def test_other_commands_do_not_load_parquet_either(
     given = [command, "y ~ t | age", "data.parquet", "--epsilon", 1, "--seed", 1]
     given += [*more, "--format", "json"]
     with monkeypatch.context() as patched:
-        patched.setattr("dpeffects.commands.inputs.find_spec", lambda name: None)
+        patched.setattr("dpeffects.cli.estimates.find_spec", lambda name: None)
         loaded = json.loads(run(capsys, *given)[1])
     monkeypatch.setattr(pd, "read_parquet", None)
     assert json.loads(run(capsys, *given)[1])[shown] == loaded[shown]
@@ -329,7 +328,7 @@ def test_an_asymptotic_guarantee_is_asked_for(study, capsys, monkeypatch):
         asked.append(given["accept_asymptotic"])
         raise OptionError("enough")
 
-    monkeypatch.setattr(cate, "dp_cate", spy)
+    monkeypatch.setattr(dpe, "dp_cate", spy)
     for more in ([], ["--accept-asymptotic"]):
         assert "enough" in refused(capsys, "cate", FORMULA, *ESTIMATE, *more)
     assert asked == [False, True]

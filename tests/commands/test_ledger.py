@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from dpeffects.commands import parser
+from dpeffects.cli.entry import COMMANDS
+from dpeffects.cli.parser import make_parser
 from dpeffects.errors import DPEffectsError
 from dpeffects.ledgers import open_ledger
 from dpeffects.privacy.budget import Budget
@@ -19,7 +20,7 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def act(line):
-        args = parser().parse_args(["ledger", *line.split()])
+        args = make_parser(COMMANDS).parse_args(["ledger", *line.split()])
         args.run(args)
         return capsys.readouterr().out
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.auditing.result import AuditResult
-from dpeffects.estimators import proved, registry
+from dpeffects.auditing.audit_result import AuditResult
+from dpeffects.estimators import conditional_methods, proved, registry
 from dpeffects.files import read_bounds, toml_key, toml_text
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
 
@@ -19,7 +19,7 @@ from tests.commands.shell import BOUNDS, FORMULA, refused, run
 def test_every_method_is_listed_and_described(capsys):
     code, out, _ = run(capsys, "methods")
     assert code == 0
-    for name in registry():
+    for name in {**registry(), **conditional_methods()}:
         assert re.search(rf"^{name} ", out, re.MULTILINE)
         code, described, _ = run(capsys, "methods", name)
         assert code == 0
@@ -31,7 +31,7 @@ def test_every_method_is_listed_and_described(capsys):
 
 def test_methods_as_json(study, capsys):
     listed = json.loads(run(capsys, "methods", "--format", "json")[1])
-    assert [entry["method"] for entry in listed] == list(registry())
+    assert [entry["method"] for entry in listed] == [*registry(), *conditional_methods()]
     assert run(capsys, "methods", "private_psm", "--out", "psm.json")[0] == 0
     found = json.loads((study / "psm.json").read_text())
     assert found == next(entry for entry in listed if entry["method"] == "private_psm")
@@ -227,7 +227,7 @@ def test_a_broken_promise_is_exit_code_1(study, capsys, monkeypatch):
     [
         (["--runs", 3], "runs must be"),
         (["--workers", 0], "workers must be"),
-        (["--confidence", 1], "confidence must be"),
+        (["--conf-level", 1], "conf_level must be"),
         (["--seed", -3], "seed must be"),
         (["--option", "colour=red"], "unknown option"),
         (["--option", "pairs=1"], "an argument of its own"),

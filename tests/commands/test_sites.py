@@ -14,7 +14,7 @@ from dpeffects import cli
 from dpeffects.files import read_bounds
 from dpeffects.sites import SiteRelease
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[2])}
 FORMULA = "y ~ t | age_group + sex"
 
 

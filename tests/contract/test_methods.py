@@ -158,7 +158,8 @@ def test_a_seed_repeats_and_no_seed_does_not(name, level, options):
 
 def test_every_method_is_listed():
     listed = dpe.methods()
-    assert list(listed.query("guarantee == 'exact'")["method"]) == list(SPECS)
+    average = listed.query("guarantee == 'exact' and estimands != 'CATE'")
+    assert list(average["method"]) == list(SPECS)
     assert isinstance(flow.noise_source(None), SecureNoise)
     with pytest.raises(DPEffectsError, match="private_psm"):
         dpe.dp_ate("y ~ t | x1", frame(), "privat_psm", epsilon=1)

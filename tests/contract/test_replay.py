@@ -49,6 +49,7 @@ def test_neighbours_move_no_release_by_more_than_declared(name):
             chosen = pairs[k % len(pairs)]
             found = CALLS[name].replay(chosen, engine, unordered, seed=k)
             assert not found.violations, (chosen, engine, unordered)
+            assert "BudgetError" not in found.failed, chosen
             largest = max(largest, found.largest)
     assert 0.0 < largest <= 1.0
 

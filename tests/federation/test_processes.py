@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpeffects.federation import engine
+from dpeffects.federation import flower
 from dpeffects.sites import SiteRelease
 
 pytest.importorskip("flwr", reason='needs pip install "dpeffects[federation]"')
@@ -97,13 +97,13 @@ def check_the_gate(running):
 
 def check_an_unregistered_key(running):
     private, _ = keys.make_site_key(running.folder / "stranger", "stranger")
-    command = [engine.program("flower-supernode"), "--superlink", f"127.0.0.1:{running.port}"]
+    command = [flower.program("flower-supernode"), "--superlink", f"127.0.0.1:{running.port}"]
     command += ["--root-certificates", str(running.folder / "centre" / "ca.crt")]
     command += ["--auth-supernode-private-key", str(private), "--isolation", "process"]
-    command += ["--port", str(demo._free_ports(1)[0]), "--max-retries", "1"]
+    command += ["--port", str(flower.free_ports(1)[0]), "--max-retries", "1"]
     home = running.folder / "stranger" / "home"
     done = subprocess.run(
-        command, env=engine.environment(home), capture_output=True, text=True, timeout=6000
+        command, env=flower.environment_in(home), capture_output=True, text=True, timeout=6000
     )
     assert done.returncode != 0
     assert "SuperNode ID" not in done.stdout + done.stderr
@@ -137,9 +137,9 @@ def test_telemetry_and_update_checks_are_off(tmp_path):
         "print(create_event(EventType.PING, None))"
     )
     command = [sys.executable, "-c", code]
-    quiet = engine.environment(tmp_path)
+    quiet = flower.environment_in(tmp_path)
     done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=600)
     assert (done.stdout.strip(), done.returncode) == ("disabled", 0)
-    loud = {k: v for k, v in quiet.items() if k not in engine.QUIET}
+    loud = {k: v for k, v in quiet.items() if k not in flower.QUIET}
     done = subprocess.run(command, env=loud, capture_output=True, text=True, timeout=600)
     assert "a call to the outside" in done.stderr  # the test can fail

@@ -29,7 +29,7 @@ BAD = {
     "unknown estimand": ("estimand", {"estimand": "LATE"}),
     "unknown rule": ("rule", {"rule": "best"}),
     "endless": ("deadline", {"deadline": 0}),
-    "options as a list": ("options must map", {"options": []}),
+    "options as a list": ("options must be an object", {"options": []}),
     "nested option": ("'arms' must be text", {"options": {"arms": ["public"]}}),
     "unknown entry": ("unknown entry 'code'", {"code": "print()"}),
     "seed": ("'seed' cannot be an option", {"options": {"seed": 1}}),

@@ -228,7 +228,7 @@ def _declare(chance: random.Random, function: str) -> Call:
 
 def _audit(chance: random.Random, function: str) -> Call:
     right: dict[str, Any] = {"method": "diff_in_means", "epsilon": 1, "runs": 100, "seed": 1}
-    names = ["epsilon", "delta", "level", "confidence", "watch", "noise", "workers", "seed"]
+    names = ["epsilon", "delta", "level", "conf_level", "watch", "noise", "workers", "seed"]
     names += ["pairs", "formula", "bounds", "estimand", "variance", "shares", "runs", "library"]
     for name in chance.sample(names, 2):
         right[name] = chance.choice(chance.choice([RIGHT.get(name, frames.ODD), frames.ODD]))

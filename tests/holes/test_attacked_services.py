@@ -144,8 +144,8 @@ def test_a_demo_does_not_write_over_a_site(tmp_path, capsys, monkeypatch):
     home = tmp_path / "north"
     home.mkdir()
     (home / "data.csv").write_text("patients")
-    monkeypatch.setattr(demo.engine, "program", lambda name: name)
-    monkeypatch.setattr(demo.engine, "stop_on_signal", lambda: None)
+    monkeypatch.setattr(demo.flower, "program", lambda name: name)
+    monkeypatch.setattr(demo.flower, "stop_on_signal", lambda: None)
     assert demo.main(["--folder", str(tmp_path)]) == 1
     assert "is not empty" in capsys.readouterr().err
     assert [path.name for path in home.iterdir()] == ["data.csv"]

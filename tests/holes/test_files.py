@@ -198,7 +198,7 @@ def test_an_output_is_replaced_only_when_asked(study, capsys):
 def test_a_file_that_comes_later_is_not_replaced(tmp_path, monkeypatch):
     """Between the check and the draw somebody else may write a file of that name."""
     target = tmp_path / "a.txt"
-    held = writing._held
+    held = writing._status
     seen = []
 
     def late(path):
@@ -209,7 +209,7 @@ def test_a_file_that_comes_later_is_not_replaced(tmp_path, monkeypatch):
             target.write_text("theirs")
         return found
 
-    monkeypatch.setattr(writing, "_held", late)
+    monkeypatch.setattr(writing, "_status", late)
     with pytest.raises(OptionError, match="exists"):
         writing.write(target, "ours")
     assert target.read_text() == "theirs"

@@ -11,13 +11,15 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.privacy import descent, erm, huber
+from dpeffects.estimators.strengths import default_strength, least_strength
+from dpeffects.privacy import descent, huber, logistic, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.curator import Curator, Releaser, Rows
-from dpeffects.privacy.features import Fourier
+from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.noise import SeededNoise
+from dpeffects.privacy.rows import reads
 from tests.privacy.nasty import (
     exact_gradient,
     exact_minimiser,
@@ -26,30 +28,29 @@ from tests.privacy.nasty import (
     huber_terms,
     treatment_and_rows,
 )
-from tests.privacy.problems import held
+from tests.privacy.problems import curator, fit_logistic, held
 from tests.privacy.problems import huber as huber_problem
 
 PENALTIES = [10.0**k for k in (-12, -11, -10, -9, -8, -6, -3, 0)]
-STOP = {True: 4e-12, False: erm.GRADIENT / 2}
 
 
-def logistic(rng, n=None, d=None, largest=1e4):
-    """A hard problem: treatments, rows, penalty, options of the fit."""
+def hard(rng, n=None, d=None, largest=1e4):
+    """A hard problem: treatments, rows, regression, noise in its mean objective."""
     t, x = treatment_and_rows(rng, n=n, d=d)
-    unit, tilt = bool(rng.random() < 0.5), np.zeros(x.shape[1])
+    centred, tilt = bool(rng.random() < 0.5), np.zeros(x.shape[1])
     penalty = float(rng.choice(PENALTIES))
-    if unit and rng.random() < 0.6:
+    if centred and rng.random() < 0.6:
         size = min(float(rng.choice([penalty, 1e-6, 1e-2, 1.0, 1e4])), largest * penalty)
         tilt = rng.normal(size=x.shape[1]) * size
-    offset = float(rng.choice([0.0, -2.0, 16.0])) if unit else 0.0
-    return t, x, penalty, {"unit": unit, "offset": offset, "tilt": tilt, "stop": STOP[unit]}
+    offset = float(rng.choice([0.0, -2.0, 16.0])) if centred else 0.0
+    strength = penalty * len(t) if centred else penalty
+    return t, x, Logistic(x.shape[1], strength, offset, centred), tilt
 
 
-def allowed(d, penalty, options):
+def allowed(p, n, tilt):
     """Largest true gradient that is accounted for, with what `minimise` has room for."""
-    push = float(np.linalg.norm(options["tilt"]))
-    known = {"unit": options["unit"], "offset": options["offset"], "push": push}
-    return erm.accounted(d, penalty, options["stop"], **known) + 2.5e-15 * push
+    push = float(np.linalg.norm(tilt))
+    return p.gradient_left(n, push * n) + 2.5e-15 * push
 
 
 def test_every_logistic_regression_is_solved():
@@ -58,15 +59,12 @@ def test_every_logistic_regression_is_solved():
     rng = np.random.default_rng(1)
     near = 0
     for _ in range(200):
-        t, x, penalty, options = logistic(rng, largest=math.inf)
-        w = erm.fit_logistic(held(x, t), penalty, **options)
-        rows = fitted_rows(x, options["unit"])
-        found = exact_gradient(rows, t, w, penalty, options["offset"], options["tilt"])[0]
-        size, most = (
-            float(np.linalg.norm(found.astype(float))),
-            allowed(x.shape[1], penalty, options),
-        )
-        curve = penalty + (0.25 if options["unit"] else x.shape[1] / 4.0)
+        t, x, p, tilt = hard(rng, largest=math.inf)
+        n, penalty = len(t), p.penalty(len(t))
+        w = p.solve(held(x, t), tilt * n)
+        gradient = exact_gradient(fitted_rows(x, p.centred), t, w, penalty, p.offset, tilt)[0]
+        size, most = float(np.linalg.norm(gradient.astype(float))), allowed(p, n, tilt)
+        curve = penalty + (0.25 if p.centred else x.shape[1] / 4.0)
         assert size <= most + curve * 2.0**-51 * np.linalg.norm(w)  # weights are floats
         near += size > 0.1 * most
     assert near > 2  # the bound is not far from what happens
@@ -78,17 +76,13 @@ def test_the_returned_weights_are_near_the_minimiser():
     worst = 0.0
     for _ in range(100):
         n, d = int(rng.choice([4, 12, 30])), int(rng.choice([1, 2, 4]))
-        t, x, penalty, options = logistic(rng, n, d)
-        w = erm.fit_logistic(held(x, t), penalty, **options)
-        rows = fitted_rows(x, options["unit"])
-        best = exact_minimiser(rows, t, w, penalty, options["offset"], options["tilt"])
-        worst = max(
-            worst,
-            float(np.linalg.norm((w - best).astype(float)))
-            / (allowed(d, penalty, options) / penalty),
-        )
-        push = float(np.linalg.norm(options["tilt"]))
-        top = erm._scale(d, options["unit"]).largest_weights(penalty, options["offset"], push)
+        t, x, p, tilt = hard(rng, n, d)
+        penalty = p.penalty(n)
+        w = p.solve(held(x, t), tilt * n)
+        best = exact_minimiser(fitted_rows(x, p.centred), t, w, penalty, p.offset, tilt)
+        off = float(np.linalg.norm((w - best).astype(float)))
+        worst = max(worst, off / (allowed(p, n, tilt) / penalty))
+        top = p.largest_weights(n, float(np.linalg.norm(tilt)) * n)
         assert np.linalg.norm(best.astype(float)) <= top
     assert 0.01 < worst <= 1.0
 
@@ -105,24 +99,24 @@ class Kept:
 
 def released(t, x, ask):
     """What leaves the curator before noise, in steps, and what it declares."""
-    rows = Rows(np.zeros(len(t)), (0.0, 1.0), t, lambda: x, x.shape[1])
     noise = Kept()
-    ask(Curator(rows, Releaser(Budget(1.0).shares({"a": 1.0}), Ledger(1.0), noise), frozenset()))
+    ask(curator(held(x, t), noise=noise))
     return noise.values, noise.declared
 
 
-@pytest.mark.parametrize("way", ["matching", "weighting"])
-def test_neighbours_of_hard_problems_are_released_alike(way):
+@pytest.mark.parametrize("rows", ["as they are", "centred"])
+def test_neighbours_of_hard_problems_are_released_alike(rows):
     """With a tiny penalty one neighbour was answered and the other was not."""
     rng = np.random.default_rng(3)
     nearest = 0.0
     for _ in range(60):
         t, x = treatment_and_rows(rng, n=int(rng.choice([4, 8, 40])))
         penalty = float(rng.choice(PENALTIES))
-        if way == "matching":
-            ask = lambda c: c.propensity_weights(penalty, "a")  # noqa: E731, B023
+        if rows == "as they are":
+            ask = lambda c: minimise.propensity_weights(c, penalty, "a")  # noqa: E731, B023
         else:
-            ask = lambda c: c.propensity_model(penalty * len(t), 0.5, "a", "output")  # noqa: E731, B023
+            p = Logistic(x.shape[1], penalty * len(t), 0.5)
+            ask = lambda c: minimise.noisy_weights(c, "m", p, "a")  # noqa: E731, B023
         t2, x2 = t.copy(), x.copy()
         j = int(rng.integers(len(t)))
         t2[j], x2[j, 1:] = ~t[j], rng.choice([0.0, 0.5, 1.0], x.shape[1] - 1)
@@ -148,30 +142,17 @@ def test_every_huber_regression_is_solved(monkeypatch, looks):
         noise = rng.normal(size=d)
         noise *= size / np.linalg.norm(noise)
         w = p.solve(noise)
-        ratio = huber_gradient(p, w, noise) / (p.slack(size) * strength)
+        ratio = huber_gradient(p, w, noise) / (p.solver_error(size) * strength)
         assert ratio <= 1.0
         assert np.linalg.norm(w) <= 1.01 * p.largest_weights(size)
         nearest = max(nearest, ratio)
     assert nearest > 0.01
 
 
-def test_a_value_that_is_no_number_has_a_bounded_part_in_a_fit():
-    """Encoded rows have none, but if one slipped through the sums would be of anything."""
-    rng = np.random.default_rng(9)
-    t, x = treatment_and_rows(rng, "plain", 50, 3)
-    x[7, 1], x[8, 2] = np.nan, np.inf
-    rows = np.array(Fourier.gaussian(2, 0.5)(x))
-    assert np.abs(erm.fit_logistic(held(x, t), 0.1)).max() < 10.0
-    y = rng.normal(size=50)
-    y[3], y[4] = np.nan, -np.inf
-    w = huber_problem(rows, np.ones(50), y, 1.0).solve()
-    assert np.linalg.norm(w) <= 50.0
-
-
 @pytest.mark.parametrize("looks", [1, 40])
 def test_both_solvers_do_not_depend_on_order_or_blocks(monkeypatch, looks):
     """Also where the careful solver runs, which one look at the rows makes sure of."""
-    monkeypatch.setattr(erm, "_LOOKS", looks)
+    monkeypatch.setattr(logistic, "_LOOKS", looks)
     monkeypatch.setattr(huber, "_LOOKS", looks)
     rng = np.random.default_rng(5)
     for kind in ("plain", "separable", "crowded"):
@@ -179,17 +160,10 @@ def test_both_solvers_do_not_depend_on_order_or_blocks(monkeypatch, looks):
         order = rng.permutation(3000)
         y, slopes = rng.normal(size=3000), rng.random(3000)
         unit = x / 3.0
-        pairs = [
-            (
-                lambda o: erm.fit_logistic(held(x[o], t[o]), 1e-9),  # noqa: B023
-                erm,
-            ),
-            (
-                lambda o: huber_problem(unit[o], slopes[o], 3.0 * y[o], 1e-2).solve(),  # noqa: B023
-                huber,
-            ),
-        ]
-        for solve, _ in pairs:
+        for solve in (
+            lambda o: fit_logistic(x[o], t[o], 1e-9),  # noqa: B023
+            lambda o: huber_problem(unit[o], slopes[o], 3.0 * y[o], 1e-2).solve(),  # noqa: B023
+        ):
             whole = solve(np.arange(3000))
             assert (solve(order) == whole).all()
             with monkeypatch.context() as other:
@@ -201,20 +175,22 @@ def test_both_solvers_agree_on_ordinary_problems(monkeypatch):
     rng = np.random.default_rng(6)
     for _ in range(20):
         t, x = treatment_and_rows(rng, "plain", 200, 5)
-        quick = erm.fit_logistic(held(x, t), 1e-3)
+        quick = fit_logistic(x, t, 1e-3)
         with monkeypatch.context() as m:
-            m.setattr(erm, "_LOOKS", 1)
-            careful = erm.fit_logistic(held(x, t), 1e-3)
-        assert np.linalg.norm(quick - careful) <= 2 * erm.GRADIENT / 1e-3
+            m.setattr(logistic, "_LOOKS", 1)
+            careful = fit_logistic(x, t, 1e-3)
+        assert np.linalg.norm(quick - careful) <= 2e-9 / 1e-3
 
 
-def test_the_careful_solver_ends_whatever_direction_it_is_given():
+def test_the_careful_solver_ends_whatever_direction_it_is_given(monkeypatch):
     """It does not trust Hessians: with directions at random it still ends at a small gradient."""
     rng = np.random.default_rng(7)
     matrix = np.diag([1.0, 0.3, 0.05])
+    anywhere = lambda *_: rng.normal(size=3) * 10.0 ** rng.integers(-9, 9)  # noqa: E731
+    monkeypatch.setattr(descent, "direction", anywhere)
 
     def at(w, tail):
-        return matrix @ (w - 1.0 + tail), rng.normal(size=3) * 10.0 ** rng.integers(-9, 9)
+        return matrix @ (w - 1.0 + tail), matrix
 
     w = descent.descend(at, 3, 1e-6, lambda size: 1e-12 * (1.0 + size), 1.0)
     assert np.linalg.norm(matrix @ (w - 1.0)) <= 1e-6
@@ -225,8 +201,7 @@ def test_it_ends_where_rounding_hides_the_gradient():
     rng = np.random.default_rng(8)
 
     def at(w, tail):
-        gradient = w - 1.0 + rng.uniform(-1e-3, 1e-3, 2)
-        return gradient, gradient
+        return w - 1.0 + rng.uniform(-1e-3, 1e-3, 2), np.eye(2)
 
     w = descent.descend(at, 2, 1e-9, lambda size: 2e-3, 1.0)
     assert np.linalg.norm(w - 1.0) <= 4e-3
@@ -251,20 +226,26 @@ class Sized:
 
     n: int
     width: int
+    outcome_range = (0.0, 1.0)
 
 
-class FarLogistic(erm.Logistic):
+class FarLogistic(Logistic):
     """A regression whose solution is as far away as floats go."""
 
-    def solve(self, noise=None):
+    def solve(self, source, noise=None):
         return np.full(self.width, 1e300)
 
 
-class FarHuber(huber.Huber):
+class FarHuber(Huber):
     """A regression whose solution is as far away as floats go."""
 
-    def solve(self, noise=None):
+    def solve(self, source, noise=None):
         return np.full(self.width, -1e300)
+
+
+@reads("covariates")
+def _covariates(block):
+    return (*block.covariates.T, np.ones(block.size), np.ones(block.size))
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 1.0, 100.0, 1e6])
@@ -273,30 +254,28 @@ def test_weights_always_fit_into_the_integers_of_a_release(epsilon, delta):
     """Weights beyond 2^60 steps made the release fail after the rest was paid."""
     for n in (4, 1000, 10**7):
         for d in (1, 10, 100):
-            budget = Budget(epsilon, delta)
-            strength = erm.default_strength(n, d, epsilon, delta)
+            share = Budget(epsilon, delta).shares({"a": 1.0})["a"]
+            strength = default_strength(n, d, epsilon, delta)
             for problem in (
-                FarLogistic(Sized(n, d), strength, 3.0),
-                FarHuber(Sized(n, d), None, d, erm.least_strength(epsilon, 1.0)),
-                FarHuber(Sized(n, d), None, d, strength + erm.least_strength(epsilon, 1.0)),
+                FarLogistic(d, strength, 3.0),
+                FarHuber(_covariates, d, least_strength(epsilon, 1.0)),
+                FarHuber(_covariates, d, strength + least_strength(epsilon, 1.0)),
             ):
-                releaser = Releaser(
-                    budget.shares({"a": 1.0}), Ledger(epsilon, delta), SeededNoise(0)
-                )
-                found = erm.minimise(releaser, "model", problem, "a")
-                assert np.isfinite(found.value).all()
+                c = curator(Sized(n, d), share, SeededNoise(0), ledger=Ledger(epsilon, delta))
+                weights = minimise.minimise(c, "model", problem, "a")
+                assert np.isfinite(weights.value).all()
 
 
 def test_what_is_accounted_for_stays_what_it_was_for_usual_sizes():
     """A bound that holds for all rows costs nothing: it is the one that was checked before."""
     for d in (1, 10, 60):
         for n in (100, 10**4, 10**7):
-            assert erm.accounted(d, 1.0 / n, erm.GRADIENT / 2, unit=False) == erm.GRADIENT
+            assert Logistic(d, 1.0 / n, centred=False).gradient_left(n) == 1e-9
             for epsilon in (0.1, 1.0, 10.0):
-                strength = erm.default_strength(n, d, epsilon, 0.0)
-                noise = 2.0 * erm.unit_l1(d) / epsilon * math.sqrt(d) * 720.0
-                slack = erm.Logistic(Sized(n, d), strength).slack(noise)
-                assert slack == pytest.approx(8e-12 * n / strength)
+                strength = default_strength(n, d, epsilon, 0.0)
+                noise = 2.0 * logistic.unit_l1(d) / epsilon * math.sqrt(d) * 720.0
+                error = Logistic(d, strength).solver_error(n, noise)
+                assert error == pytest.approx(8e-12 * n / strength)
 
 
 # --- what a caller sees -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DataError, MissingExtraError, OptionError
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.plots import look
+from dpeffects.report.plots import style as look
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

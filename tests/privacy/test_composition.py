@@ -15,13 +15,13 @@ import dpeffects as dpe
 from dpeffects.errors import BudgetError, MissingExtraError, OptionError
 from dpeffects.ledgers import create_ledger
 from dpeffects.ledgers.composition import (
+    Composition,
     Concentrated,
-    PlainSum,
     epsilon_of_rho,
     gaussian_rho,
     largest_rho,
 )
-from dpeffects.ledgers.entries import NONE
+from dpeffects.ledgers.entry import NONE
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.guarantee import Spend
 from dpeffects.privacy.ledger import Ledger, Terms
@@ -82,7 +82,7 @@ spends = st.one_of(
 )
 
 
-@pytest.mark.parametrize("rule", [PlainSum(), Concentrated()])
+@pytest.mark.parametrize("rule", [Composition(), Concentrated()])
 @settings(max_examples=40, deadline=None)
 @given(charges=st.lists(spends, min_size=1, max_size=6))
 def test_a_call_costs_no_more_than_its_budget(rule, charges):
@@ -238,7 +238,7 @@ def test_parts_of_one_call_count_as_one_price(accounting, tmp_path):
 @given(st.lists(st.floats(0.001, 0.1), min_size=120, max_size=150, unique=True))
 def test_many_different_prices(charges):
     pytest.importorskip("dp_accounting")
-    from dpeffects.ledgers.tight import _by_distributions
+    from dpeffects.ledgers.loss_distributions import _by_distributions
 
     prices = [(Fraction(e), Fraction(0)) for e in charges]
     found = _by_distributions([], prices, 1e-6)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.moments import Bins, Gram, WithSquares
+from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
-from dpeffects.privacy.sets import COUNT, Box, add_up
+from dpeffects.privacy.sets import COUNT, Box, add_up, unit_bits
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
@@ -210,3 +212,109 @@ def test_numbers_with_gaussian_noise_are_counted():
     held.sums("x", phi, box, share="a", part=0.5)
     with pytest.raises(PrivacyError, match="too many numbers"):
         held.sums("x", phi, box, share="a", part=0.5)
+
+
+def test_deltas_of_shares_never_exceed_the_budget():
+    rng = np.random.default_rng(14)
+    for _ in range(300):
+        names = list("abcdefgh")[: rng.integers(2, 9)]
+        delta = float(f"{10.0 ** rng.uniform(-9, -3):.3g}")
+        uses = {name: None if rng.random() < 0.5 else 100.0 for name in names}
+        shares = {name: float(rng.uniform(0.1, 1)) for name in names}
+        split = Split.of(Budget(1.0, delta), shares, uses)
+        assert sum(Fraction(x.delta) for x in split.shares.values()) <= as_written(delta)
+
+
+def test_a_gaussian_share_has_no_price_of_its_own():
+    held = curator([1, 2, 3], epsilon=1.0, delta=1e-6, uses={"a": 1e9})
+    releaser, steps = held._releaser, np.zeros(1, np.int64)
+    price = releaser.share("a")
+    for attempt in (
+        lambda: releaser.laplace("x", steps, 1, 1.0, price, share="a", claim=5),
+        lambda: releaser.flip("x", np.zeros(1, np.bool_), share="a", claim=3),
+    ):
+        with pytest.raises(PrivacyError, match="Gaussian"):
+            attempt()
+    held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a", part=0.5)
+    with pytest.raises(PrivacyError, match="than its shares pay for"):
+        held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a")
+
+
+def test_halves_take_all_of_a_gaussian_pool_or_none_of_it():
+    uses, outcome = {"a": 1e9, "b": 1e9}, reads("outcome")(lambda rows: rows.outcome)
+
+    def release(half):
+        return half.sums("x", outcome, Box(0, 1), share="a")
+
+    for names in (["a"], ["b"]):
+        held = curator(range(9), shares=("a", "b", "c"), delta=1e-6, uses=uses)
+        with pytest.raises(PrivacyError, match="a part of a Gaussian pool"):
+            halves(held, dict.fromkeys(names, 1.0), dict.fromkeys(names, 1.0), release, uses)
+    held = curator(range(9), shares=("a", "b", "c"), delta=1e-6, uses=uses)
+    _, other = halves(held, {"a": 1.0}, {"a": 1.0, "b": 1.0}, release, uses)
+    assert other.sums("x", outcome, Box(0, 1), share="b").gaussian
+    held.sums("x", outcome, Box(0, 1), share="c")
+    with pytest.raises(PrivacyError, match="than its shares pay for"):
+        held.sums("x", outcome, Box(0, 1), share="b")
+
+
+@pytest.mark.parametrize("radius", [-1.0, 0.0, 1e-320, math.inf, math.nan])
+def test_a_ball_needs_a_radius(radius):
+    with pytest.raises(OptionError, match="radius"):
+        Box(-1.0, 1.0, radius=radius)
+
+
+def test_a_set_has_room_for_its_sums():
+    with pytest.raises(OptionError, match="whole numbers"):
+        Box(0.0, 1e30, whole=True)
+    with pytest.raises(OptionError, match="from 0 to 2"):
+        WithSquares(2, -1.0)
+    twice = np.array([0, 0]), np.array([1, 1])
+    with pytest.raises(OptionError, match="different pairs"):
+        Gram(Box(-np.ones(2), np.ones(2)), twice).on(10, 1.0)
+    grid = Gram(Box(-np.ones(3), np.ones(3), radius=1e-3)).on(10, 1.0)
+    assert (grid.totals(np.ones((10, 3)), None, 1) > 0).all()
+    treated = Cells(reads("treated")(lambda rows: rows.treated), 2)
+    cell = treated.of(Block(treated=np.array([True, False])))
+    counts = Bins(1, 500).on(2, 1.0).totals(np.full((2, 1), 499.0), cell, 2)
+    assert counts[:, 499].tolist() == [1, 1]
+
+
+def test_squares_of_sums_of_many_rows_do_not_overflow():
+    rng = np.random.default_rng(15)
+    grid = Box(-np.ones(4), np.ones(4)).on(2000, 1.0, unit_bits(1000, 4))
+    sums = rng.uniform(-1, 1, (500, 4)) * 10.0 ** rng.uniform(0, 13, (500, 1))
+    steps = grid.project_units(np.trunc(sums), 1, 1000).astype(object)
+    squared = 1000**2 * grid.reach.single.squared_l2
+    assert squared < 2**62
+    assert max((row * row).sum() for row in steps) <= squared
+
+
+def test_nothing_is_public_where_units_have_rows():
+    held = curator([1, 2, 3], [0, 0, 1], 2, public=("treatment", "covariates"))
+    assert held.sums("rows", None, share="a").scale > 0
+    with pytest.raises(OptionError, match="taken apart"):
+        halves(held, {"a": 1.0}, {"a": 1.0}, lambda half: None, {})
+
+
+def test_a_row_function_cannot_write_to_rows():
+    @reads("outcome")
+    def writes(rows):
+        rows.outcome[:] += 1.0
+        return rows.outcome
+
+    with pytest.raises(ValueError, match="read-only"):
+        curator([1, 2, 3]).sums("x", writes, Box(0, 1), share="a")
+
+
+def test_an_engine_is_asked_for_boxes_only():
+    """Its expression has the ends of a box, not a ball."""
+    with pytest.raises(OptionError, match="no words for a ball"):
+        Box(0.0, 1.0, radius=0.1).on(10, 1.0).expression(None)
+    held, asked = curator([1, 2, 3]), []
+    source = type("Engine", (type(held._source),), {"in_engine": lambda *rest: asked.append(rest)})
+    held._source = source(**vars(held._source))
+    outcome = reads("outcome")(lambda rows: rows.outcome)
+    for within in (Box(0.0, 1.0, radius=0.1), WithSquares(1), Bins(1, 3), Box(0.0, 1.0)):
+        held.exact_sums(outcome, within, None, rate=1.0)
+    assert len(asked) == 1

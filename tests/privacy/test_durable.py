@@ -24,9 +24,9 @@ from dpeffects.ledgers import (
     create_ledger,
     ledger_datasets,
     open_ledger,
-    sqlite,
     verify_ledger,
 )
+from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Ledger, Terms
 from dpeffects.privacy.release import Releaser
@@ -207,7 +207,7 @@ class TestBothBackends:
 
     def test_the_clock_does_not_matter(self, address, monkeypatch):
         ledger = create_ledger(address, "nsw", epsilon=1.0)
-        from dpeffects.ledgers import book
+        from dpeffects.ledgers import transaction
 
         for year in (2031, 1971, 2026):
 
@@ -218,7 +218,7 @@ class TestBothBackends:
 
                     return datetime.datetime(year, 1, 1, tzinfo=zone)
 
-            monkeypatch.setattr(book, "datetime", Clock)
+            monkeypatch.setattr(transaction, "datetime", Clock)
             ledger.charge(spend(str(year), 0.1))
         assert [s.label for s in ledger.spends] == ["2031", "1971", "2026"]
         assert "sound" in ledger.verify()
@@ -454,14 +454,14 @@ def test_a_full_file_system(folder):
 def test_a_full_disk_during_a_call(file, monkeypatch):
     """A charge that cannot be written stops the call before its draw; what was held stays held."""
     ledger = create_ledger(file, "nsw", epsilon=1.0)
-    add = sqlite.SQLiteSession.rows
+    add = Session.rows
 
     def full(self, sql, **values):
         if values.get("kind") in ("charge", "settle"):
             raise sqlite3.OperationalError("database or disk is full")
         return add(self, sql, **values)
 
-    monkeypatch.setattr(sqlite.SQLiteSession, "rows", full)
+    monkeypatch.setattr(Session, "rows", full)
     monkeypatch.setattr("dpeffects.privacy.noise.SecureNoise.laplace", _never)
     nsw = dpe.load_data("lalonde")
     with (
@@ -469,7 +469,7 @@ def test_a_full_disk_during_a_call(file, monkeypatch):
         pytest.raises(LedgerError, match="nothing was drawn"),
     ):
         dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, ledger=file)
-    monkeypatch.setattr(sqlite.SQLiteSession, "rows", add)
+    monkeypatch.setattr(Session, "rows", add)
     assert ledger.spends == ()
     assert ledger.remaining == (0.0, 0.0)
     ledger.settle()
@@ -513,7 +513,7 @@ def test_another_version_is_refused(file):
 
 def test_a_ledger_in_use_for_too_long(file, monkeypatch):
     ledger = create_ledger(file, "nsw", epsilon=1.0)
-    monkeypatch.setattr(sqlite, "WAIT", 0.1)
+    monkeypatch.setattr("dpeffects.ledgers.sqlite.WAIT", 0.1)
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerError, match="in use by others"):
@@ -595,13 +595,13 @@ def test_a_forged_entry_is_noticed(file):
     """Digests can be made up, totals that follow the rules cannot exceed what is allowed."""
     from dataclasses import replace
 
-    from dpeffects.ledgers.book import Book
+    from dpeffects.ledgers.transaction import Transaction
 
     ledger = create_ledger(file, "nsw", epsilon=1.0)
     ledger.charge(spend("a", 0.9))
     charge = ledger.entries()[-1]
     with ledger._store.session(write=True) as session:
-        Book(session).add("charge", "nsw", charge.body, replace(charge.state, charges=2))
+        Transaction(session).add("charge", "nsw", charge.body, replace(charge.state, charges=2))
     with pytest.raises(LedgerError, match="should have been refused"):
         verify_ledger(file)
 
@@ -667,14 +667,14 @@ def test_charges_stay_fast_as_they_grow_many(file):
     """A charge reads the newest totals only: its work does not grow with the entries."""
     ledger = create_ledger(file, "nsw", epsilon=1e6)
     statements = []
-    original = sqlite.SQLiteSession.rows
+    original = Session.rows
 
     def counted(self, sql, **values):
         rows = original(self, sql, **values)
         statements.append(len(rows))
         return rows
 
-    sqlite.SQLiteSession.rows = counted
+    Session.rows = counted
     try:
         work = []
         for _ in range(60):
@@ -682,7 +682,7 @@ def test_charges_stay_fast_as_they_grow_many(file):
             ledger.charge(spend("a"))
             work.append((len(statements), sum(statements)))
     finally:
-        sqlite.SQLiteSession.rows = original
+        Session.rows = original
     assert len(set(work[2:])) == 1
 
 
@@ -749,7 +749,7 @@ def test_addresses_of_servers(server):
 
 
 def test_a_server_in_use_for_too_long(server, monkeypatch):
-    from dpeffects.ledgers import server as module
+    from dpeffects.ledgers import postgresql as module
 
     address = server.url(server.schema())
     ledger = create_ledger(address, "nsw", epsilon=1.0)

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import ndtr
 
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
-from dpeffects.estimators.features import Fourier, Linear, unit_rows
+from dpeffects.design.features import Fourier, Linear, unit_rows
 from dpeffects.estimators.strengths import default_strength, least_strength
 from dpeffects.privacy import logistic, minimise
 from dpeffects.privacy import rows as private_rows

@@ -12,13 +12,9 @@ from dpeffects.privacy.weighting import Propensity, limits
 from dpeffects.design.bounds import magnitude_counts
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.matching import match, pairs
-from dpeffects.privacy import erm
-from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
 from dpeffects.privacy.ledger import Ledger
-from tests.privacy.nasty import fitted_rows, fitted_weights
-from tests.privacy.problems import held
 
 SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
 
@@ -237,52 +233,6 @@ def test_noisy_scores_move_for_one_record_only():
         assert change(curator(y, t, x), curator(y2, t2, x2), call) <= 1.0
 
 
-@pytest.mark.parametrize("penalty", [1e-3, 0.05, 1.0])
-def test_logistic_weights(penalty):
-    """Random neighbours, and the worst-case kind: corner rows with the label turned around."""
-    rng = np.random.default_rng(5)
-    worst = 0.0
-    for trial in range(60):
-        n, d = int(rng.integers(4, 10)), int(rng.integers(1, 5))
-        x = np.column_stack([np.ones(n), rng.choice([0.0, 1.0], (n, d - 1))]).reshape(n, d)
-        t = rng.random(n) < 0.5
-        x2, t2 = x.copy(), t.copy()
-        t2[0] = not t[0]
-        x2[0] = 1.0 if trial % 2 else rng.choice([0.0, 1.0], d)
-        call = lambda c: c.propensity_weights(penalty, "a")  # noqa: E731
-        y = np.zeros(n)
-        worst = max(worst, change(curator(y, t, x), curator(y, t2, x2), call))
-    assert worst <= 1.0
-    assert worst > 0.1 or penalty < 0.05  # the bound is not vacuous where the penalty matters
-
-
-def test_logistic_weights_against_a_built_worst_case():
-    """Many base rows pin two weights at +-M, so that a record's gradient is nearly all of its row
-    before and after; then the change comes close to 2d / (n lambda). Half of the bound, or the L2
-    bound taken for L1, would be exceeded."""
-    d, pinned, n_penalty = 10, 5.0, 20.0
-    k = int(np.ceil(n_penalty * pinned * (1 + np.exp(pinned))))
-    base = np.zeros((2 * k, d))
-    base[:k, d - 2] = base[k:, d - 1] = 1.0
-    t = np.arange(2 * k) < k
-    one, two = np.ones(d), np.ones(d)
-    one[d - 2] = two[d - 1] = 0.0
-    n = 2 * k + 1
-    pair = [
-        curator(np.zeros(n), np.append(t, arm), np.vstack([base, row]))
-        for row, arm in ((one, True), (two, False))
-    ]
-    assert 0.7 < change(*pair, lambda c: c.propensity_weights(n_penalty / n, "a")) <= 1.0
-
-
-def test_rounding_of_the_weights_is_in_the_sensitivity():
-    c, noise = curator(np.zeros(4), np.array([True, False] * 2), np.ones((4, 3)))
-    c.propensity_weights(0.5, "a")
-    bound = erm.logistic_sensitivity(4, 3, 0.5)
-    unit = 2.0 ** (np.floor(np.log2(bound)) - 20)
-    assert noise.sensitivity[-1] >= bound / unit + 3
-
-
 @pytest.mark.parametrize("name", ["sums", "contrast"])
 def test_sums_are_exact(name):
     """Against Python integers, at a size where float sums are off."""
@@ -305,68 +255,6 @@ def test_sums_are_exact(name):
         pairs_ = zip(weights_to_grid(weights).tolist(), grid.encode(y).tolist(), strict=True)
         expected = [sum(w * v for w, v in pairs_)]
     assert noise.values[-1].tolist() == expected
-
-
-def test_logistic_worst_case_is_near_the_bound():
-    """With opposite labels at a large penalty the bound 2d / (n lambda) is about half used: the two
-    gradients are 1/2 each at w = 0."""
-    y = np.zeros(2)
-    one = curator(y, np.array([True, True]), np.ones((2, 1)))
-    two = curator(y, np.array([True, False]), np.ones((2, 1)))
-    assert 0.3 < change(one, two, lambda c: c.propensity_weights(50.0, "a")) <= 1.0
-
-
-def test_the_solver_keeps_its_promise_on_hard_data():
-    rng = np.random.default_rng(6)
-    for penalty in (1e-6, 1e-3, 1.0):
-        for separable in (True, False):
-            x = np.column_stack([np.ones(300), rng.integers(0, 2**16, (300, 4)) / 2**16])
-            t = x[:, 1] > 0.5 if separable else rng.random(300) < 0.5
-            w = erm.fit_logistic(held(x, t), penalty)
-            gradient = x.T @ (1 / (1 + np.exp(-x @ w)) - t) / 300 + penalty * w
-            assert np.linalg.norm(gradient) <= erm.GRADIENT * 1.01
-
-
-def test_logistic_matches_scikit_learn():
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    rng = np.random.default_rng(7)
-    x = np.column_stack([np.ones(400), rng.random((400, 3))])
-    t = rng.random(400) < 1 / (1 + np.exp(-(x @ [0.5, -2, 1, 0.0])))
-    penalty = 0.01
-    peer = linear_model.LogisticRegression(
-        C=1 / (penalty * 400), fit_intercept=False, tol=1e-12, max_iter=10_000
-    ).fit(x, t)
-    assert erm.fit_logistic(held(x, t), penalty) == pytest.approx(peer.coef_[0], abs=1e-5)
-
-
-def test_fits_do_not_depend_on_order_or_blocks(monkeypatch):
-    rng = np.random.default_rng(8)
-    x = np.column_stack([np.ones(3000), rng.random((3000, 2))])
-    t = rng.random(3000) < 0.3
-    whole = erm.fit_logistic(held(x, t), 0.01)
-    order = rng.permutation(3000)
-    assert (erm.fit_logistic(held(x[order], t[order]), 0.01) == whole).all()
-    monkeypatch.setattr(private_rows, "ROWS", 100)
-    assert (erm.fit_logistic(held(x, t), 0.01) == whole).all()
-
-
-def test_gradients_are_rounded_by_less_than_is_accounted_for():
-    """Computed gradients against long doubles, at weights of all sizes."""
-    rng = np.random.default_rng(11)
-    for _ in range(50):
-        n, d = int(rng.integers(1, 2000)), int(rng.integers(2, 12))
-        x = np.column_stack([np.ones(n), rng.random((n, d - 1))])
-        t = rng.random(n) < 0.5
-        w = rng.normal(size=d) * 10.0 ** rng.integers(-2, 9)
-        offset = float(rng.normal())
-        got, _ = erm._derivatives(held(x, t), w, 0.0, True, offset, np.zeros(d))
-        unit = fitted_rows(x, True)
-        assert np.abs(unit - erm.unit_rows(x)).max() <= 2.0**-17
-        with np.errstate(over="ignore"):
-            chance = 1 / (1 + np.exp(-(unit @ fitted_weights(w, True) + np.longdouble(offset))))
-        exact = ((chance - t) @ unit) / n
-        bound = erm._scale(d, True).rounding(float(np.linalg.norm(w)), offset)
-        assert np.linalg.norm((got - exact).astype(float)) <= bound
 
 
 def test_private_bounds_histogram():

@@ -12,9 +12,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization as to
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from dpeffects.documents import canonical, checksum
 from dpeffects.errors import MissingExtraError, ReleaseError
 from dpeffects.sites import SiteRelease, combine
-from dpeffects.sites.document import canonical, checksum
 from dpeffects.sites.signing import make_keys, read_keys, sign
 from tests.sites.examples import release
 

@@ -1,0 +1,113 @@
+"""What can be audited: a method by its name, conditional effects, or any function of yours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dpeffects.auditing.recording import RecordedNoise
+from dpeffects.errors import OptionError
+from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.flow import Estimation, Request
+from dpeffects.privacy.budget import Budget
+
+Run = Callable[[RecordedNoise], Any]
+"""One run on a dataset that was read: noise in, everything shown out."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Something that is run many times on neighbours.
+
+    ``public`` says which of "treatment" and "covariates" neighbours have in common; ``formula`` is
+    for the pairs of the library, None where they do not fit; ``guarantee`` is the kind that is
+    claimed. ``prepare(data, formula, bounds)`` reads a dataset and returns what runs on it.
+    """
+
+    name: str
+    prepare: Callable[[Any, str | None, Any], Run]
+    estimand: str = ""
+    level: str = "sample"
+    public: frozenset[str] = frozenset()
+    formula: str | None = None
+    guarantee: str = "exact"
+
+
+def mechanism(
+    method: Any,
+    budget: Budget,
+    level: str | None = None,
+    estimand: str = "ATE",
+    variance: bool = True,
+    shares: Mapping[str, float] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Mechanism:
+    """Return what a name or a function stands for."""
+    options = options or {}
+    if callable(method):
+        if options:
+            raise OptionError(f"a function takes no options, got {', '.join(options)}")
+        name = getattr(method, "__name__", type(method).__name__)
+        return Mechanism(name, partial(_prepare_function, method))
+    if isinstance(method, str) and method not in registry() and method in conditional_methods():
+        estimand = "CATE"
+    spec = get(method, estimand)
+    spec.check_estimand(estimand)
+    level = spec.check_level(level)
+    released = _released(options) if spec.conditional else {}
+    options = {name: x for name, x in options.items() if name not in released}
+    kind = {"release": released["release"]} if released else {}
+    adapted, checked = spec.with_options({**options, **kind})
+    request = partial(
+        Request,
+        method=method,
+        estimand=estimand,
+        budget=budget,
+        level=level,
+        shares=shares,
+        variance=variance,
+        options=options,
+        **released,
+    )
+    covariate = " | g" if spec.needs_strata else " | x" if spec.uses_covariates else ""
+    return Mechanism(
+        method,
+        partial(_prepare_method, request),
+        estimand,
+        level,
+        checked.public(level),
+        f"y ~ t{covariate}",
+        adapted.guarantee,
+    )
+
+
+def _released(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is released of conditional effects, by default on the library of pairs."""
+    release = options.get("release", "function")
+    where: dict[str, Any] = {"at": {"x": [0.25, 0.75]}} if release == "points" else {}
+    if release == "groups":
+        where = {"by": "g"}
+    given = {name: options[name] for name in ("at", "by") if name in options}
+    return {"release": release, **where, **given}
+
+
+def _prepare_function(
+    function: Callable[[Any, Any], Any], data: Any, formula: str | None, bounds: Any
+) -> Run:
+    """Nothing is read before the function does."""
+    return partial(function, data)
+
+
+def _prepare_method(
+    request: Callable[..., Request], data: Any, formula: str | None, bounds: Any
+) -> Run:
+    """Everything up to the first charge is done once."""
+    estimation = Estimation(request(data=data, formula=str(formula), bounds=bounds))
+
+    def run(noise: RecordedNoise) -> Any:
+        estimate = estimation.fit(noise)
+        return {"estimate": estimate, "spends": str(estimation.ledger.spends)}
+
+    return run

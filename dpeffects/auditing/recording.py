@@ -1,0 +1,141 @@
+"""Noise that records: what a run drew, and how likely that was on either of two datasets.
+
+A run is recorded, then replayed on the neighbouring dataset with the recorded draws as its
+releases. Each run adds up the log-likelihood of what was released; the difference of the two is the
+privacy loss of that release, the best score there is for telling the datasets apart (Neyman and
+Pearson 1933). Whatever else the two runs show must be the same; where it is not, the neighbour
+could not have released this, and the loss is infinite.
+
+Two mechanisms do not release a value plus noise. A minimiser with noise in its objective has the
+density of claim 21; the noise itself stays hidden. Noise by a smooth sensitivity has a private
+scale (claim 15).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpeffects.auditing.minimisers import by_record
+from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.minimise import Fit
+from dpeffects.privacy.noise import BoolArray, FloatArray, IntArray, NoiseSource, flip_chance
+
+
+class Impossible(Exception):
+    """The neighbour could not have released what was recorded."""
+
+
+class RecordedNoise(NoiseSource):
+    """Draws from another source, keeps the draws, and repeats them on the neighbour.
+
+    ``log_likelihood`` is that of the releases of the run at hand; ``released`` holds the values of
+    the recorded run that an attacker sees.
+    """
+
+    # The same for every run: a seed in the description would tell the two datasets apart.
+    description = "recorded by an audit"
+    void = ("recorded by an audit",)
+
+    def __init__(self, source: NoiseSource) -> None:
+        self._source = source
+        self.record()
+
+    def record(self) -> None:
+        """Begin a run that draws."""
+        self._tape: list[tuple[Any, Any]] = []
+        self.released: list[FloatArray] = []
+        self.replay()
+        self._recording = True
+
+    def replay(self) -> None:
+        """Begin a run that repeats the draws of the last recorded one."""
+        self._recording, self._position, self.log_likelihood = False, 0, 0.0
+        self.has_released = False
+
+    def finish(self) -> None:
+        """Raise Impossible when the replayed run released less than the recorded one."""
+        if self._position != len(self._tape):
+            raise Impossible
+
+    def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
+        """Discrete Laplace noise."""
+        drawn = self._release(
+            ("laplace", values.shape, scale, sensitivity, epsilon),
+            lambda: self._source.laplace(values, scale, sensitivity, epsilon),
+        )
+        log_normaliser = values.size * math.log(math.tanh(0.5 / scale))
+        self.log_likelihood += log_normaliser - float(np.abs((drawn - values) / scale).sum())
+        return drawn
+
+    def gaussian(self, values: IntArray, scale: float) -> IntArray:
+        """Discrete Gaussian noise."""
+        drawn = self._release(
+            ("gaussian", values.shape, scale), lambda: self._source.gaussian(values, scale)
+        )
+        self.log_likelihood -= float((((drawn - values) / scale) ** 2).sum()) / 2.0
+        return drawn
+
+    def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
+        """Randomised response."""
+        drawn = self._release(
+            ("flip", bits.shape, epsilon), lambda: self._source.flip(bits, epsilon)
+        )
+        chance, flipped = flip_chance(epsilon), int((drawn != bits).sum())
+        kept = bits.size - flipped
+        self.log_likelihood += flipped * math.log(chance) + kept * math.log1p(-chance)
+        return drawn
+
+    def permutation(self, n: int) -> IntArray:
+        """An order of the records, the same for both datasets: they differ at one place."""
+        return self._next(("order", n), lambda: self._source.permutation(n))
+
+    def smooth_laplace(self, private: Any, epsilon: float) -> float:
+        """Laplace noise of a private scale, which is in the log-likelihood only."""
+        lattice, rate = private.lattice, private.rate
+        drawn: float = self._release(
+            ("smooth", lattice, rate, private.unit, epsilon),
+            lambda: self._source.smooth_laplace(private, epsilon),
+        )
+        scale = min(max(private.smooth, lattice.least), lattice.most) / rate
+        self.log_likelihood -= abs(drawn / private.unit - private.value) / scale + math.log(scale)
+        return drawn
+
+    def minimise(self, objective: Any, hidden: Noisy) -> FloatArray:
+        """A minimiser with noise in its objective, which is not seen."""
+        if self._recording:
+            self.released.pop()
+        weights = self._next("minimiser", lambda: self._source.minimise(objective, hidden))
+        self.log_likelihood += _log_density(objective, hidden, weights)
+        return weights
+
+    def _release(self, kind: Any, draw: Callable[[], Any]) -> Any:
+        drawn = self._next(kind, draw)
+        self.has_released = True
+        if self._recording:
+            self.released.append(np.asarray(drawn, dtype=np.float64).reshape(-1))
+        return drawn
+
+    def _next(self, kind: Any, draw: Callable[[], Any]) -> Any:
+        """Draw and keep, or return what was kept if it is of the same kind."""
+        if self._recording:
+            self._tape.append((kind, draw()))
+        elif self._position >= len(self._tape) or self._tape[self._position][0] != kind:
+            raise Impossible
+        self._position += 1
+        return self._tape[self._position - 1][1]
+
+
+def _log_density(fit: Fit, hidden: Noisy, weights: FloatArray) -> float:
+    """Log-density of a minimiser, up to a constant (claims 21 and 23).
+
+    It is that of the noise that would make these weights the minimiser, times the change of volume.
+    """
+    rows, factors, curvatures = by_record(fit, weights)
+    noise = factors @ rows + fit.problem.strength * weights
+    volume = (rows.T * curvatures) @ rows + fit.problem.strength * np.eye(weights.size)
+    size = float(noise @ noise) / (2.0 * hidden.scale) if hidden.gaussian else np.abs(noise).sum()
+    return float(np.linalg.slogdet(volume)[1] - size / hidden.scale)

@@ -1,1 +1,0 @@
-"""Overlap and balance of the two arms, before an effect is estimated."""

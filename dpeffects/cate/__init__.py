@@ -1,1 +1,0 @@
-"""Conditional effects: as a function, at points, and by group."""

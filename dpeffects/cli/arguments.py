@@ -1,0 +1,177 @@
+"""Arguments of a command, derived from the signature and docstring of the function that it calls.
+
+A parameter that a public function gains is an argument of its command at once. Only what differs in
+a shell, such as the path of a file in place of an object, is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dpeffects.errors import OptionError
+
+Function = Callable[..., Any]
+
+
+class Pairs(argparse.Action):
+    """Collect NAME=VALUE arguments in a dict; ``const`` is the function that reads a value."""
+
+    def __call__(self, parser: Any, namespace: Any, pair: Any, option_string: Any = None) -> None:
+        """Add a pair."""
+        name, _, text = (part.strip() for part in pair.partition("="))
+        if not name or not text:
+            raise argparse.ArgumentError(self, f"it takes {self.metavar}, got {pair!r}")
+        pairs = getattr(namespace, self.dest) or {}
+        if name in pairs:
+            raise argparse.ArgumentError(self, f"{name} is given twice")
+        setattr(namespace, self.dest, pairs | {name: self.const(text)})
+
+
+def toml_value(text: str) -> Any:
+    """Read a value as TOML writes it; anything else is a plain word.
+
+    Examples
+    --------
+    >>> toml_value("3"), toml_value("[1, 2]"), toml_value("round_robin")
+    (3, [1, 2], 'round_robin')
+    """
+    try:
+        document = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return document["value"] if len(document) == 1 else text
+
+
+_PAIRS: dict[str, Any] = {"action": Pairs, "const": toml_value, "metavar": "NAME=VALUE"}
+IN_A_SHELL: dict[str, dict[str, Any]] = {
+    "formula": {"help": '"outcome ~ treatment | covariates"'},
+    "data": {"help": "a .csv, .csv.gz or .parquet file; its rows go nowhere"},
+    "epsilon": {"help": "the whole price of this call"},
+    "delta": {"help": "0 is pure privacy"},
+    "bounds": {"type": str, "metavar": "FILE", "help": "TOML; see dpeffects bounds-template"},
+    "shares": _PAIRS | {"flag": "--share", "help": "a proportion of the budget"},
+    "variance": {"help": "spend nothing on the variance; no interval"},
+    "ledger": {"metavar": "FILE", "help": "charge this ledger too (file or URL); it may refuse"},
+    "dataset": {"metavar": "NAME", "help": "which dataset's budget in the ledger"},
+    "seed": {"help": "reproducible noise; the result is not private then"},
+    "method": {"help": "see dpeffects methods"},
+    "level": {"choices": ["sample", "label"], "help": "what is private; default the method's"},
+    "estimand": {"choices": ["ATE", "ATT", "ATC"]},
+    "path": {"metavar": "FILE.csv"},
+}
+"""What differs from Python for parameters that several functions share."""
+
+
+def add_parameters(
+    parser: argparse.ArgumentParser,
+    *functions: Function,
+    skip: Iterable[str] = (),
+    **changes: dict[str, Any],
+) -> None:
+    """Add an argument for each parameter of functions that a command calls.
+
+    Type, default and help are those of the signature and the docstring. What the user does not give
+    is None, so that the default of the function applies. ``**options`` of a function is --option.
+
+    Parameters
+    ----------
+    parser
+        Where the arguments are added.
+    *functions
+        What the command calls; of a parameter that several have, the first is taken.
+    skip
+        Parameters that a shell cannot give, or that are added elsewhere.
+    **changes
+        By parameter, what differs in a shell: arguments of ``add_argument``, and ``flag``.
+    """
+    texts = {n: text for function in functions[::-1] for n, text in descriptions(function).items()}
+    for name, parameter in _parameters(functions).items():
+        if name in skip:
+            continue
+        settings = {"help": texts.get(name, "")} | IN_A_SHELL.get(name, {}) | changes.get(name, {})
+        flag = settings.pop("flag", None)
+        if "action" not in settings:
+            settings = _kind(parameter) | settings
+        required = parameter.default is parameter.empty
+        if required and parameter.kind is not parameter.KEYWORD_ONLY and flag is None:
+            parser.add_argument(name, **settings)
+            continue
+        prefix = "--no-" if parameter.default is True else "--"
+        if isinstance(parameter.default, str | int | float | tuple) and prefix == "--":
+            settings["help"] += _default(parameter.default)
+        flag = flag or prefix + name.replace("_", "-")
+        parser.add_argument(flag, **{"dest": name, "required": required} | settings)
+    if any(_passes_on(function) for function in functions):
+        parser.add_argument("--option", **_PAIRS, help="an option of the method")
+
+
+def values_for(args: argparse.Namespace, *functions: Function) -> dict[str, Any]:
+    """Return the arguments of functions: what the user gave, or the defaults, and --option."""
+    parameters = _parameters(functions)
+    values: dict[str, Any] = dict(getattr(args, "option", None) or {})
+    for name in values:
+        if name in parameters:
+            raise OptionError(f"--option {name}: it is an argument of its own, see --help")
+    for name, parameter in parameters.items():
+        value = getattr(args, name, None)
+        if value is not None or parameter.default is not parameter.empty:
+            values[name] = parameter.default if value is None else value
+    return values
+
+
+def _parameters(functions: Iterable[Function]) -> dict[str, inspect.Parameter]:
+    named: dict[str, inspect.Parameter] = {}
+    for function in functions:
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                named.setdefault(name, parameter)
+    return named
+
+
+def _passes_on(function: Function) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def descriptions(function: Function) -> dict[str, str]:
+    """Return what the docstring of a function says about each parameter: the first sentence.
+
+    Examples
+    --------
+    >>> descriptions(add_parameters)["parser"]
+    'Where the arguments are added'
+    """
+    document = inspect.getdoc(function) or ""
+    _, _, section = document.partition("Parameters\n----------\n")
+    entries = re.findall(r"^(\w.*)\n((?: +.*\n?)+)", section.partition("\n\n")[0], re.MULTILINE)
+    return {name: _sentence(text) for names, text in entries for name in names.split(", ")}
+
+
+def _sentence(text: str) -> str:
+    """The first sentence, without the marks of reStructuredText; argparse doubles percent signs."""
+    plain = re.sub(r":\w+:|`", "", " ".join(text.split()))
+    return re.split(r"\.(?: |$)", plain)[0].replace("%", "%%")
+
+
+def _kind(parameter: inspect.Parameter) -> dict[str, Any]:
+    """What `argparse` needs to know about a parameter, from its annotation."""
+    annotation = str(parameter.annotation)
+    if "bool" in annotation:
+        if parameter.default is None:
+            return {"action": argparse.BooleanOptionalAction}
+        return {"action": "store_const", "const": not parameter.default}
+    if annotation.startswith("Mapping[str, str]"):
+        return _PAIRS | {"const": str}
+    kind = next((kind for kind in (float, int) if kind.__name__ in annotation), str)
+    many = "Sequence" in annotation or "Iterable" in annotation
+    return {"type": kind, "nargs": "+"} if many else {"type": kind}
+
+
+def _default(value: Any) -> str:
+    written = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f" (default {written})" if written not in ("", "False") else ""

@@ -1,0 +1,123 @@
+"""``dpeffects demo``: a whole study on bundled data, command by command."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dpeffects.cli.parser import Command
+from dpeffects.datasets import load_data
+from dpeffects.errors import DPEffectsError, OptionError
+from dpeffects.files import toml_key
+
+_FORMULA = '"earnings_1978 ~ treatment | age + education + no_degree"'
+_ESTIMATE = f"""\
+ate {_FORMULA} lalonde.csv \\
+    --epsilon 1 --bounds bounds.toml --ledger study.db --dataset nsw"""
+
+
+class Step(NamedTuple):
+    """A command, and what it is for; ``seeded`` ones can be made reproducible."""
+
+    about: str
+    line: str
+    seeded: bool = False
+
+
+STEPS = (
+    Step(
+        "lalonde.csv has 445 people: some were drawn by lot for a training programme (treatment), "
+        "and we know what they earned later (earnings_1978). Private methods need to know what a "
+        "value could be. A template with the names starts the file of bounds; no row is read.",
+        "bounds-template lalonde.csv",
+    ),
+    Step(
+        "bounds.toml is that template filled in, from what the variables mean. Before anything is "
+        "spent, a plan says what the budget buys. It touches no data.",
+        f"plan {_FORMULA} \\\n    --n 445 --epsilon 1 --bounds bounds.toml --method private_aipw",
+    ),
+    Step(
+        "A ledger keeps account of all releases from these data, for good: 1.5 in total.",
+        "ledger create study.db --dataset nsw --epsilon 1.5",
+    ),
+    Step(
+        "Now the effect, for an epsilon of 1. The ledger is charged before noise is drawn.",
+        _ESTIMATE,
+        seeded=True,
+    ),
+    Step("What is left:", "ledger list study.db"),
+    Step("Asking again for as much is refused, and costs nothing.", _ESTIMATE),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder and the seed."""
+    parser.add_argument("--folder", help="work there and leave the files; default: a new one, gone")
+    parser.add_argument("--seed", type=int, help="the same numbers every time")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run each step in the folder, as a user would type it."""
+    if args.seed is not None and args.seed < 0:
+        raise OptionError(f"seed must be a non-negative integer, got {args.seed}")
+    with _folder(args.folder) as folder, contextlib.chdir(folder):
+        _write_files()
+        for number, step in enumerate(STEPS, 1):
+            seed = f" --seed {args.seed}" if step.seeded and args.seed is not None else ""
+            line = step.line + seed
+            print(textwrap.fill(f"{number}. {step.about}", 80))
+            print(f"\n$ dpeffects {line}", flush=True)
+            try:
+                typed = args.parser.parse_args(shlex.split(line.replace("\\\n", "")))
+                typed.run(typed)
+            except DPEffectsError as error:
+                print(f"dpeffects: {error}")
+            print()
+    if args.folder is not None:
+        print(f"The files are in {args.folder}.")
+
+
+@contextlib.contextmanager
+def _folder(path: str | None) -> Iterator[str]:
+    if path is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        is_empty = not any(Path(path).iterdir())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a path"
+        raise OptionError(f"--folder: {path} cannot be used: {reason}") from None
+    if not is_empty:
+        raise OptionError(f"--folder: {path} is not empty")
+    yield path
+
+
+def _write_files() -> None:
+    nsw = load_data("lalonde")
+    nsw.frame.to_csv("lalonde.csv", index=False)
+    entries = (
+        f"{toml_key(name)} = {{range = [{low:g}, {high:g}]}}"
+        for name in nsw.bounds
+        for low, high in [nsw.bounds.interval(name)]
+        if name != "treatment"
+    )
+    Path("bounds.toml").write_text("\n".join(["[bounds]", *entries, ""]), encoding="utf-8")
+
+
+COMMANDS = (
+    Command(
+        "demo",
+        "run a whole study on bundled data, and explain it",
+        add_arguments,
+        run,
+        "  dpeffects demo\n  dpeffects demo --folder study\n",
+    ),
+)

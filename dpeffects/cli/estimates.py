@@ -1,0 +1,157 @@
+"""Commands that spend a privacy budget on a data file: ate, att, atc, cate, balance, release."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from importlib.util import find_spec
+from typing import Any
+
+import dpeffects as dpe
+from dpeffects.cli.functions import function_command
+from dpeffects.cli.output import put_text
+from dpeffects.errors import OptionError
+from dpeffects.estimators import get
+from dpeffects.estimators._kernel_learner import RELEASES
+from dpeffects.files import column_names, is_parquet, read_data
+from dpeffects.sites import signing
+
+Values = dict[str, Any]
+
+
+# --- data in the form that a method takes -----------------------------------------------------
+
+
+def with_data(values: Values, *, batches: bool) -> Values:
+    """Read the data, or leave a Parquet file where it is read in batches and something can."""
+    path = values["data"]
+    able = any(find_spec(engine) for engine in ("duckdb", "polars"))
+    if batches and able and is_parquet(path) and column_names(path):
+        return values
+    return values | {"data": read_data(path, values["bounds"])}
+
+
+def with_data_for_method(args: argparse.Namespace, values: Values, estimand: str = "ATE") -> Values:
+    """Read the data of an estimate, if its method does not read batches."""
+    if not is_parquet(values["data"]):
+        return with_data(values, batches=False)
+    spec = get(values["method"], estimand)
+    names = {field.name for field in fields(spec.options) if field.init}
+    options = spec.make_options({name: x for name, x in values.items() if name in names})
+    return with_data(values, batches=not options.needs_memory())
+
+
+def _with_data_for_cate(args: argparse.Namespace, values: Values) -> Values:
+    _check_release(args, values["release"])
+    if args.at is not None:
+        values["at"] = read_data(args.at, values["bounds"])
+    return with_data_for_method(args, values, "CATE")
+
+
+def _check_release(args: argparse.Namespace, release: str) -> None:
+    for name, value, needed in (
+        ("--at", args.at, "points"),
+        ("--by", args.by, "groups"),
+        ("--save", args.save, "function"),
+    ):
+        if value is not None and release != needed:
+            raise OptionError(f"{name} is for --release {needed}")
+        if value is None and release == needed and needed != "function":
+            raise OptionError(f"--release {release} needs {name}")
+
+
+# --- the release of a site --------------------------------------------------------------------
+
+
+def _add_sign(parser: argparse.ArgumentParser) -> None:
+    about = "private key of this site (PEM); see dpeffects keygen"
+    parser.add_argument("--sign", metavar="KEY", help=about)
+
+
+def _with_key_and_data(args: argparse.Namespace, values: Values) -> Values:
+    """Read the key first: one that cannot be read must not cost anything."""
+    if args.sign is not None:
+        args.private_key = signing.read_private(args.sign)
+    return with_data_for_method(args, values)
+
+
+def _show_release(args: argparse.Namespace, release: dpe.SiteRelease) -> None:
+    if args.sign is not None:
+        release = signing.sign(release, args.private_key)
+    put_text(args, repr(release), release.to_json())
+
+
+# --- the commands -----------------------------------------------------------------------------
+
+_EFFECT = """\
+  dpeffects {0} "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml
+  dpeffects {0} "y ~ t | age" data.parquet --epsilon 1 --bounds bounds.toml \\
+      --method private_ipw --option clip=0.05 --conf-level 0.9
+  dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\
+      --ledger study.db --dataset nsw --out effect.json --record record.html
+"""
+_CATE = """\
+  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
+      --bounds bounds.toml --save effects.json
+  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml \\
+      --release groups --by "sex + cut(age, [18, 65, 90])"
+  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
+      --bounds bounds.toml --release points --at points.csv
+"""
+_BALANCE = """\
+  dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
+      --bounds bounds.toml
+  dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
+      --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
+"""
+_RELEASE = """\
+  dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
+      --bounds bounds.toml --sign North.private.pem --out north.json
+"""
+COMMANDS = (
+    *(
+        function_command(
+            name,
+            f"dp_{name}",
+            _EFFECT.format(name),
+            like=["dp_ate"],
+            prepare=with_data_for_method,
+            record=True,
+        )
+        for name in ("ate", "att", "atc")
+    ),
+    function_command(
+        "cate",
+        "dp_cate",
+        _CATE,
+        changes={
+            "release": {"choices": tuple(RELEASES), "help": "what is released"},
+            "at": {"metavar": "FILE", "help": "points: covariates to query, taken as public"},
+            "by": {"metavar": "TERMS"},
+            "accept_asymptotic": {"help": "allow a guarantee that is only a claim"},
+        },
+        prepare=_with_data_for_cate,
+        record=True,
+        save="write the function; dpeffects.load_cate reads it",
+    ),
+    function_command(
+        "balance",
+        "dp_balance",
+        _BALANCE,
+        prepare=lambda args, values: with_data(values, batches=True),
+        conf_level=False,
+        record=True,
+        plot="draw the differences (love plot)",
+    ),
+    function_command(
+        "release",
+        "site_release",
+        _RELEASE,
+        like=("dp_ate", "site_release"),
+        more=_add_sign,
+        prepare=_with_key_and_data,
+        show=_show_release,
+        formats=(),
+        conf_level=False,
+    ),
+)

@@ -1,0 +1,67 @@
+"""Commands that call one public function and show the result that it returns."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import dpeffects as dpe
+from dpeffects.cli.arguments import add_parameters, values_for
+from dpeffects.cli.output import add_output_arguments, check_files, put_result
+from dpeffects.cli.parser import Command
+from dpeffects.files import read_bounds
+
+
+def function_command(
+    name: str,
+    function: str,
+    examples: str,
+    *,
+    like: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    changes: Mapping[str, dict[str, Any]] | None = None,
+    more: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    prepare: Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]] | None = None,
+    show: Callable[..., int | None] = put_result,
+    **output: Any,
+) -> Command:
+    """Return the command of a public function.
+
+    Parameters
+    ----------
+    name, function, examples
+        Of the command; of the function in `dpeffects`, whose first line says what it does.
+    like
+        The functions whose arguments this one takes, where its own signature does not say so.
+    skip, changes, more
+        What differs in a shell, as in `add_parameters`; a function that adds other arguments.
+    prepare
+        Checks the arguments of the call and reads the files that they name.
+    show
+        Prints or writes the result; what it returns is the exit code.
+    **output
+        As in `add_output_arguments`.
+    """
+
+    def signatures() -> list[Callable[..., Any]]:
+        return [getattr(dpe, each) for each in like or (function,)]
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        add_parameters(parser, *signatures(), skip=skip, **(changes or {}))
+        more(parser)
+        add_output_arguments(parser, **output)
+
+    def run(args: argparse.Namespace) -> int | None:
+        """Check everything that can fail before a budget is spent; then call, and show."""
+        check_files(args)
+        values = values_for(args, *signatures())
+        if values.get("bounds") is not None:
+            values["bounds"] = read_bounds(values["bounds"])
+        if prepare is not None:
+            values = prepare(args, values)
+        return show(args, getattr(dpe, function)(**values))
+
+    first, *_ = re.split(r"[.;]", getattr(dpe, function).__doc__ or name)
+    return Command(name, first[0].lower() + first[1:], add_arguments, run, examples)

@@ -1,0 +1,112 @@
+"""``dpeffects ledger`` and its commands, each with a function of its name."""
+
+from __future__ import annotations
+
+import argparse
+
+from dpeffects import writing
+from dpeffects.cli.parser import Command
+from dpeffects.errors import OptionError
+from dpeffects.ledgers import (
+    create_ledger,
+    ledger_datasets,
+    open_ledger,
+    upgrade_ledger,
+    verify_ledger,
+)
+from dpeffects.ledgers.composition import COMPOSITIONS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the ledger, each with the function that runs it."""
+    commands = parser.add_subparsers(metavar="command", required=True)
+    parsers = {}
+    for function in (create, list_datasets, show, verify, export, settle, upgrade):
+        name, about = function.__name__.removesuffix("_datasets"), function.__doc__
+        parsers[name] = commands.add_parser(name, help=about, description=about)
+        parsers[name].add_argument("ledger", help="a path, or postgresql://user@host/database")
+        parsers[name].set_defaults(run=function)
+    add = parsers["create"].add_argument
+    add("--dataset", required=True, help="a name for the data")
+    add("--epsilon", type=float, required=True, help="total allowed, for good")
+    add("--delta", type=float, default=0.0, help="total allowed, for good")
+    add("--composition", choices=list(COMPOSITIONS), default="sum")
+    parsers["show"].add_argument("--dataset", help="one dataset; all where it is left out")
+    parsers["verify"].add_argument("--head", help="the head that an earlier check printed")
+    for name in ("export", "settle"):
+        parsers[name].add_argument("--dataset", help="needed where the ledger has several")
+    parsers["export"].add_argument("file", help="a .csv or .json file")
+    parsers["export"].add_argument("--force", action="store_true", help="overwrite the file")
+    parsers["settle"].add_argument("--call", type=int, action="append", help="number of a call")
+    parsers["settle"].add_argument("--all", action="store_true", help="all open calls")
+
+
+def create(args: argparse.Namespace) -> None:
+    """Create a ledger, or add a dataset to one."""
+    budget = {"epsilon": args.epsilon, "delta": args.delta}
+    ledger = create_ledger(args.ledger, args.dataset, **budget, composition=args.composition)
+    print(f'{ledger}\nledger_id = "{ledger.id}"  # for the policy of a site, where it is one')
+
+
+def list_datasets(args: argparse.Namespace) -> None:
+    """List the datasets, and what is left of each."""
+    from tabulate import tabulate
+
+    rows = []
+    for name in ledger_datasets(args.ledger):
+        ledger = open_ledger(args.ledger, name)
+        state, budget = ledger.state, ledger.agreement.budget
+        left = ledger.agreement.remaining(state)
+        allowed = (f"{budget.epsilon:.6g}", f"{budget.delta:.3g}")
+        rows.append([name, *allowed, f"{left[0]:.6g}", f"{left[1]:.3g}", state.charges])
+    columns = ("dataset", "epsilon", "delta", "epsilon left", "delta left", "charges")
+    print(tabulate(rows, columns, tablefmt="simple", disable_numparse=True))
+
+
+def show(args: argparse.Namespace) -> None:
+    """Show totals, open calls and charges."""
+    names = (args.dataset,) if args.dataset else ledger_datasets(args.ledger)
+    print("\n\n".join(str(open_ledger(args.ledger, name).summary()) for name in names))
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Check that nothing was changed or lost."""
+    print(verify_ledger(args.ledger, args.head))
+
+
+def export(args: argparse.Namespace) -> None:
+    """Write charges to .csv, or everything to .json."""
+    writing.check(args.file, overwrite=args.force, inputs=(args.ledger,), force="--force")
+    open_ledger(args.ledger, args.dataset).export(args.file, overwrite=args.force)
+    print(f"wrote {args.file}")
+
+
+def settle(args: argparse.Namespace) -> None:
+    """End dead calls; those that charged are spent."""
+    ledger = open_ledger(args.ledger, args.dataset)
+    if bool(args.call) == args.all:
+        raise OptionError("say which calls to settle: --call NUMBER, or --all")
+    if args.call or ledger.open_calls():
+        ledger.settle(*(args.call or ()))
+    print(ledger)
+
+
+def upgrade(args: argparse.Namespace) -> None:
+    """Bring a ledger of an earlier version up to date."""
+    print(upgrade_ledger(args.ledger))
+
+
+COMMANDS = (
+    Command(
+        "ledger",
+        "keep a privacy budget that outlives the process, in a file or on a server",
+        add_arguments,
+        list_datasets,
+        """\
+  dpeffects ledger create study.db --dataset nsw --epsilon 3 --delta 1e-5
+  dpeffects ledger list study.db
+  dpeffects ledger show study.db --dataset nsw
+  dpeffects ledger verify study.db
+""",
+    ),
+)

@@ -1,0 +1,200 @@
+"""What commands write: formats, files, records for a review board, plots."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeffects import writing
+from dpeffects.errors import MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    from dpeffects.summary import Summary
+
+RENDERERS: dict[str, Callable[[Summary], str]] = {
+    "text": lambda summary: summary.as_text(),
+    "html": lambda summary: summary.as_html(standalone=True),
+    "latex": lambda summary: summary.as_latex(),
+    "markdown": lambda summary: summary.as_markdown(),
+}
+_ENDINGS = {".json": "json", ".html": "html", ".tex": "latex", ".md": "markdown"}
+_PLOT_ENDINGS = (".png", ".pdf", ".svg")
+_INPUTS = ("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases")
+"""Arguments that name files to read."""
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+def add_output_arguments(
+    parser: argparse.ArgumentParser,
+    formats: Iterable[str] = (*RENDERERS, "json"),
+    *,
+    conf_level: bool = True,
+    record: bool = False,
+    plot: str = "",
+    save: str = "",
+) -> None:
+    """Add the format and the file; where asked for, confidence level, record, plot and function."""
+    add = parser.add_argument_group("output").add_argument
+    if formats:
+        by_ending = "default: by the ending of --out, else text"
+        add("--format", choices=list(formats), help=by_ending)
+    add("--out", metavar="FILE", help="write there instead of printing")
+    add("--force", action="store_true", help="overwrite files")
+    if conf_level:
+        level: dict[str, Any] = {"type": _conf_level, "default": 0.95, "metavar": "LEVEL"}
+        add("--conf-level", **level, help="of intervals; default 0.95")
+    if record:
+        add("--record", metavar="FILE.html", help="write the record for a review board, and JSON")
+    if plot:
+        add("--plot", metavar="FILE.png", help=plot)
+    if save:
+        add("--save", metavar="FILE", help=save)
+
+
+def _conf_level(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"it must be between 0 and 1, got {text}")
+    return value
+
+
+# --- checks before anything is spent ----------------------------------------------------------
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Refuse inputs that are no files, and outputs that exist, are inputs or cannot be written."""
+    for path in _inputs(args):
+        _refuse_devices(path)
+    outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
+    paths = [path for path in outputs if path is not None]
+    for path in paths:
+        _check_file(args, path)
+    writing.check_apart(paths)
+
+
+def _check_file(args: argparse.Namespace, path: str) -> None:
+    writing.check(path, overwrite=args.force, inputs=_inputs(args), force="--force")
+
+
+def _inputs(args: argparse.Namespace) -> Iterator[str]:
+    for name in _INPUTS:
+        value = getattr(args, name, None)
+        if value is not None:
+            yield from value if isinstance(value, list) else [value]
+    if getattr(args, "trust", None) is not None:
+        yield str(Path(args.trust) / "*.pem")
+
+
+def _refuse_devices(path: str) -> None:
+    """A pipe would wait, and a device may never end. What else is wrong shows when it is read."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OptionError(f"{path} cannot be read: it is not a file")
+
+
+def _record_files(args: argparse.Namespace) -> tuple[str, ...]:
+    """The files of a record: the page, and its JSON twin."""
+    path = getattr(args, "record", None)
+    if path is None:
+        return ()
+    if Path(path).suffix.lower() != ".html":
+        raise OptionError(f"--record takes the name of an .html file, got {path!r}")
+    from dpeffects.report.review_record import twin_of
+
+    return path, str(twin_of(Path(path)))
+
+
+def _plot_files(args: argparse.Namespace) -> tuple[str, ...]:
+    path = getattr(args, "plot", None)
+    if path is None:
+        return ()
+    if Path(path).suffix.lower() not in _PLOT_ENDINGS:
+        endings = ", ".join(_PLOT_ENDINGS)
+        raise OptionError(f"--plot takes a file that ends in {endings}, got {path!r}")
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError('plots need matplotlib: pip install "dpeffects[plot]"')
+    return (path,)
+
+
+# --- results ----------------------------------------------------------------------------------
+
+
+def put_result(
+    args: argparse.Namespace,
+    result: Any,
+    title: str = "",
+    *,
+    summary: Callable[[], Summary] | None = None,
+    to_dict: Callable[[], Any] | None = None,
+    plot: Callable[[], Any] | None = None,
+) -> None:
+    """Print or write a result in the format asked for; then its record and its plot.
+
+    The functions stand in for the methods of the result of that name.
+    """
+    if format_of(args) == "json":
+        plain = (to_dict or _at_level(args, result.to_dict))()
+        text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False)
+    else:
+        text = RENDERERS[format_of(args)]((summary or _at_level(args, result.summary))())
+    put_text(args, title or repr(result), text)
+    if getattr(args, "save", None) is not None:
+        _check_file(args, args.save)
+        result.save(args.save, overwrite=args.force)
+    if getattr(args, "record", None) is not None:
+        for path in _record_files(args):
+            _check_file(args, path)
+        _at_level(args, result.report)(args.record, overwrite=args.force)
+    if getattr(args, "plot", None) is not None:
+        _write_plot(args, plot or result.plot)
+
+
+def put_text(args: argparse.Namespace, title: str, text: str) -> None:
+    """Print a text, or write it to the file asked for; what was paid for is never lost."""
+    if args.out is None:
+        print(text)
+        return
+    try:
+        _write(args, args.out, text.rstrip("\n") + "\n")
+    except OptionError as error:
+        print(text)
+        raise OptionError(f"{error}; printed instead") from None
+    print(f"{title} written to {args.out}")
+
+
+def format_of(args: argparse.Namespace) -> str:
+    """Return the format that was asked for, or that of the ending of --out."""
+    ending = Path(args.out or "").suffix.lower()
+    return args.format or _ENDINGS.get(ending, "text")
+
+
+def _at_level(args: argparse.Namespace, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a result, at the confidence level asked for where it takes one."""
+    if hasattr(args, "conf_level") and "conf_level" in inspect.signature(method).parameters:
+        return partial(method, conf_level=args.conf_level)
+    return method
+
+
+def _write_plot(args: argparse.Namespace, plot: Callable[[], Any]) -> None:
+    image, kind = BytesIO(), Path(args.plot).suffix.lower().lstrip(".")
+    plot().figure.savefig(image, format=kind, dpi=150, bbox_inches="tight")
+    _write(args, args.plot, image.getvalue())
+    print(f"plot written to {args.plot}")
+
+
+def _write(args: argparse.Namespace, path: str, content: str | bytes) -> None:
+    writing.write(path, content, overwrite=args.force, inputs=_inputs(args), force="--force")

@@ -1,0 +1,125 @@
+"""Commands that prepare a study: bounds-template, keygen, synthetic-setup."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from dpeffects.cli.output import add_output_arguments, check_files, put_text
+from dpeffects.cli.parser import Command, one_line
+from dpeffects.files import column_names, is_parquet, read_schema, toml_key
+
+_HEAD = """\
+# Bounds: what each variable could be, from what it means, never from the data.
+# Made from the {what} of {path}; no row was read.
+#
+#     age = {{range = [18, 90]}}          a number: smallest and largest possible
+#     region = {{levels = ["N", "S"]}}    a category: possible values, reference first
+#
+# Fill in the columns of your formula and delete the other lines. A treatment of
+# 0 and 1, or true and false, needs no entry; other columns of true and false
+# have the range [0, 1] in a CSV file. A treatment in words has two levels,
+# control first.
+
+[bounds]"""
+_ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "": "{}"}
+_HINTS = {"number": "number: a range", "text": "text: levels", "": "a range or levels"}
+
+
+def add_template_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the data file and the output."""
+    parser.add_argument("data", help="a .csv, .csv.gz or .parquet file; no row of it is read")
+    add_output_arguments(parser, (), conf_level=False)
+
+
+def run_template(args: argparse.Namespace) -> None:
+    """Write a TOML file to fill in, from names and declared types."""
+    check_files(args)
+    what = "names and declared types" if is_parquet(args.data) else "header"
+    head = _HEAD.format(what=what, path=one_line(args.data))
+    put_text(args, "template", "\n".join([head, *_lines(args.data)]))
+
+
+def _lines(path: str) -> Iterator[str]:
+    """An entry for each column.
+
+    A Parquet file declares types in its schema. A CSV file declares none, and working them out
+    would read every row (one cell can turn a column to text), so its template has names only.
+    """
+    types = {f.name: _kind(f.type) for f in read_schema(path)} if is_parquet(path) else {}
+    names = [name for name in column_names(path) if name and name != "__index_level_0__"]
+    for name in names:
+        key, kind = toml_key(name), types.get(name, "")
+        if kind in _ENTRIES:
+            yield f"{key} = {_ENTRIES[kind]}  # {_HINTS[kind]}"
+        else:
+            yield f"# {key}: {kind}"
+
+
+def _kind(declared: Any) -> str:
+    from pyarrow import types
+
+    if types.is_boolean(declared):
+        return "boolean, needs no entry"
+    if types.is_integer(declared) or types.is_floating(declared) or types.is_decimal(declared):
+        return "number"
+    if types.is_string(declared) or types.is_large_string(declared):
+        return "text"
+    return "text" if types.is_dictionary(declared) else f"{declared}, not for formulas"
+
+
+def add_keygen_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the site and the folder."""
+    parser.add_argument("site", help="name of the site")
+    parser.add_argument("--folder", default=".", help="where to write the two files")
+
+
+def run_keygen(args: argparse.Namespace) -> None:
+    """Make the keys and say what to do with them."""
+    from dpeffects.sites.signing import make_keys
+
+    private, public = make_keys(args.site, args.folder)
+    print(f"{private}: keep it here, it signs releases (dpeffects release --sign)")
+    print(f"{public}: send it to the centre (dpeffects combine --trust)")
+
+
+def run_synthetic_setup(args: argparse.Namespace) -> None:
+    """Make the environment of the generators of synthetic data, and say where it is."""
+    from dpeffects.unproved.generators import environment as generators
+
+    place = f"{generators.LIBRARY} in {generators.folder()}"
+    print(f"Installing {place} (about 500 MB) ...", flush=True)
+    generators.make()
+    print('Ready: dp_ate(..., method="synthetic", accept_library=True)')
+
+
+COMMANDS = (
+    Command(
+        "bounds-template",
+        "start a file of bounds from a data file's column names and declared types",
+        add_template_arguments,
+        run_template,
+        """\
+  dpeffects bounds-template patients.csv > bounds.toml
+  dpeffects bounds-template patients.parquet --out bounds.toml
+""",
+    ),
+    Command(
+        "keygen",
+        "make a key pair with which a site signs its releases",
+        add_keygen_arguments,
+        run_keygen,
+        "  dpeffects keygen North --folder keys\n",
+    ),
+    Command(
+        "synthetic-setup",
+        "make the environment that method synthetic needs",
+        lambda parser: None,
+        run_synthetic_setup,
+        """\
+  dpeffects synthetic-setup
+  DPEFFECTS_GENERATORS=/opt/dpmm dpeffects synthetic-setup
+""",
+    ),
+)

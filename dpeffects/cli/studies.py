@@ -1,0 +1,277 @@
+"""Commands that spend nothing: methods, plan, audit, bench, combine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+import dpeffects as dpe
+from dpeffects.cli.arguments import add_parameters, values_for
+from dpeffects.cli.functions import function_command
+from dpeffects.cli.output import (
+    add_output_arguments,
+    check_files,
+    format_of,
+    put_result,
+    put_text,
+)
+from dpeffects.cli.parser import Command
+from dpeffects.errors import OptionError
+from dpeffects.estimators import conditional_methods, registry
+from dpeffects.estimators.spec import MethodSpec
+from dpeffects.leaderboard import entries, tasks
+from dpeffects.results.export import plain
+from dpeffects.results.numbers import number
+from dpeffects.sites.rules import RULES
+from dpeffects.summary import Summary, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# --- methods ----------------------------------------------------------------------------------
+
+
+def add_methods_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the method and the output."""
+    parser.add_argument("method", nargs="?", help="describe this one: options, defaults, shares")
+    add_output_arguments(parser, ("text", "json"), conf_level=False)
+
+
+def run_methods(args: argparse.Namespace) -> None:
+    """List the methods, or describe one."""
+    check_files(args)
+    described = dpe.methods(args.method)  # refuses a name that is not there
+    if format_of(args) == "json":
+        specs = [*registry().values(), *conditional_methods().values()]
+        facts = [_facts(spec) for spec in specs if args.method in (None, spec.name)]
+        text = json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
+    elif args.method is None:
+        text = _method_table()
+    else:
+        text = "\n\n\n".join(_wrapped(one) for one in str(described).split("\n\n\n"))
+    put_text(args, "methods", text)
+
+
+def _method_table() -> str:
+    from tabulate import tabulate
+
+    table = tabulate(dpe.methods(), headers="keys", showindex=False)  # type: ignore[arg-type]
+    return f"{table}\n\nThe first level is the default. dpeffects methods NAME describes one."
+
+
+def _wrapped(text: str) -> str:
+    """Title, facts and options keep their lines; the paragraphs after them are filled."""
+    title, facts, options, *paragraphs = text.split("\n\n")
+    lines = [
+        *(textwrap.fill(line, 80) for line in title.splitlines()),
+        "",
+        *(textwrap.fill(line, 80, subsequent_indent=" " * 11) for line in facts.splitlines()),
+    ]
+    filled = (textwrap.fill(" ".join(paragraph.split()), 80) for paragraph in paragraphs)
+    return "\n\n".join(["\n".join(lines), options, *filled])
+
+
+def _facts(spec: MethodSpec) -> dict[str, Any]:
+    options = spec.options()
+    return {
+        "method": spec.name,
+        "title": spec.title,
+        "about": spec.about,
+        "estimands": list(spec.estimands),
+        "levels": list(spec.levels),
+        "guarantee": spec.guarantee,
+        "covariates": spec.uses_covariates,
+        "needs_delta": spec.needs_delta,
+        "shares": {level: plain(spec.shares(level, options)) for level in spec.levels},
+        "options": {f.name: plain(getattr(options, f.name)) for f in fields(options) if f.init},
+        "citation": spec.citation,
+    }
+
+
+# --- plan -------------------------------------------------------------------------------------
+
+
+def _add_half_width(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("the other way round").add_argument
+    add("--half-width", type=float, metavar="W", help="also say what an interval of +-W takes")
+    add("--of", choices=["epsilon", "n"], default="epsilon", help="in epsilon (default) or n")
+
+
+def _show_plan(args: argparse.Namespace, plan: dpe.Plan) -> None:
+    """Show a plan, and what is needed for a half-width where asked."""
+    width = args.half_width
+    needed = None if width is None else plan.needed(width, of=args.of)
+    put_result(
+        args,
+        plan,
+        "plan",
+        summary=lambda: _plan_summary(plan, needed, width),
+        to_dict=lambda: _plan_dict(plan, needed),
+    )
+
+
+def _plan_summary(plan: dpe.Plan, needed: pd.DataFrame | None, width: float) -> Summary:
+    summary = plan.summary()
+    if needed is None:
+        return summary
+    rows = (
+        (str(name), number(value) if value == value else "out of reach")
+        for name, value in needed.itertuples(index=False)
+    )
+    title = f"Needed for a half-width of {number(width)}"
+    table = Table(title, tuple(map(str, needed.columns)), tuple(rows), "lr")
+    header, first, *rest = summary.blocks
+    return Summary(summary.title, summary.alert, (header, first, table, *rest))
+
+
+def _plan_dict(plan: dpe.Plan, needed: pd.DataFrame | None) -> dict[str, Any]:
+    setting = asdict(plan.setting) | {"bounds": dict(plan.setting.bounds)}
+    methods = [asdict(row) | {"shares": dict(row.shares)} for row in plan.rows]
+    more = {} if needed is None else {"needed": plain(needed.to_dict("records"))}
+    return {"setting": plain(setting), "methods": plain(methods), **more}
+
+
+# --- audit ------------------------------------------------------------------------------------
+
+
+def _show_audit(args: argparse.Namespace, audit: dpe.AuditResult) -> int:
+    """Show an audit, and return 1 where the promise is broken."""
+    put_result(args, audit)
+    return 1 if audit.violated else 0
+
+
+# --- the leaderboard --------------------------------------------------------------------------
+
+
+def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bench`, a list of what can be run, and a plot."""
+    parser.add_argument("--list", action="store_true", help="show entries and data; run nothing")
+    names = {"metavar": "NAME", "help": "default all; see --list"}
+    seed, epsilon = {"help": "of data and noise"}, {"help": "budgets"}
+    add_parameters(parser, dpe.bench, methods=names, data=names, seed=seed, epsilon=epsilon)
+    parser.add_argument("--plot-epsilon", type=float, default=1.0, metavar="EPSILON")
+    add_output_arguments(parser, conf_level=False, plot="draw how far each is from the best")
+
+
+def run_bench(args: argparse.Namespace) -> None:
+    """List, or run."""
+    if args.list:
+        print(_entries_and_data())
+        return
+    check_files(args)
+    values = values_for(args, dpe.bench)
+    if args.plot is not None and args.plot_epsilon not in values["epsilon"]:
+        raise OptionError(f"--plot-epsilon {args.plot_epsilon:g} is not among those of --epsilon")
+    board = dpe.bench(**values)
+    put_result(
+        args,
+        board,
+        "leaderboard",
+        to_dict=lambda: plain(board.tidy().to_dict("records")),
+        plot=lambda: board.plot(args.plot_epsilon),
+    )
+
+
+def _entries_and_data() -> str:
+    from tabulate import tabulate
+
+    methods = [(e.name, e.by, e.guarantee, e.level) for e in entries().values()]
+    data = [
+        (t.name, f"{t.n:,}", "randomised" if t.randomised else "observational")
+        for t in tasks().values()
+    ]
+    first = tabulate(methods, ("entry", "by", "guarantee", "level"))
+    align = ("left", "right", "left")
+    return f"{first}\n\n{tabulate(data, ('data', 'n', 'treatment'), colalign=align)}"
+
+
+# --- the commands -----------------------------------------------------------------------------
+
+_METHODS = """\
+  dpeffects methods
+  dpeffects methods private_psm
+  dpeffects methods --format json
+"""
+_PLAN = """\
+  dpeffects plan "y ~ t | age + sex" --n 5000 --epsilon 1 --bounds bounds.toml
+  dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \\
+      --method diff_in_means --half-width 0.02
+  dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \\
+      --plot plan.png
+"""
+_AUDIT = """\
+  dpeffects audit private_psm --level sample --epsilon 1 --workers 2
+  dpeffects audit diff_in_means --epsilon 1 --format json --seed 1
+
+exit code: 0 the bound is at most epsilon, 1 VIOLATED, 2 it could not be run
+"""
+_BENCH = """\
+  dpeffects bench --list
+  dpeffects bench --methods private_aipw diff_in_means --data lalonde \\
+      --repeats 10
+  dpeffects bench --workers 2 --path runs.csv     # everything; it resumes
+"""
+_COMBINE = """\
+  dpeffects combine north.json south.json east.json
+  dpeffects combine *.json --rule ivw --trust keys/ \\
+      --left-out "West=did not answer"
+"""
+COMMANDS = (
+    Command(
+        "methods",
+        "list the methods, or describe one with its options and defaults",
+        add_methods_arguments,
+        run_methods,
+        _METHODS,
+    ),
+    function_command(
+        "plan",
+        "plan",
+        _PLAN,
+        skip=["conf_level"],
+        changes={"bounds": {"required": True}},
+        more=_add_half_width,
+        show=_show_plan,
+        plot="draw half-width against epsilon (slow)",
+    ),
+    function_command(
+        "audit",
+        "audit",
+        _AUDIT,
+        skip=["pairs", "library", "formula", "bounds"],
+        changes={
+            "epsilon": {"help": "what is promised"},
+            "estimand": {"choices": ["ATE", "ATT", "ATC", "CATE"], "help": "what it estimates"},
+            "watch": {"choices": ["releases", "returned"], "help": "what the attacker sees"},
+            "noise": {"choices": ["seeded", "secure"], "help": "seeded is faster"},
+            "workers": {"help": "processes"},
+            "seed": {"help": "makes the audit reproducible"},
+        },
+        show=_show_audit,
+        conf_level=False,
+    ),
+    Command(
+        "bench",
+        "run the leaderboard: methods x data x epsilon, against known effects",
+        add_bench_arguments,
+        run_bench,
+        _BENCH,
+    ),
+    function_command(
+        "combine",
+        "combine",
+        _COMBINE,
+        skip=["conf_level"],
+        changes={
+            "releases": {"metavar": "FILE", "help": "site releases (dpeffects release)"},
+            "rule": {"choices": list(RULES), "help": "mvagg has minimum variance"},
+            "trust": {"metavar": "FOLDER"},
+            "request": {"metavar": "ID"},
+            "left_out": {"metavar": "SITE=REASON", "help": "a site that did not answer"},
+        },
+        record=True,
+    ),
+)

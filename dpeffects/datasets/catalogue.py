@@ -1,0 +1,148 @@
+"""What is known about a data set before it is loaded, read from ``catalogue.toml``."""
+
+from __future__ import annotations
+
+import textwrap
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeffects.design.bounds import Declared, declare
+from dpeffects.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+INDICATOR = (0, 1)
+"""The range of every 0/1 column."""
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """The facts about one data set or simulator; ``print`` shows them as a card.
+
+    Attributes
+    ----------
+    name, title
+        The name to load it by, and what it is.
+    kind
+        ``"bundled"``, ``"optional"`` (needs ``dpeffects[data]``) or ``"simulator"``.
+    rows
+        Number of rows; for a simulator the default ``n``.
+    outcome, treatment, covariates
+        Column names. A frame may have more columns; the description says what they are.
+    description, source, licence, citation
+        What to know before using it, where it came from, and what to cite.
+
+    Examples
+    --------
+    >>> from dpeffects.datasets import data_info
+    >>> data_info("ist").formula
+    'stroke_14_days ~ treatment'
+    """
+
+    name: str
+    title: str
+    kind: str
+    rows: int
+    outcome: str
+    treatment: str
+    covariates: tuple[str, ...]
+    description: str
+    source: str
+    licence: str
+    citation: str
+
+    @property
+    def formula(self) -> str:
+        """The formula with every covariate, ready to use: ``"y ~ t | x1 + x2"``."""
+        effect = f"{self.outcome} ~ {self.treatment}"
+        return f"{effect} | {' + '.join(self.covariates)}" if self.covariates else effect
+
+    def __str__(self) -> str:
+        facts = {
+            "kind": self.kind,
+            "rows": f"{self.rows:,}",
+            "outcome": self.outcome,
+            "treatment": self.treatment,
+            "covariates": ", ".join(self.covariates) or "none",
+            "formula": self.formula,
+            "source": self.source,
+            "licence": self.licence,
+            "cite": self.citation,
+        }
+        lines = [f"{self.name}: {self.title}"]
+        lines += [_wrapped(f"  {label:<12}", value) for label, value in facts.items()]
+        return "\n".join([*lines, "", _wrapped("  ", self.description)])
+
+
+def _wrapped(lead: str, text: str) -> str:
+    """Wrap ``text`` behind ``lead``, later lines indented to match."""
+    return textwrap.fill(
+        text, 88, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
+    )
+
+
+@dataclass(frozen=True)
+class Record:
+    """One entry of the catalogue: its facts, the bounds of its columns, and its file, if any."""
+
+    info: DataInfo
+    bounds: Mapping[str, Any]
+    file: str = ""
+
+
+@cache
+def catalogue() -> dict[str, Record]:
+    """Return all entries by name."""
+    text = (Path(__file__).parent / "catalogue.toml").read_text(encoding="utf-8")
+    entries: dict[str, dict[str, Any]] = {}
+    for name, own in tomllib.loads(text).items():
+        like = entries.get(own.pop("like", ""), {"outcome": "outcome", "treatment": "treatment"})
+        entries[name] = {**like, **own, "name": name, "bounds": _bounds(like, own)}
+    return {name: _record(**entry) for name, entry in entries.items()}
+
+
+def _bounds(like: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Ranges are tuples, levels are lists, as :func:`declare` takes them."""
+    bounds = {"treatment": INDICATOR, **like.get("bounds", {})}
+    bounds |= dict.fromkeys(own.get("indicators", ()), INDICATOR)
+    for column, ends in own.get("bounds", {}).items():
+        bounds[column] = ends if isinstance(ends[0], str) else tuple(ends)
+    return bounds
+
+
+def _record(
+    bounds: Mapping[str, Any],
+    covariates: list[str],
+    file: str = "",
+    indicators: Any = None,
+    **facts: Any,
+) -> Record:
+    return Record(DataInfo(covariates=tuple(covariates), **facts), bounds, file)
+
+
+def declared(name: str, frame: pd.DataFrame) -> Declared:
+    """Attach the bounds of an entry to a frame with some of its columns."""
+    bounds = catalogue()[name].bounds
+    return declare(frame, {column: bounds[column] for column in frame.columns})
+
+
+def read_bundled(file: str) -> pd.DataFrame:
+    """Read one of the csv files that come with the package."""
+    import pandas as pd
+
+    return pd.read_csv(data_path(file))
+
+
+def data_path(file: str, package: Path = _PACKAGE) -> Path:
+    """Return the path of a bundled file: inside a wheel, or beside the package in a checkout."""
+    for folder in (package / "_data", package.parent / "data"):
+        if (folder / file).is_file():
+            return folder / file
+    raise DataError(f"the data file {file} is missing from this installation of dpeffects")

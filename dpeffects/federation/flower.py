@@ -1,0 +1,97 @@
+"""How programs of Flower are started here: telemetry, update checks and installs are off."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dpeffects.errors import MissingExtraError
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+"""What keeps Flower from talking to anybody but the other side of this federation."""
+
+_GRACE = 5.0
+"""Seconds for a program to stop by itself."""
+
+
+def environment_in(home: Path) -> dict[str, str]:
+    """Return the environment of Flower's programs; ``home`` is their folder for state."""
+    beside = str(Path(sys.executable).parent)
+    path = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home.resolve()), "PATH": path}
+
+
+def program(name: str) -> str:
+    """Return the path of one of Flower's programs."""
+    beside = Path(sys.executable).parent / name
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
+        raise MissingExtraError(f'{name} is not installed: pip install "dpeffects[federation]"')
+    return path
+
+
+def write_secret(path: Path) -> Path:
+    """Write a fresh secret, with which Flower's processes on one machine know each other."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(uuid.uuid4().bytes + uuid.uuid4().bytes)
+    return path
+
+
+@contextmanager
+def running(
+    command: Sequence[str], environment: Mapping[str, str], log: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program while the block lasts, and end it however the block ends.
+
+    With a log, the program has a process group of its own and all of its children end with it.
+    """
+    if log is None:
+        process = subprocess.Popen(command, env=environment)
+    else:
+        with log.open("wb") as out:
+            output: dict[str, Any] = {"stdout": out, "stderr": subprocess.STDOUT}
+            process = subprocess.Popen(command, env=environment, start_new_session=True, **output)
+    try:
+        yield process
+    finally:
+        for send in (process.terminate, process.kill):
+            if log is None:
+                send()
+            else:
+                number = signal.SIGTERM if send == process.terminate else signal.SIGKILL
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that are free now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def stop_on_signal() -> None:
+    """Turn SIGTERM to an exit that runs all clean-up."""
+
+    def leave(number: int, frame: Any) -> NoReturn:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)

@@ -1,0 +1,101 @@
+"""Leaderboard: the runs, the cells they add up to, and who is best where."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dpeffects.leaderboard.cells import cells_of, overall, places
+from dpeffects.leaderboard.entries import Entry, entries
+from dpeffects.leaderboard.tasks import Task, tasks
+from dpeffects.results.export import READERS, JsonRecord, frame_of, plain
+from dpeffects.summary import Shown, draw
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Leaderboard(Shown, JsonRecord):
+    """The runs of the leaderboard, and what they add up to.
+
+    Parameters
+    ----------
+    runs
+        A frame with one row a run.
+    entries, tasks, repeats, seed
+        As asked for.
+    """
+
+    runs: pd.DataFrame
+    entries: tuple[Entry, ...]
+    tasks: tuple[Task, ...]
+    repeats: int
+    seed: int
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for each entry, data set and epsilon.
+
+        ``error`` is the median over repeats of abs(estimate - truth) / abs(truth), ``mean_error``
+        the mean; ``width`` is relative to the effect; ``rank`` and ``ratio`` (to the best) are
+        among entries that protect records with a proved guarantee. What does not depend on epsilon
+        has the epsilon infinity.
+        """
+        return self._cells.copy()
+
+    @cached_property
+    def _cells(self) -> pd.DataFrame:
+        return cells_of(self.runs)
+
+    def places(self) -> pd.DataFrame:
+        """One row for each data set and epsilon: the best entry, the best of ours, their errors."""
+        return places(self._cells)
+
+    def overall(self) -> pd.DataFrame:
+        """One row for each entry, over all its cells; the nearest to the best come first.
+
+        ``ratio`` is the geometric mean of its error over that of the best.
+        """
+        return overall(self._cells).sort_values("ratio", kind="stable", ignore_index=True)
+
+    def glance(self) -> pd.DataFrame:
+        """One row: in which share of places one of ours is best, or within 10 % of the best."""
+        best = self.places()
+        share = float(best["near"].mean()) if len(best) else math.nan
+        row = {"runs": len(self.runs), "places": len(best), "near": share}
+        failed = int((self.runs["failure"] != "").sum())
+        return frame_of([row | {"failed": failed, "seconds": float(self.runs["seconds"].sum())}])
+
+    def gaps(self) -> pd.DataFrame:
+        """One row for each entry and data set that has no figures, with the reason."""
+        rows: list[dict[str, Any]] = [
+            {"fit": entry.name, "data": task.name, "reason": entry.why_not(task)}
+            for entry in self.entries
+            for task in self.tasks
+            if entry.why_not(task)
+        ]
+        bad = self.runs[self.runs["failure"] != ""]
+        for (name, data), group in bad.groupby(["fit", "data"], sort=False):
+            reason = group["failure"].mode().iloc[0]
+            said = f"{len(group)} runs failed: {reason}"
+            rows.append({"fit": name, "data": data, "reason": said})
+        return frame_of(rows, ["fit", "data", "reason"])
+
+    def plot(self, epsilon: float = 1.0, ax: Any = None) -> Any:
+        """Draw how far each entry is from the best on each data set."""
+        return draw(self, epsilon, ax=ax)
+
+
+@plain.register
+def _(entry: Entry) -> str:
+    return entry.name
+
+
+@plain.register
+def _(task: Task) -> str:
+    return task.name
+
+
+READERS |= {Entry: lambda name: entries()[name], Task: lambda name: tasks()[name]}

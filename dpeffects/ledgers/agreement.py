@@ -1,0 +1,187 @@
+"""What a dataset allows, as pure functions: totals before, what happens, totals after.
+
+The ledger uses them inside a transaction, and `verify` replays all entries with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Self
+
+from dpeffects.errors import BudgetError, LedgerError
+from dpeffects.ledgers.composition import Composition, find_composition
+from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
+from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.ledger import (
+    Terms,
+    negligible,
+    refusal,
+    require_like,
+    require_positive,
+    rest_of_call,
+)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What a dataset allows, fixed when it is added to the ledger."""
+
+    budget: Budget
+    composition: Composition
+    limits: Cost
+
+    @classmethod
+    def make(cls, epsilon: float, delta: float, name: str) -> Self:
+        """Agree on a budget and a composition."""
+        budget, rule = Budget(epsilon, delta), find_composition(name)
+        return cls(budget, rule, rule.limits(budget))
+
+    def body(self) -> dict[str, Any]:
+        """Return the agreement for an entry."""
+        return {
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "composition": self.composition.name,
+            "limits": self.limits,
+        }
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Self:
+        """Read what `body` wrote."""
+        try:
+            budget = Budget(body["epsilon"], body["delta"])
+            rule = find_composition(body["composition"])
+            return cls(budget, rule, Cost.read(body["limits"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
+
+    def left(self, state: State) -> Cost:
+        """Return what is neither used nor held."""
+        return self.limits.minus(state.used).minus(state.held)
+
+    def remaining(self, state: State) -> tuple[float, float]:
+        """Return epsilon and delta of the largest call that fits, rounded down."""
+        return self.composition.largest_call(self.left(state))
+
+    def check(self, state: State, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Raise BudgetError unless a call with this budget fits."""
+        require_like(state.terms, terms)
+        if not self.composition.of_call(epsilon, delta).within(self.left(state)):
+            raise self._refusal(state, (epsilon, delta))
+
+    def _refusal(self, state: State, needed: tuple[Fraction, Fraction]) -> BudgetError:
+        error = refusal(needed, self.budget, self.remaining(state))
+        if state.held.first > 0 or state.held.delta > 0:
+            held = self.composition.largest_call(state.held)
+            return BudgetError(
+                f"{error}; open calls hold ({held[0]:.6g}, {held[1]:.3g}), which "
+                "`dpeffects ledger settle` ends if they are dead"
+            )
+        return error
+
+    def reserve(self, state: State, budget: Budget, terms: Terms | None) -> tuple[State, Hold]:
+        """Hold the whole budget of a call, or refuse it."""
+        epsilon, delta = as_written(budget.epsilon), as_written(budget.delta)
+        self.check(state, epsilon, delta, terms)
+        cost = self.composition.of_call(epsilon, delta)
+        return replace(state, held=state.held.plus(cost)), Hold(cost, whole=Cost(epsilon, delta))
+
+    def pay(self, state: State, budget: Budget, terms: Terms | None) -> State:
+        """Charge a whole budget at once, or refuse it."""
+        _, hold = self.reserve(state, budget, terms)
+        return _charged(state, hold.whole, hold.left, terms)
+
+    def settle(self, state: State, hold: Hold) -> tuple[State, Hold]:
+        """End a call. Its rest is spent after a first charge, and refunded before.
+
+        By a composition other than the sum, charges can cost less than their part of the budget. A
+        call that has charged all of its epsilon costs what its charges do; one that has not costs
+        all that was reserved, wherever it ended.
+        """
+        after, ended = refund(state, hold)
+        if hold.paid == NONE:
+            return after, ended
+        stopped = not negligible(hold.rest.first, hold.whole.first)
+        cost = hold.left if stopped else self.composition.of_call(*hold.rest)
+        spent = state.spent.plus(hold.rest)
+        charges = state.charges + len(rest_of_call(hold.whole, hold.rest))
+        return replace(after, spent=spent, used=state.used.plus(cost), charges=charges), ended
+
+    def charge(
+        self, state: State, hold: Hold | None, spend: Spend, terms: Terms | None
+    ) -> tuple[State, Hold | None]:
+        """Charge a call's reservation, or what is left where there is none; or refuse."""
+        require_positive(spend)
+        require_like(state.terms, terms)
+        if hold is not None and not hold.open:
+            raise BudgetError("the reservation of this call was settled; nothing was drawn")
+        before = (hold or state).noncomposable_epsilon
+        cost = self.composition.of_charge(spend, before)
+        price = price_of(spend)
+        if hold is None and not cost.within(self.left(state)):
+            raise self._refusal(state, price)
+        if hold is not None and not cost.within(hold.left):
+            raise refusal(price, self.budget, self.composition.largest_call(hold.left))
+        noncomposable = before if spend.alone else before + price.first
+        after = _charged(state, price, cost, terms)
+        if hold is None:
+            return replace(after, noncomposable_epsilon=noncomposable), None
+        rest = replace(
+            hold,
+            left=hold.left.minus(cost),
+            noncomposable_epsilon=noncomposable,
+            paid=hold.paid.plus(price),
+        )
+        return replace(after, held=state.held.minus(cost)), rest
+
+
+def refund(state: State, hold: Hold) -> tuple[State, Hold]:
+    """End a call and refund what it has reserved and not used, as layout version 1 did."""
+    return replace(state, held=state.held.minus(hold.left)), replace(hold, left=NONE, open=False)
+
+
+def _charged(state: State, price: Cost, cost: Cost, terms: Terms | None) -> State:
+    """Totals after a charge; terms are those of the first charge, with all that voids any."""
+    joined = state.terms or terms
+    if state.terms and terms:
+        joined = state.terms._replace(void=tuple(sorted({*state.terms.void, *terms.void})))
+    return replace(
+        state,
+        spent=state.spent.plus(price),
+        used=state.used.plus(cost),
+        charges=state.charges + 1,
+        terms=joined,
+    )
+
+
+def price_of(spend: Spend) -> Cost:
+    """Return epsilon and delta of a charge, exactly."""
+    return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
+
+
+def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
+    """Return a charge for an entry."""
+    return {"spend": spend.to_dict(), "terms": terms}
+
+
+def read_charge(body: dict[str, Any]) -> tuple[Spend, Terms | None]:
+    """Read what `charge_body` wrote."""
+    stored = body["spend"]
+    tuples = {name: tuple(stored[name]) for name in ("sensitivity", "scale")}
+    return Spend(**(stored | tuples)), body["terms"] and read_terms(body["terms"])
+
+
+def payments(entry: Entry) -> tuple[Spend, ...]:
+    """Return what was charged with an entry: by a call, for its rest, or for a request."""
+    if entry.kind == "charge":
+        return (read_charge(entry.body)[0],)
+    if entry.kind == "settle" and entry.hold is not None:
+        return rest_of_call(entry.hold.whole, entry.hold.rest)
+    if entry.kind == "request":
+        body = entry.body
+        label = f"request {body['request']}"
+        price = (body["epsilon"], body["delta"])
+        return (Spend(label, "request", *price, "any", (), (), 1, alone=True),)
+    return ()

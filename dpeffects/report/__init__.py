@@ -1,0 +1,35 @@
+"""What results look like: summaries and their formats, paragraphs, release records, plots.
+
+Importing this package registers how each type of result is summarised, described and drawn.
+"""
+
+from dpeffects.report import (
+    about_average,
+    about_balance,
+    about_conditional,
+    about_simulations,
+    about_sites,
+    html,
+    latex,
+    markdown,
+    plots,
+    review_record,
+    text,
+)
+from dpeffects.report.comparison import Comparison, compare
+
+__all__ = [
+    "Comparison",
+    "about_average",
+    "about_balance",
+    "about_conditional",
+    "about_simulations",
+    "about_sites",
+    "compare",
+    "html",
+    "latex",
+    "markdown",
+    "plots",
+    "review_record",
+    "text",
+]

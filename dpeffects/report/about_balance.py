@@ -1,0 +1,111 @@
+"""Summary and paragraph about overlap and balance of two arms."""
+
+from __future__ import annotations
+
+import math
+
+from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.parts import alert, closing, header
+from dpeffects.results.covariate_balance import (
+    ARMS,
+    HIGH,
+    LOW,
+    UNUSABLE,
+    WITHIN,
+    Balance,
+    within_noise,
+)
+from dpeffects.results.numbers import number
+from dpeffects.summary import Pairs, Summary, Table, summarise
+
+_SHOWN = 40
+
+
+@summarise.register
+def _(balance: Balance, conf_level: float = 0.95) -> Summary:
+    tables = (_arms(balance), _differences(balance), _histogram(balance))
+    notes = (*_notes(balance), *balance.notes)
+    blocks = (header(balance), *tables, *closing(balance, notes))
+    return Summary("Private overlap and balance", alert(balance), blocks)
+
+
+@describe.register
+def _(balance: Balance, conf_level: float) -> str:
+    rows = zip(balance.terms, balance.smd, balance.noise_sd, strict=True)
+    usable = [row for row in rows if not math.isnan(row[1])]
+    findings = ["No covariate varies by more than the noise, so no difference is known."]
+    if usable:
+        term, smd, sd = max(usable, key=lambda row: abs(row[1]))
+        findings = [
+            f"The largest standardised mean difference is {number(smd)}, of {term}; its "
+            f"privacy noise has a standard deviation of {number(sd)}, and sampling error is "
+            "not in that."
+        ]
+    subject = f"the balance of covariates between the arms of {balance.treatment}"
+    return paragraph(balance, findings, subject=subject)
+
+
+def _arms(balance: Balance) -> Pairs:
+    (treated, sd), (outside, outside_sd) = balance.treated, balance.outside()
+    rows = (
+        ("Treated", f"{treated:.0f} of {balance.n} records (noise sd {sd:.3g})"),
+        (
+            "Overlap",
+            f"{100 * outside:.1f} % of records have scores below {LOW} or above {HIGH} "
+            f"(noise sd {100 * outside_sd:.2g} %)",
+        ),
+        ("Model", f"about {100 * balance.model_noise:.0f} % of the score's slopes are noise"),
+    )
+    return Pairs(rows, "Arms")
+
+
+def _differences(balance: Balance) -> Table:
+    columns = ["covariate", "difference", "noise sd"]
+    cells = [list(balance.terms), *_cells(balance.smd, balance.noise_sd)]
+    if balance.smd_adjusted:
+        columns += ["weighted", "noise sd"]
+        cells += _cells(balance.smd_adjusted, balance.noise_sd_adjusted)
+    rows = tuple(zip(*cells, strict=True))[:_SHOWN]
+    title = "Standardised mean differences, treated less control"
+    return Table(title, tuple(columns), rows, "l" + "r" * (len(columns) - 1))
+
+
+def _histogram(balance: Balance) -> Table:
+    digits = 2 if (len(balance.edges) - 1) in (2, 4, 5, 10, 20, 25, 50) else 3
+    rows = tuple(
+        (f"{low:.{digits}f} to {high:.{digits}f}", f"{one:.0f}", f"{zero:.0f}")
+        for low, high, one, zero in zip(
+            balance.edges[:-1], balance.edges[1:], *balance.counts, strict=True
+        )
+    )
+    title = f"Records by propensity score (noise sd {number(float(f'{balance.count_sd:.3g}'))})"
+    return Table(title, ("score", *ARMS), rows[:_SHOWN], "lrr")
+
+
+def _notes(balance: Balance) -> list[str]:
+    notes = [
+        "A difference divides by the root of the arms' average variance, before weighting. In "
+        f"brackets: below {WITHIN} standard deviations of its noise, so perhaps nothing but "
+        "noise. Sampling error is not in noise sd.",
+        "Scores come from a private model with a penalty, which pulls them together: overlap "
+        "looks better than it is. A call of dp_ate fits a model of its own.",
+    ]
+    if not balance.smd_adjusted:
+        notes.append(
+            "Balance after weighting was not released; adjusted=True asks for it, and None "
+            "(default) where its noise is small."
+        )
+    if any(math.isnan(x) for x in balance.smd):
+        notes.append(f"n/a: the covariate {UNUSABLE}.")
+    if max(len(balance.terms), len(balance.edges) - 1) > _SHOWN:
+        notes.append(f"The first {_SHOWN} rows; tidy() and overlap() have them all.")
+    return notes
+
+
+def _cells(values: tuple[float, ...], sds: tuple[float, ...]) -> list[list[str]]:
+    """Differences, in brackets where they are within their noise, and the noise."""
+    texts = []
+    for value, sd in zip(values, sds, strict=True):
+        text = "n/a" if math.isnan(value) else f"{value:.3f}"
+        texts.append(f"({text})" if within_noise(value, sd) else text)
+    return [texts, ["n/a" if math.isnan(sd) else f"{sd:.3f}" for sd in sds]]

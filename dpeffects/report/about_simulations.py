@@ -1,0 +1,190 @@
+"""Summaries of what is no release: plans, audits, simulation studies, the leaderboard."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from dpeffects.auditing.audit_result import AuditResult
+from dpeffects.leaderboard.board import Leaderboard
+from dpeffects.leaderboard.cells import NEAR
+from dpeffects.planning import Plan
+from dpeffects.report.parts import noted, percent, starred
+from dpeffects.results.numbers import number, numbers, text_of
+from dpeffects.study.result import Study
+from dpeffects.summary import Notes, Pairs, Summary, Table, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@summarise.register
+def _(plan: Plan) -> Summary:
+    s = plan.setting
+    header = Pairs(
+        (
+            ("Formula", s.formula),
+            ("Budget", f"epsilon = {number(s.epsilon)}, delta = {number(s.delta)}"),
+            ("Records", f"n = {s.n}"),
+            (
+                "Assumed",
+                f"{100 * s.treated:.3g} % treated, log odds of treatment vary with covariates "
+                f"by {number(s.selection)}; outcome mean {number(s.outcome_mean)}, "
+                f"sd {number(s.outcome_sd)}; covariates "
+                "spread evenly over their declared ranges and levels; no effect",
+            ),
+        )
+    )
+    usable = sorted((r for r in plan.rows if not r.reason), key=lambda r: r.half_width)
+    figures = ("noise_sd", "std_error", "half_width", "detectable")
+    table = Table(
+        f"Expected accuracy ({percent(s.conf_level)} intervals, {percent(s.power)} power)",
+        ("method", "noise sd", "std. error", "half-width", "detectable"),
+        tuple((row.method, *(_figure(getattr(row, x), ".4g") for x in figures)) for row in usable),
+        "lrrrr",
+    )
+    split = Table(
+        "Epsilon by share of the budget",
+        ("method", "shares"),
+        tuple((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.shares)) for r in usable),
+        "ll",
+    )
+    notes = noted(f"{r.method}: {r.reason}" for r in plan.rows if r.reason)
+    blocks = (header, table, split, *((notes,) if notes else ()))
+    return Summary(f"Plan for the {s.estimand}: no data was touched", "", blocks)
+
+
+def _figure(value: float, form: str) -> str:
+    return "n/a" if math.isnan(value) else f"{value:{form}}"
+
+
+@summarise.register
+def _(audit: AuditResult) -> Summary:
+    promised = f"epsilon = {audit.epsilon:g}" + (f", delta = {audit.delta:g}" * (audit.delta > 0))
+    shares = [f"{h} of {n}" for h, n in zip(audit.hits, audit.trials, strict=True)]
+    rows = [
+        ("Promise", f"{promised} ({audit.guarantee}), {audit.level} level"),
+        ("Verdict", audit.verdict),
+        ("Tightness", f"{100 * audit.tightness:.0f} % of epsilon was shown to be lost"),
+        ("Worst pair", audit.worst),
+        ("Event", f"{audit.event}: {shares[0]} runs on one dataset, {shares[1]} on the other"),
+        ("Options", text_of(audit.options) if audit.options else ""),
+        ("Runs", f"{audit.runs}, of which {sum(audit.trials)} counted the event"),
+        ("Noise", audit.noise),
+    ]
+    blocks = (
+        Pairs(tuple(row for row in rows if row[1])),
+        _pairs(audit),
+        Notes(_audit_notes(audit)),
+    )
+    alert = starred((audit.verdict,)) if audit.violated else ""
+    what = f" ({audit.estimand})" if audit.estimand else ""
+    return Summary(f"Audit of {audit.method}{what}", alert, blocks)
+
+
+def _pairs(audit: AuditResult) -> Table:
+    rows = []
+    for pair in audit.pairs:
+        losses = [_figure(loss, ".3f") for loss in (pair.average_loss, pair.largest_loss)]
+        mark = " *" if pair.name == audit.worst else ""
+        runs = f"{pair.runs}" if pair.runs else "-"
+        rows.append((pair.name + mark, pair.skipped or pair.about, runs, *losses))
+    columns = ("neighbours", "what changes", "runs", "average loss", "largest loss")
+    return Table("Pairs of neighbours (* the worst)", columns, tuple(rows), "llrrr")
+
+
+def _audit_notes(audit: AuditResult) -> tuple[str, ...]:
+    notes = [
+        "The bound holds whatever the noise is; it says nothing about neighbours that were not "
+        "tried. A low bound is no proof of privacy: the proofs are in privacy/PROOFS.md.",
+        "A loss is the log of how much likelier a release was on its own dataset than on the "
+        "neighbour, by the noise that was declared; inf: the neighbour cannot show the same.",
+    ]
+    if audit.delta == 0 and audit.largest_loss > audit.epsilon * (1.0 + 1e-6):
+        notes.append(
+            f"A run with a privacy loss of {number(audit.largest_loss)} was seen, above "
+            "epsilon: some sensitivity is not covered, however rarely that shows."
+        )
+    return tuple(notes)
+
+
+@summarise.register
+def _(study: Study) -> Summary:
+    about = Pairs(
+        (
+            ("Data", f"{study.data}, {study.repeats} repeats, seed {study.seed}"),
+            ("Estimand", study.estimand),
+            ("Intervals", percent(study.conf_level)),
+        )
+    )
+    columns = ("fit", "n", "epsilon", "bias", "error", "relative", "coverage", "width", "runs")
+    rows = [_line(row) for _, row in study.tidy().iterrows()]
+    notes = ["Error is the root mean squared error; relative to the size of the true effect."]
+    failures = study.runs.loc[study.runs["failure"] != "", "failure"]
+    for reason, times in failures.value_counts().items():
+        notes.append(f"{times} runs failed: {reason}")
+    table = Table("Error and coverage", columns, tuple(rows), "lrrrrrrrr")
+    return Summary("Simulation study", "", (about, table, Notes(tuple(notes))))
+
+
+def _line(row: Any) -> tuple[str, ...]:
+    bias, error = numbers((row["bias"], row["error"]))
+    covered = "n/a" if math.isnan(row["coverage"]) else percent(row["coverage"], ".1f")
+    relative = _figure(row["relative_error"], ".3f")
+    width = "n/a" if math.isnan(row["width"]) else number(row["width"])
+    key = (row["fit"], str(row["n"]), f"{row['epsilon']:g}")
+    return (*key, bias, error, relative, covered, width, str(row["runs"]))
+
+
+@summarise.register
+def _(board: Leaderboard) -> Summary:
+    share = board.glance()["near"].iloc[0]
+    about = [
+        ("Data", ", ".join(task.name for task in board.tasks)),
+        ("Repeats", f"{board.repeats}, seed {board.seed}"),
+    ]
+    if not math.isnan(share):
+        about.append(("Ours near the best", f"{100 * share:.0f} % of places"))
+    notes = (
+        "Error: median of the relative error. Ranked: entries that protect records with a "
+        "proved guarantee.",
+        f"Near: best or within {100 * NEAR:.0f} % of the best. Ratio: geometric mean of the "
+        "error over the best.",
+        *_gaps(board.gaps()),
+    )
+    blocks = (Pairs(tuple(about)), _places(board.places()), _overall(board.overall()))
+    return Summary("Leaderboard", "", (*blocks, Notes(notes)))
+
+
+def _gaps(frame: pd.DataFrame) -> list[str]:
+    """One line for each entry and reason."""
+    return [
+        f"{name} on {', '.join(group['data'])}: {reason}."
+        for (name, reason), group in frame.groupby(["fit", "reason"], sort=False)
+    ]
+
+
+def _places(frame: pd.DataFrame) -> Table:
+    columns = ("data", "epsilon", "best", "error", "best of ours", "error")
+    rows = [
+        (
+            *(row["data"], f"{row['epsilon']:g}", row["best"], _figure(row["error"], ".3g")),
+            *(row["ours"], _figure(row["ours_error"], ".3g")),
+        )
+        for row in frame.to_dict("records")
+    ]
+    return Table("Best in each place", columns, tuple(rows), "lrlrlr")
+
+
+def _overall(frame: pd.DataFrame) -> Table:
+    columns = ("entry", "guarantee", "level", "ratio", "near", "coverage", "seconds")
+    rows = [
+        (
+            *(row["fit"], row["guarantee"], row["level"], _figure(row["ratio"], ".3g")),
+            f"{row['near']} of {row['cells']}",
+            "n/a" if math.isnan(row["coverage"]) else percent(row["coverage"], ".0f"),
+            f"{row['seconds']:.2g}",
+        )
+        for row in frame.to_dict("records")
+    ]
+    return Table("Entries", columns, tuple(rows), "lllrrrr")

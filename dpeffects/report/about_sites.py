@@ -1,0 +1,212 @@
+"""Summary and paragraph about a combination of sites."""
+
+from __future__ import annotations
+
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import Interval
+from dpeffects.privacy.guarantee import KINDS, alarm
+from dpeffects.report.paragraph import (
+    describe,
+    effect_sentence,
+    effect_words,
+    missing_words,
+    p_words,
+    reading,
+    software,
+    split,
+)
+from dpeffects.report.parts import (
+    ESTIMANDS,
+    effect_table,
+    estimand_words,
+    noted,
+    p_text,
+    percent,
+    starred,
+)
+from dpeffects.results.numbers import number, numbers
+from dpeffects.sites.combination import Combined
+from dpeffects.sites.notes import listed
+from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.rules import RULES
+from dpeffects.summary import Pairs, Summary, Table, summarise
+
+_CITATION = (
+    "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation"
+)
+_REST = "Sampling error, with what the choice of weights and differences between sites add,"
+_PROMISES, _SHOWN = 5, 25
+"""Guarantees said in words; sites shown one by one, of more those with the largest weights."""
+
+
+@summarise.register
+def _(fit: Combined, conf_level: float | None = None) -> Summary:
+    level = fit.conf_level if conf_level is None else conf_level
+    what = ESTIMANDS.get(fit.estimand, fit.estimand)
+    count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
+    blocks = (
+        *(_header(fit), effect_table(fit, level), _sites(fit), _guarantees(fit)),
+        *(_heterogeneity(fit), _left_out(fit), noted(fit.notes)),
+    )
+    return Summary(
+        f"Private {what} of {count} ({fit.rule})",
+        starred((alarm(fit.status), *fit.cautions)),
+        tuple(block for block in blocks if block),
+    )
+
+
+@describe.register
+def _(fit: Combined, conf_level: float) -> str:
+    interval = fit.conf_int(conf_level)
+    sentences = [
+        _opening(fit, interval),
+        f"Caution: {fit.caution}." if fit.caution else "",
+        f"The sites used {listed(dict.fromkeys(r.method for r in fit.used))} for the formula "
+        f"{fit.formula}, and were combined by the rule {fit.rule} ({RULES[fit.rule].words}).",
+        _prices(fit),
+        *_estimate(fit, interval),
+        _differences(fit),
+        software(),
+        f"Method: {_CITATION}.",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _header(fit: Combined) -> Pairs:
+    left = f"; {len(fit.left_out)} left out" if fit.left_out else ""
+    rows = (
+        ("Formula", fit.formula),
+        ("Estimand", estimand_words(fit.estimand)),
+        ("Rule", f"{fit.rule}: {RULES[fit.rule].words}"),
+        ("Sites", f"{len(fit.used)} used{left}"),
+        ("Records", f"n = {fit.n} in the sites used"),
+        ("Guarantee", _promises(fit)),
+    )
+    return Pairs(rows)
+
+
+def _promises(fit: Combined) -> str:
+    """The guarantees in words, each with its sites."""
+    parts: dict[str, list[str]] = {}
+    for release in fit.releases:
+        parts.setdefault(release.guarantee.sentence(), []).append(release.site)
+    said = [f"{listed(sites)}: {words}" for words, sites in parts.items()]
+    more = [f"and {len(said) - _PROMISES} more"] if len(said) > _PROMISES else []
+    return ". ".join(said[:_PROMISES] + more)
+
+
+def _largest(fit: Combined) -> list[tuple[SiteRelease, float]]:
+    pairs = list(zip(fit.releases, fit.weights, strict=True))
+    if len(pairs) <= _SHOWN:
+        return pairs
+    return sorted(pairs, key=lambda pair: -pair[1])[:_SHOWN]
+
+
+def _more(fit: Combined, width: int) -> list[tuple[str, ...]]:
+    rest = len(fit.releases) - _SHOWN
+    return [(f"and {rest} more", *[""] * (width - 1))] if rest > 0 else []
+
+
+def _sites(fit: Combined) -> Table:
+    sites = _largest(fit)
+    estimates = numbers([release.estimate for release, _ in sites])
+    known = [release.std_error for release, _ in sites]
+    errors = iter(numbers([e for e in known if not isinstance(e, Unavailable)]))
+    rows = [
+        (
+            release.site,
+            release.method,
+            str(release.n),
+            estimate,
+            "n/a" if isinstance(error, Unavailable) else next(errors),
+            percent(weight, ".1f") if weight else "-",
+        )
+        for (release, weight), estimate, error in zip(sites, estimates, known, strict=True)
+    ]
+    columns = ("site", "method", "n", "estimate", "std. error", "weight")
+    more = _more(fit, len(columns))
+    title = "Sites with the largest weights" if more else "Sites"
+    return Table(title, columns, (*rows, *more), "llrrrr")
+
+
+def _guarantees(fit: Combined) -> Table:
+    sites = _largest(fit)
+    epsilons = numbers([float(release.guarantee.epsilon) for release, _ in sites])
+    deltas = numbers([float(release.guarantee.delta) for release, _ in sites])
+    rows = [
+        (release.site, epsilon, delta, f"one {release.guarantee.unit}", release.guarantee.status)
+        for (release, _), epsilon, delta in zip(sites, epsilons, deltas, strict=True)
+    ]
+    columns = ("site", "epsilon", "delta", "protects", "guarantee")
+    title = "Guarantees: of each site to the people in its own data"
+    return Table(title, columns, (*rows, *_more(fit, 5)), "lrrll")
+
+
+def _heterogeneity(fit: Combined) -> Pairs:
+    test, title = fit.heterogeneity, "Do the sites' effects differ?"
+    if isinstance(test, Unavailable):
+        return Pairs((("Test", str(test)),), title)
+    q = f"{number(test.q)} on {test.df} degrees of freedom, p = {p_text(test.p_value)}"
+    rows = (
+        ("Cochran's Q", q),
+        ("tau", f"{number(test.tau2**0.5)}, standard deviation between the sites' effects"),
+        ("I^2", f"{percent(test.i2, '.1f')} of the variation of the estimates"),
+    )
+    return Pairs(rows, title)
+
+
+def _left_out(fit: Combined) -> Pairs | None:
+    rows = tuple(fit.left_out.items())
+    if not rows:
+        return None
+    if len(rows) > _SHOWN:
+        rows = (*rows[:_SHOWN], ("...", f"and {len(rows) - _SHOWN} more"))
+    return Pairs(rows, "Left out")
+
+
+def _opening(fit: Combined, interval: Interval | Unavailable) -> str:
+    missing = missing_words(interval)
+    lack = f", without {missing}" if missing else ""
+    text = (
+        f"{effect_words(fit)} was combined from "
+        f"{len(fit.used)} of {len({*fit.left_out, *(r.site for r in fit.releases)})} sites with "
+        f"{fit.n} records{lack}"
+    )
+    if fit.status.startswith("void"):
+        return f"NOT PRIVATE ({fit.status.removeprefix('void: ')}): {text}; the guarantee is void."
+    if fit.status != "exact":
+        return f"{KINDS[fit.status].alert()}: {text}."
+    return f"T{text[1:]}, each of which released under differential privacy for its own records."
+
+
+def _prices(fit: Combined) -> str:
+    ranges = dict.fromkeys(r.bounds[0][1:] for r in fit.releases if r.bounds)
+    bounds = listed([f"{text} ({source})" for text, source in ranges])
+    outcome = f" The outcome was clipped to {bounds}." if ranges else ""
+    return f"Guarantees: {_promises(fit)}.{outcome}"
+
+
+def _estimate(fit: Combined, interval: Interval | Unavailable) -> list[str]:
+    error, noise = fit.std_error, fit.noise_variance
+    if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
+        return [
+            f"The estimate is {number(fit.estimate)}; its privacy noise has a standard deviation "
+            f"of {number(noise**0.5)}, and it supports no statement on whether there is an effect."
+        ]
+    assumption = "in every site treatment was as good as random given what was adjusted for"
+    return [
+        effect_sentence(fit.estimate, error, interval, fit.p_value),
+        split(max(error**2 - noise, 0.0), noise, rest=_REST),
+        reading(interval, assumption),
+    ]
+
+
+def _differences(fit: Combined) -> str:
+    test = fit.heterogeneity
+    if isinstance(test, Unavailable):
+        return f"Whether the sites' effects differ is {test}."
+    return (
+        f"Cochran's Q for differences between the sites' effects is {number(test.q)} on "
+        f"{test.df} degrees of freedom (p {p_words(test.p_value)}); "
+        f"{percent(test.i2, '.1f')} of the variation of the estimates is between sites."
+    )

@@ -1,0 +1,237 @@
+"""compare: results side by side, one column a fit, as regression tables are printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpeffects.errors import OptionError
+from dpeffects.inference.intervals import check_conf_level
+from dpeffects.privacy.guarantee import alarm
+from dpeffects.report.parts import percent, starred
+from dpeffects.results.numbers import number, numbers
+from dpeffects.summary import Notes, Shown, Summary, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STATS = ("std_error", "conf_int")
+_FACTS = ("outcome", "estimand", "method", "level", "epsilon", "delta", "guarantee", "n")
+_WIDTH, _LABEL, _CELL = 80, 26, 20
+"""A line of text, and the most that a label and a cell take of it before they are wrapped."""
+Cells = dict[tuple[int, str, int], str]
+"""Cells of one fit by (0 for effects or 1 for facts, label, line)."""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
+    """Results side by side; made by `compare`.
+
+    ``stat`` is what stands below each estimate: "std_error" or "conf_int".
+    """
+
+    fits: tuple[Any, ...]
+    names: tuple[str, ...]
+    stat: str = "std_error"
+    conf_level: float = 0.95
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for each effect of each fit; the column ``fit`` has the fit's name.
+
+        ``covers`` is what an interval is for: "effect", or "noise" where sampling error is left
+        out.
+        """
+        frame = _bound(self.names, [fit.tidy(self.conf_level) for fit in self.fits])
+        if "covers" in frame:
+            frame["covers"] = frame["covers"].fillna("effect")
+        return frame
+
+    def glance(self) -> pd.DataFrame:
+        """One row for each fit: size, method, guarantee, share of noise."""
+        return _bound(self.names, [fit.glance() for fit in self.fits])
+
+    def summary(self, width: int | None = None) -> Summary:
+        """Return the table as a summary; with a width, in panels that fit it."""
+        columns = [self._column(fit) for fit in self.fits]
+        labels = list(dict.fromkeys(label for column in columns for label in column))
+        labels.sort(key=lambda label: label[0])  # effects above facts; a stable sort
+        named = list(zip(self.names, columns, strict=True))
+        panels = [named] if width is None else _panels(named, width)
+        title = f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
+        tables = (_table(labels, panel) for panel in panels)
+        return Summary(title, self._alert(), (*tables, Notes(self._notes())))
+
+    def as_text(self, width: int = 80) -> str:
+        """Return the table as text, in panels no wider than ``width``."""
+        return self.summary(width).as_text(width)
+
+    def as_html(self, standalone: bool = False) -> str:
+        """Return the table as HTML."""
+        return self.summary().as_html(standalone)
+
+    def as_latex(self, standalone: bool = False) -> str:
+        """Return the table as LaTeX, in panels that fit the line."""
+        return self.summary(_WIDTH).as_latex(standalone)
+
+    def as_markdown(self) -> str:
+        """Return the table as Markdown."""
+        return self.summary().as_markdown()
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    __repr__ = __str__
+
+    def _column(self, fit: Any) -> Cells:
+        tidy, glance = fit.tidy(self.conf_level), fit.glance().iloc[0]
+        cells: Cells = {}
+        for row in tidy.to_dict("records"):
+            label = _unused(str(row["term"]), cells)
+            cells[0, label, 0], cells[0, label, 1] = _effect(row, self.stat)
+        facts = {name: tidy[name].iloc[0] for name in ("outcome", "estimand")} | dict(glance)
+        cells |= {(1, name, 0): number(facts[name]) for name in _FACTS}
+        share = float(glance.get("noise_share", math.nan))
+        cells[1, "noise share", 0] = "n/a" if math.isnan(share) else percent(share, ".1f")
+        cells[1, "caution", 0] = str(glance["caution"]).split(":")[0] or "-"
+        return cells
+
+    def _alert(self) -> str:
+        lines = []
+        for name, row in zip(self.names, self.glance().to_dict("records"), strict=True):
+            alerts = (alarm(str(row["guarantee"])), row["caution"])
+            lines += [f"{name}: {words}" for words in alerts if words]
+        return starred(lines)
+
+    def _notes(self) -> tuple[str, ...]:
+        below = "standard errors in (...)"
+        if self.stat == "conf_int":
+            below = f"{percent(self.conf_level)} [intervals]"
+        notes = [f"Below the estimates: {below}; sampling error and privacy noise together."]
+        tidy = self.tidy()
+        if "covers" in tidy and (tidy["covers"] == "noise").any():
+            fits = ", ".join(dict.fromkeys(tidy.loc[tidy["covers"] == "noise", "fit"]))
+            notes.append(f"Of privacy noise only, without sampling error: {fits}.")
+        units = self.glance()["unit"].unique()
+        if len(units) > 1:
+            notes.append(
+                "The guarantees protect different things (one record, or its outcome only): their "
+                "epsilons do not compare."
+            )
+        return tuple(notes)
+
+
+def compare(
+    *fits: Any,
+    names: Sequence[str] | None = None,
+    stat: str = "std_error",
+    conf_level: float = 0.95,
+) -> Comparison:
+    """Put results side by side: one column a fit, estimates above, what they cost below.
+
+    Parameters
+    ----------
+    *fits
+        Results of `dp_ate`, `dp_att`, `dp_atc`, `dp_cate` or `combine`, in any mixture.
+    names
+        Names of the columns; by default (1), (2), ...
+    stat
+        What stands below each estimate: "std_error" or "conf_int".
+    conf_level
+        Level of the intervals.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fits = [
+    ...     dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=e, seed=1)
+    ...     for e in (1, 4)
+    ... ]
+    >>> table = dpe.compare(*fits, names=["strict", "loose"])
+    >>> table.tidy()[["fit", "term"]].values.tolist()
+    [['strict', 'treatment'], ['loose', 'treatment']]
+    """
+    if not fits:
+        raise OptionError("compare needs at least one result: compare(fit1, fit2)")
+    for fit in fits:
+        if not all(hasattr(fit, name) for name in ("tidy", "glance", "report")):
+            hint = "; write compare(*fits)" if isinstance(fit, list | tuple) else ""
+            raise OptionError(f"compare takes results, not {type(fit).__name__}{hint}")
+        if "estimate" not in fit.tidy():
+            raise OptionError(f"compare takes effects; {type(fit).__name__} has none")
+    if stat not in _STATS:
+        raise OptionError(f'stat must be "std_error" or "conf_int", got {stat!r}')
+    return Comparison(fits, _names(names, len(fits)), stat, check_conf_level(conf_level))
+
+
+def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"({i})" for i in range(1, size + 1))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f"names must be a list of texts, got {names!r}")
+    if len(names) != size or len(set(names)) != size:
+        raise OptionError(f"names must be {size} different names, one for each fit, got {names!r}")
+    return tuple(names)
+
+
+def _bound(names: Sequence[str], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    named = []
+    for name, frame in zip(names, frames, strict=True):
+        own = frame.drop(columns="fit", errors="ignore")  # a covariate may have that name
+        own.insert(0, "fit", name)
+        named.append(own)
+    return pd.concat(named, ignore_index=True)
+
+
+def _unused(label: str, cells: Cells) -> str:
+    """Two points may be called the same."""
+    name, i = label, 1
+    while (0, name, 0) in cells:
+        i += 1
+        name = f"{label} ({i})"
+    return name
+
+
+def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
+    """The estimate, and what stands below it."""
+    if stat == "conf_int":
+        below = [row["conf_low"], row["conf_high"]]
+    else:
+        below = [row["noise_sd"] if row.get("covers") == "noise" else row["std_error"]]
+    if not all(math.isfinite(x) for x in below):
+        return number(row["estimate"]), "[n/a]" if stat == "conf_int" else "(n/a)"
+    estimate, *texts = numbers([row["estimate"], *below])
+    return estimate, f"[{', '.join(texts)}]" if stat == "conf_int" else f"({texts[0]})"
+
+
+def _table(labels: Sequence[tuple[int, str, int]], panel: list[tuple[str, Cells]]) -> Table:
+    names, columns = zip(*panel, strict=True)
+    rows = [
+        (label if line == 0 else "", *(column.get((kind, label, line), "") for column in columns))
+        for kind, label, line in labels
+        if kind or any((kind, label, line) in column for column in columns)
+    ]
+    return Table("", ("", *names), tuple(rows), "l" + "r" * len(names))
+
+
+def _panels(named: list[tuple[str, Cells]], width: int) -> list[list[tuple[str, Cells]]]:
+    """Divide the columns so that each panel fits the width."""
+    longest = max(len(label) for _, column in named for _, label, _ in column)
+    left = 0
+    panels: list[list[tuple[str, Cells]]] = []
+    for name, column in named:
+        size = 2 + min(max(len(name), *map(len, column.values())), _CELL)
+        if not panels or size > left:
+            panels.append([])
+            left = width - min(longest, _LABEL)
+        panels[-1].append((name, column))
+        left -= size
+    return panels

@@ -1,0 +1,130 @@
+"""A Summary as HTML: one element with its own style, or a whole page. Nothing is loaded."""
+
+from __future__ import annotations
+
+from html import escape
+
+from dpeffects.report.layout import clean
+from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
+
+# Colours come from the notebook or the browser, so that light and dark themes both work; lines are
+# a grey that shows on either.
+_STYLE = """
+.dpeffects { line-height: 1.45; max-width: 60rem; text-align: left; }
+.dpeffects h1, .dpeffects h3 { font-size: 1.15em; margin: 0 0 .6em;
+  padding-bottom: .3em; border-bottom: 2px solid; overflow-wrap: anywhere; }
+.dpeffects h1 { font-size: 1.4em; }
+.dpeffects h2, .dpeffects h4, .dpeffects caption { font-size: 1em; font-weight: bold;
+  text-align: left; margin: 1.2em 0 .3em; padding: 0 0 .3em; caption-side: top; color: inherit;
+  overflow-wrap: anywhere; }
+.dpeffects .dpe-alert { border: 2px solid; border-left-width: .6em; margin: 0 0 .5em;
+  padding: .4em .7em; font-weight: bold; overflow-wrap: anywhere; }
+.dpeffects dl { display: grid; grid-template-columns: minmax(6em, max-content) 1fr;
+  gap: .15em 1.2em; margin: .3em 0 0; }
+.dpeffects dt { font-weight: bold; max-width: 16em; overflow-wrap: anywhere; }
+.dpeffects dd { margin: 0; overflow-wrap: anywhere; }
+.dpeffects .dpe-scroll { overflow-x: auto; margin-top: 1.2em; }
+.dpeffects table { border-collapse: collapse; margin: 0; font-size: .95em; width: auto;
+  border-top: 2px solid; border-bottom: 2px solid; }
+.dpeffects th, .dpeffects td { padding: .2em .8em; vertical-align: top; text-align: left;
+  border: 0; background: none; color: inherit; }
+.dpeffects tbody th { font-weight: normal; }
+.dpeffects thead th, .dpeffects thead td { border-bottom: 1px solid; vertical-align: bottom; }
+.dpeffects tfoot th, .dpeffects tfoot td { border-top: 1px solid; }
+.dpeffects .dpe-number { text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
+.dpeffects .dpe-long { min-width: 7em; max-width: 30em; white-space: normal;
+  overflow-wrap: break-word; }
+.dpeffects ul + dl, .dpeffects div + dl { margin-top: 1em; }
+.dpeffects ul { margin: .3em 0 0; padding-left: 1.3em; }
+.dpeffects p { margin: .3em 0 0; overflow-wrap: anywhere; }
+@media (max-width: 36rem) {
+  .dpeffects dl { grid-template-columns: 1fr; gap: 0; }
+  .dpeffects dt { max-width: none; }
+  .dpeffects dd { margin-bottom: .5em; }
+  .dpeffects th, .dpeffects td { padding: .2em .5em; }
+}
+""".strip()
+_PAGE = """
+:root { color-scheme: light dark; }
+body { font-family: system-ui, sans-serif; margin: 1.2rem auto; padding: 0 1rem;
+  max-width: 60rem; }
+@media print { body { margin: 0; } .dpeffects .dpe-scroll { overflow: visible; } }
+""".strip()
+_LONG = 20
+"""A cell with more characters than this may be wrapped."""
+
+
+def render_html(summary: Summary, standalone: bool = False) -> str:
+    """Render a summary as an HTML element, or as a page."""
+    big, small = ("h1", "h2") if standalone else ("h3", "h4")
+    parts = [f"<{big}>{_escaped(summary.title)}</{big}>"]
+    parts += [
+        f'<p class="dpe-alert" role="alert">&#9888; {_escaped(line)}</p>' for line in summary.alerts
+    ]
+    parts += [_block(block, small) for block in summary.blocks]
+    body = "\n".join(parts)
+    if not standalone:
+        return f'<div class="dpeffects">\n<style>\n{_STYLE}\n</style>\n{body}\n</div>'
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_escaped(summary.title)}</title>\n<style>\n{_PAGE}\n{_STYLE}\n</style>\n</head>\n"
+        f'<body>\n<main class="dpeffects">\n{body}\n</main>\n</body>\n</html>\n'
+    )
+
+
+def _escaped(text: str) -> str:
+    return escape(clean(text))
+
+
+def _block(block: Block, heading: str) -> str:
+    if isinstance(block, Table):
+        return _table(block)
+    title = f"<{heading}>{_escaped(block.title)}</{heading}>\n" if block.title else ""
+    if isinstance(block, Pairs):
+        rows = (f"<dt>{_escaped(name)}</dt><dd>{_escaped(text)}</dd>" for name, text in block.rows)
+        return title + "<dl>\n" + "\n".join(rows) + "\n</dl>"
+    if isinstance(block, Notes):
+        items = (f"<li>{_escaped(item)}</li>" for item in block.items)
+        return title + "<ul>\n" + "\n".join(items) + "\n</ul>"
+    return title + _paragraph(block.text)
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{_escaped(text)}</p>"
+
+
+def _table(table: Table) -> str:
+    rows = [_row(row, table.align) for row in table.rows]
+    last = rows.pop() if table.total and rows else ""
+    heads = "".join(
+        f'<th scope="col"{_class(head, side)}>{_escaped(head)}</th>' if head else "<td></td>"
+        for head, side in zip(table.columns, table.align, strict=True)
+    )
+    return "\n".join(
+        [
+            '<div class="dpe-scroll" tabindex="0">\n<table>',
+            f"<caption>{_escaped(table.title)}</caption>" if table.title else "",
+            f"<thead><tr>{heads}</tr></thead>\n<tbody>",
+            *rows,
+            "</tbody>",
+            f"<tfoot>{last}</tfoot>" if last else "",
+            "</table>\n</div>",
+        ]
+    )
+
+
+def _row(row: tuple[str, ...], align: str) -> str:
+    first, *rest = (
+        f"{_class(cell, side)}>{_escaped(cell)}" for cell, side in zip(row, align, strict=True)
+    )
+    return f'<tr><th scope="row"{first}</th>' + "".join(f"<td{x}</td>" for x in rest) + "</tr>"
+
+
+def _class(cell: str, side: str) -> str:
+    names = ["dpe-number"] * (side == "r") + ["dpe-long"] * (len(cell) > _LONG)
+    return f' class="{" ".join(names)}"' if names else ""
+
+
+RENDERERS["html"] = Renderer(render_html, _paragraph)

@@ -1,0 +1,161 @@
+r"""A Summary as LaTeX with booktabs rules: every table fits the line, every name is escaped."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from dpeffects.report.layout import clean, column_widths, fits
+from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
+
+_LINE, _NARROW, _LONG = 84, 64, 36
+"""Characters on a line of p columns, and of plain ones; lines of text that call for longtable."""
+_WORD = 14
+"""A word longer than this may be broken."""
+_SYMBOLS = {
+    "\\": r"\textbackslash{}",
+    "~": r"$\sim$",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    '"': "{''}",
+    "-": "-{}",
+    **{char: f"\\{char}" for char in "{}$&#%_"},
+    "\u00b0": r"$^\circ$",
+    "\u00b1": r"$\pm$",
+    "\u00b2": "$^2$",
+    "\u00b3": "$^3$",
+    "\u00c6": r"\AE{}",
+    "\u00d7": r"$\times$",
+    "\u00d8": r"\O{}",
+    "\u00df": r"\ss{}",
+    "\u00e6": r"\ae{}",
+    "\u00f8": r"\o{}",
+    "\u0131": r"\i{}",
+    "\u0141": r"\L{}",
+    "\u0142": r"\l{}",
+    "\u2013": "--",
+    "\u2014": "---",
+    "\u2018": "`",
+    "\u2019": "'",
+    "\u201c": "``",
+    "\u201d": "''",
+    "\u2026": r"\ldots{}",
+    "\u221e": r"$\infty$",
+    "\u2260": r"$\neq$",
+    "\u2264": r"$\leq$",
+    "\u2265": r"$\geq$",
+}
+_GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
+_SMALL = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
+_SMALL += " upsilon phi chi psi omega"
+_CAPITAL = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+_ACCENTS = dict(zip("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308", "`'^~=u.\"", strict=True))
+_ACCENTS |= dict(zip("\u030a\u030b\u030c\u0327", "rHvc", strict=True))
+_PACKAGES = r"\usepackage{booktabs, array, longtable}"
+
+
+def render_latex(summary: Summary, standalone: bool = False) -> str:
+    """Render a summary as LaTeX, or as a document."""
+    parts = [f"% needs {_PACKAGES}", r"{\footnotesize\setlength{\tabcolsep}{4pt}\raggedright"]
+    parts.append(rf"\noindent{{\normalsize\bfseries {escaped(summary.title)}}}\par\smallskip")
+    parts += [
+        r"\noindent\fbox{\parbox{\dimexpr\linewidth-2\fboxsep-2\fboxrule\relax}{\raggedright"
+        rf"\bfseries ! {escaped(line)}}}}}\par\smallskip"
+        for line in summary.alerts
+    ]
+    parts += [_block(block) for block in summary.blocks]
+    body = "\n".join([*parts, r"\par}"])
+    if not standalone:
+        return body
+    return (
+        "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage[margin=1in]{geometry}\n"
+        f"{_PACKAGES}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    )
+
+
+def escaped(text: str) -> str:
+    """Escape a text; long words may break, without a hyphen."""
+    words = (_word(word) for word in clean(text).split(" "))
+    out = " ".join(words)
+    return "{}" + out if out.startswith(("[", "*")) else out  # after \\ and \item these are options
+
+
+def _word(word: str) -> str:
+    if len(word) <= _WORD:
+        return "".join(map(_character, word))
+    pieces = re.findall(r"[^_./:+=,;|-]{1,14}[_./:+=,;|-]?|[_./:+=,;|-]", word)
+    return r"\allowbreak{}".join("".join(map(_character, piece)) for piece in pieces)
+
+
+def _character(char: str) -> str:
+    if char in _SYMBOLS or char.isascii():
+        return _SYMBOLS.get(char, char)
+    parts = unicodedata.normalize("NFD", char)
+    if len(parts) == 2 and parts[0].isascii() and parts[1] in _ACCENTS:
+        return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
+    if greek := _GREEK.fullmatch(unicodedata.name(char, "")):
+        name = greek[2].lower().replace("lamda", "lambda")
+        name = name if greek[1] == "SMALL" else name.capitalize()
+        if name in (_SMALL if greek[1] == "SMALL" else _CAPITAL).split():
+            return rf"$\{name}$"
+    return f"[U+{ord(char):04X}]"  # no engine and no font fails on it
+
+
+def _block(block: Block) -> str:
+    title = rf"\medskip\noindent\textbf{{{escaped(block.title)}}}" if block.title else r"\smallskip"
+    title += r"\par\nopagebreak\smallskip"
+    if isinstance(block, Table):
+        return "\n".join([title, _table(block)])
+    if isinstance(block, Pairs):
+        table = Table("", ("", ""), block.rows, "ll")
+        return "\n".join([title, _table(table)]) if block.rows else ""
+    if isinstance(block, Notes):
+        items = (rf"\item {escaped(item)}" for item in block.items)
+        margins = r"\setlength{\itemsep}{0pt}\setlength{\parskip}{0pt}"
+        return "\n".join([title, rf"\begin{{itemize}}{margins}", *items, r"\end{itemize}"])
+    return "\n".join([title, rf"\noindent {escaped(block.text)}\par"])
+
+
+def _table(table: Table) -> str:
+    narrow = fits(table, _NARROW)
+    widths = column_widths(table, _LINE)
+    columns = zip(table.align, _shares(widths), strict=True)
+    spec = table.align if narrow else "".join(_column(side, share) for side, share in columns)
+    lines = [_lines(row, widths) for row in table.rows]
+    name = "longtable" if sum(lines) > _LONG else "tabular"
+    open_ = rf"\begin{{{name}}}" + ("[l]" if name == "longtable" else "") + f"{{@{{}}{spec}@{{}}}}"
+    heads = [_row(table.columns), r"\midrule"] if any(table.columns) else []
+    rows = [_row(row) for row in table.rows]
+    if table.total and rows:
+        rows.insert(-1, r"\midrule")
+    start = r"\noindent" if name == "tabular" else ""
+    stop = r"\par" if name == "tabular" else ""
+    repeat = [r"\endhead"] if name == "longtable" else []
+    body = [start + open_, r"\toprule", *heads, *repeat, *rows, r"\bottomrule"]
+    return "\n".join([*body, rf"\end{{{name}}}{stop}"])
+
+
+def _shares(widths: Sequence[int]) -> list[float]:
+    total = sum(w + 2 for w in widths)
+    return [(w + 2) / total for w in widths]
+
+
+def _column(side: str, share: float) -> str:
+    ragged = "raggedright" if side == "l" else "raggedleft"
+    width = rf"\dimexpr {share:.4f}\linewidth-2\tabcolsep\relax"
+    return rf">{{\{ragged}\arraybackslash}}p{{{width}}}"
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> int:
+    return max(-(-len(cell) // max(w, 1)) or 1 for cell, w in zip(row, widths, strict=True))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(escaped(cell) for cell in cells) + r" \\"
+
+
+RENDERERS["latex"] = Renderer(render_latex, escaped)

@@ -1,0 +1,185 @@
+"""The sentences that a statistician would write about a release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cache, singledispatch
+from importlib import metadata
+from typing import Any
+
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import Interval
+from dpeffects.privacy.guarantee import KINDS, Guarantee
+from dpeffects.report.parts import ESTIMANDS, LEVELS, bounds_text, percent
+from dpeffects.results.numbers import number, numbers
+from dpeffects.results.record import Record
+from dpeffects.sites.combination import Combined
+
+
+@singledispatch
+def describe(result: Any, conf_level: float) -> str:
+    """Write the paragraph on methods and results for a paper; each type has its own function."""
+    raise NotImplementedError(f"no paragraph about {type(result).__name__}")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return what computed a result: dpeffects, OpenDP and Python."""
+    import platform
+
+    known = {}
+    for name, package in (("dpeffects", "dpeffects"), ("OpenDP", "opendp")):
+        try:
+            known[name] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            known[name] = "(version unknown)"
+    return {**known, "Python": platform.python_version()}
+
+
+def paragraph(record: Record, findings: Iterable[str], missing: str = "", subject: str = "") -> str:
+    """Write the paragraph of a record around its findings.
+
+    ``subject`` is what was estimated, by default an effect, and ``missing`` what is not there of
+    it; both are in the first sentence.
+    """
+    sentences = [
+        opening(subject or effect_words(record), "estimated", record.guarantee, missing),
+        f"Caution: {record.caution}." if record.caution else "",
+        f"The method was {record.method_title} ({record.method}) at "
+        f"{LEVELS.get(record.level, record.level)}, applied to n = {record.n} records with the "
+        f"formula {record.formula}.",
+        _bounds(record),
+        _budget(record),
+        *findings,
+        software(),
+        f"Method: {record.citation.rstrip('.')}." if record.citation else "",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def opening(what: str, verb: str, guarantee: Guarantee, missing: str = "") -> str:
+    """First sentence: what was estimated under which promise, and what is wrong with it."""
+    promise = _promise(guarantee)
+    lack = f", without {missing}," if missing else ""
+    kind = KINDS[guarantee.kind]
+    if guarantee.void:
+        return (
+            f"NOT PRIVATE ({', '.join(guarantee.void)}): {what} was {verb}{lack} with the noise "
+            f"of {promise}, which is void{kind.void}."
+        )
+    if kind.words:
+        return f"{kind.alert()}: {what} was {verb}{lack} {kind.under} {promise}."
+    return f"{what[0].upper()}{what[1:]} was {verb}{lack} {kind.under} {promise}."
+
+
+def software() -> str:
+    """Name what computed the numbers."""
+    known = versions()
+    return f"Computed with dpeffects {known['dpeffects']} and OpenDP {known['OpenDP']}."
+
+
+def effect_sentence(
+    estimate: float, error: float, interval: Interval, p: float | Unavailable
+) -> str:
+    """Estimate, standard error, interval and p-value."""
+    value, se, low, high = numbers((estimate, error, *interval))
+    significance = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
+    return (
+        f"The estimate is {value} (standard error {se}; {percent(interval.conf_level)} confidence "
+        f"interval from {low} to {high}{significance})."
+    )
+
+
+def p_words(p: float) -> str:
+    """Return a p-value for a sentence."""
+    return "< 0.0001" if p < 1e-4 else f"= {p:.4f}"
+
+
+def missing_words(interval: Interval | Unavailable) -> str:
+    """Say what is not there where there is no interval; empty where there is one."""
+    if not isinstance(interval, Unavailable):
+        return ""
+    return f"standard error, interval and p-value ({interval})"
+
+
+def reading(interval: Interval, if_random: str) -> str:
+    """Say what the interval does and does not show."""
+    if interval.lower <= 0.0 <= interval.upper:
+        low, high = numbers(tuple(interval))
+        return (
+            f"The interval includes zero: at this level there is no evidence of an effect, and "
+            f"effects from {low} to {high} are all compatible with the release."
+        )
+    return f"The interval excludes zero, which is evidence of an effect if {if_random}."
+
+
+def split(
+    sampling: float,
+    noise: float,
+    halves: tuple[float, float] | None = None,
+    rest: str = "Sampling error",
+) -> str:
+    """Say how the error divides into sampling (or what the ``rest`` is called) and privacy."""
+    total = sampling + noise
+    share = 100 * noise / total if total > 0.0 else 0.0
+    sds = numbers((math.sqrt(sampling), math.sqrt(noise)))
+    text = (
+        f"{rest} has a standard deviation of {sds[0]} and privacy noise one of {sds[1]}, "
+        f"which is {share:.1f} % of the variance"
+    )
+    if halves is None:
+        return f"{text}."
+    alone = numbers(halves)
+    return f"{text}; alone they would give half-widths of {alone[0]} and {alone[1]}."
+
+
+def effect_words(result: Record | Combined) -> str:
+    """Name the effect of the treatment on the outcome."""
+    what = ESTIMANDS.get(result.estimand, "effect")
+    return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"
+
+
+def _promise(guarantee: Guarantee) -> str:
+    if guarantee.kind == "none":
+        return "privacy"
+    epsilon, delta = number(guarantee.epsilon), number(guarantee.delta)
+    price = f"({epsilon}, {delta})" if guarantee.delta else epsilon
+    whom = "everything in one record" if guarantee.unit == "record" else "the outcome of one record"
+    if guarantee.unit == "record" and "treatment" in guarantee.public:
+        whom += " but its treatment"
+    known = ", ".join(guarantee.public) or "nothing"
+    return (
+        f"{price}-differential privacy for {whom} (neighbouring data sets replace one record; "
+        f"taken as public: {known})"
+    )
+
+
+def _bounds(record: Record) -> str:
+    text = bounds_text(record).replace("\u00a0", " ")
+    return f"Values were clipped to bounds: {text}." if text else ""
+
+
+def _budget(record: Record) -> str:
+    shares: dict[str, float] = {}
+    charges = [spend for spend in record.spends if not spend.covered]
+    for spend in charges:
+        shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
+    if not shares:
+        return ""
+    asked = record.guarantee.epsilon if record.epsilon_asked is None else record.epsilon_asked
+    noise = f" Noise: {record.noise_source}." if record.noise_source else ""
+    return (
+        f"Of epsilon = {number(asked)}, "
+        + ", ".join(f"{epsilon:.3g} went to {name}" for name, epsilon in shares.items())
+        + f", in {len(charges)} charge{'s' if len(charges) > 1 else ''}."
+        + _covered(record)
+        + noise
+    )
+
+
+def _covered(record: Record) -> str:
+    shares = dict.fromkeys(spend.share for spend in record.spends if spend.covered)
+    if not shares:
+        return ""
+    return f" They also pay for what the other half of the records released: {', '.join(shares)}."

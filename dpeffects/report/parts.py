@@ -1,0 +1,193 @@
+"""Blocks that the summaries of several kinds of results have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.privacy.guarantee import KINDS, Spend
+from dpeffects.report.layout import NO_BREAK
+from dpeffects.results.average import Result
+from dpeffects.results.numbers import joined, number, numbers, text_of
+from dpeffects.results.record import Record
+from dpeffects.sites.combination import Combined
+from dpeffects.summary import Block, Notes, Pairs, Table
+
+ESTIMANDS = {
+    "ATE": "average treatment effect",
+    "ATT": "average treatment effect on the treated",
+    "ATC": "average treatment effect on the controls",
+    "CATE": "conditional average treatment effect",
+}
+_PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
+"""(epsilon, delta), which stays on one line."""
+LEVELS = {
+    "sample": "sample level (records are private)",
+    "label": "label level (only outcomes are private)",
+    "none": "no level of privacy (nothing is protected)",
+}
+SOURCES = {
+    "declared": "declared",
+    "dtype": "from the column's type",
+    "public": "public",
+    "private": "found privately",
+    "data": "READ FROM THE DATA (not private)",
+}
+
+
+def alert(result: Record) -> str:
+    """What must not be overlooked: a guarantee that does not hold, and cautions."""
+    guarantee = result.guarantee
+    void = f"NOT PRIVATE: {', '.join(guarantee.void)}" if guarantee.void else ""
+    return starred((void, KINDS[guarantee.kind].words.upper(), result.caution))
+
+
+def starred(alerts: Iterable[str]) -> str:
+    """Return the lines of an alert; empty ones are left out."""
+    return "\n".join(f"*** {words} ***" for words in alerts if words)
+
+
+def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
+    """Return what the summary of a record ends with: charges, details, notes, the paper to cite."""
+    details = tuple((str(name), text_of(value)) for name, value in result.details.items())
+    blocks = (
+        budget(result) if result.spends else None,
+        Pairs(details, "Details") if details else None,
+        noted(notes),
+        Pairs((("Cite", result.citation),)) if result.citation else None,
+    )
+    return tuple(block for block in blocks if block)
+
+
+def noted(notes: Iterable[str]) -> Notes | None:
+    """Return the notes, if there are any."""
+    items = tuple(filter(None, notes))
+    return Notes(items) if items else None
+
+
+def estimand_words(estimand: str) -> str:
+    """Return the estimand in words, as in "ATE, average treatment effect"."""
+    return f"{estimand}, {ESTIMANDS.get(estimand, 'effect')}"
+
+
+def percent(share: float, form: str = ".4g") -> str:
+    """Return a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.95), percent(0.5, ".1f")
+    ('95 %', '50.0 %')
+    """
+    return f"{100 * share:{form}} %"
+
+
+def limits(conf_level: float) -> tuple[str, str]:
+    """Return the heads of the two columns of an interval.
+
+    Examples
+    --------
+    >>> limits(0.95)
+    ('2.5 %', '97.5 %')
+    """
+    return percent((1 - conf_level) / 2), percent((1 + conf_level) / 2)
+
+
+def p_text(p: float | Unavailable) -> str:
+    """Return a p-value for a table."""
+    return "n/a" if isinstance(p, Unavailable) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def header(result: Record) -> Pairs:
+    """What was estimated, how, from what, and under which promise."""
+    rows = [
+        ("Formula", result.formula),
+        ("Estimand", estimand_words(result.estimand)),
+        ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
+        ("Options", _options(result)),
+        ("Records", f"n = {result.n}"),
+        ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
+        ("Noise", result.noise_source),
+        ("Bounds", bounds_text(result)),
+    ]
+    return Pairs(tuple((name, text) for name, text in rows if text))
+
+
+def bounds_text(result: Record) -> str:
+    """Outcome and treatment first, covariates counted by source, risky or found ones named."""
+    bounds = [(name, _unbroken(text), source) for name, text, source in result.bounds]
+    roles = dict.fromkeys(result.outcome.split(", "), "outcome") | {result.treatment: "treatment"}
+    first = [
+        f"{roles[name]} {text} {SOURCES.get(source, source)}"
+        for role in roles
+        for name, text, source in bounds
+        if name == role
+    ]
+    rest = [bound for bound in bounds if bound[0] not in roles]
+    parts = []
+    for source in dict.fromkeys(source for _, _, source in rest):
+        group = [(name, text) for name, text, where in rest if where == source]
+        count = f"{len(group)} covariate{'s' if len(group) > 1 else ''}"
+        line = f"{count} {SOURCES.get(source, source)}"
+        if source in ("private", "data"):
+            line += ": " + ", ".join(_unbroken(f"{name} {text}") for name, text in group)
+        parts.append(line)
+    return "; ".join(first + parts)
+
+
+def _unbroken(text: str) -> str:
+    """Keep a range on one line; long lists of levels may break."""
+    return text.replace(" ", NO_BREAK) if len(text) <= 40 else text
+
+
+def _whole(match: re.Match[str]) -> str:
+    return _unbroken(match[0])
+
+
+def effect_table(result: Result | Combined, conf_level: float) -> Table:
+    """Return the line that everybody reads first: the effect, its error, interval and p-value."""
+    title = f"Effect of {result.treatment} on {result.outcome}"
+    columns = ("", "estimate", "std. error", *limits(conf_level), "p-value")
+    interval, error = result.conf_int(conf_level), result.std_error
+    if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
+        cells: tuple[str, ...] = (number(result.estimate), "n/a", "n/a", "n/a")
+    else:
+        cells = numbers((result.estimate, error, *interval))
+    return Table(title, columns, ((result.estimand, *cells, p_text(result.p_value)),), "lrrrrr")
+
+
+def budget(result: Record) -> Table:
+    """One row a release with its charge, and their sum; what other charges cover says so."""
+    spends, asked = result.spends, result.epsilon_asked
+    columns = ["release", "mechanism", "sensitivity", "scale", "epsilon", "delta", "claim"]
+    epsilons = numbers([*(s.epsilon for s in spends), sum(s.epsilon for s in spends)])
+    deltas = numbers([*(s.delta for s in spends), sum(s.delta for s in spends)])
+    rows = []
+    for spend, epsilon, delta in zip(spends, epsilons[:-1], deltas[:-1], strict=True):
+        if spend.covered:
+            epsilon, delta = "covered", "covered"
+        sizes = (joined(spend.sensitivity), joined(spend.scale))
+        rows.append([_label(spend), spend.mechanism, *sizes, epsilon, delta, str(spend.claim)])
+    against = "" if asked is None else f"of {number(asked)} asked"
+    rows.append(["total", against, "", "", epsilons[-1], deltas[-1], ""])
+    if not any(spend.delta for spend in spends):
+        for row in (columns, *rows):
+            del row[5]
+    align = "ll" + "r" * (len(columns) - 2)
+    return Table(
+        "Privacy budget (claims: dpeffects/privacy/PROOFS.md)",
+        tuple(columns),
+        tuple(map(tuple, rows)),
+        align,
+        total=True,
+    )
+
+
+def _label(spend: Spend) -> str:
+    return spend.label if spend.share in spend.label else f"{spend.share}: {spend.label}"
+
+
+def _options(result: Record) -> str:
+    """Options that are set; None stands for a choice that the method makes."""
+    options = {name: x for name, x in result.options.items() if x is not None}
+    return ", ".join(_unbroken(f"{name} = {text_of(x)}") for name, x in options.items())

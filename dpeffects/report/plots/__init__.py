@@ -1,0 +1,20 @@
+"""Pictures of results (matplotlib, extra "plot"): every function takes ``ax`` and returns the axes.
+
+Nothing of matplotlib is imported before the first picture, and no setting of the user's changes.
+"""
+
+from dpeffects.report.plots.diagnostics import budget, love, overlap
+from dpeffects.report.plots.effects import curve, estimate, forest
+from dpeffects.report.plots.simulations import errors, half_width, leaderboard
+
+__all__ = [
+    "budget",
+    "curve",
+    "errors",
+    "estimate",
+    "forest",
+    "half_width",
+    "leaderboard",
+    "love",
+    "overlap",
+]

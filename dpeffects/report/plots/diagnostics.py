@@ -1,0 +1,207 @@
+"""Balance of covariates (love plot), overlap of propensity scores, and where the budget went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpeffects.errors import OptionError
+from dpeffects.report.plots import style as look
+from dpeffects.results.covariate_balance import WITHIN, Balance
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Record
+from dpeffects.summary import draw
+
+_CUSTOMARY = 0.1
+"""Differences beyond this are usually called unbalanced."""
+
+
+def love(balance: Balance, *, ax: Any = None) -> Any:
+    """Draw standardised mean differences, one row a covariate; return the axes.
+
+    Whiskers hold 95 % of the noise. A filled mark is a difference beyond its noise, a hollow one
+    may be nothing but noise. Circles are before, squares after weighting.
+
+    Parameters
+    ----------
+    balance
+        What `dp_balance` returned.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("confounded", n=5000, seed=1)
+    >>> found = dpe.dp_balance("outcome ~ treatment | x1 + x2", data, epsilon=2)
+    >>> [t.get_text() for t in love(found).get_yticklabels()]
+    ['x1', 'x2']
+    """
+    differences = balance.tidy()
+    weighted = bool(balance.smd_adjusted)
+    with look.canvas(ax, (5.6, 1.3 + 0.32 * len(differences))) as axes:
+        axes.axvspan(-_CUSTOMARY, _CUSTOMARY, color="#efefef", linewidth=0, zorder=0)
+        look.zero(axes, vertical=True)
+        rows, shift = np.arange(len(differences)), 0.16 if weighted else 0.0
+        _marks(axes, rows - shift, differences, "", "o", look.INK)
+        if weighted:
+            _marks(axes, rows + shift, differences, "_adjusted", "s", look.RED)
+        for row in rows[differences["smd"].isna()]:
+            axes.text(
+                0.0, row, "n/a", ha="center", va="center", fontsize=look.SMALL, color=look.SOFT
+            )
+        look.rows(axes, differences["term"].tolist())
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, -1.5 * _CUSTOMARY), max(high, 1.5 * _CUSTOMARY))
+        axes.set_xlabel("standardised mean difference, treated less control")
+        _legend(axes, weighted)
+        look.mark(axes, look.alarms(balance))
+    return axes
+
+
+def _marks(ax: Any, rows: Any, differences: Any, which: str, marker: str, color: str) -> None:
+    value, sd = (differences[f"{name}{which}"].to_numpy() for name in ("smd", "noise_sd"))
+    ax.hlines(rows, value - WITHIN * sd, value + WITHIN * sd, color=color, linewidth=1.0)
+    within = np.array([bool(x) for x in differences[f"within_noise{which}"]])
+    for part, fill in ((within, "white"), (~within, color)):
+        ax.plot(
+            value[part],
+            rows[part],
+            marker,
+            color=color,
+            mfc=fill,
+            gid=f"{'within' if fill == 'white' else 'beyond'}{which}",
+        )
+
+
+def _legend(ax: Any, weighted: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    plain: dict[str, Any] = {"linestyle": "", "color": look.INK}
+    handles = [Line2D([], [], marker="o", label="before weighting", **plain)]
+    if weighted:
+        handles.append(
+            Line2D([], [], marker="s", linestyle="", color=look.RED, label="after weighting")
+        )
+    handles.append(Line2D([], [], marker="o", mfc="white", label="within its noise", **plain))
+    look.legend_above(ax, handles, 3, handlelength=1.0)
+
+
+def overlap(balance: Balance, *, ax: Any = None) -> Any:
+    """Draw the histogram of the propensity score, treated up and controls down; return the axes.
+
+    Bars are shares of an arm's records; whiskers hold 95 % of the noise. A count that noise made
+    negative has no bar.
+
+    Parameters
+    ----------
+    balance
+        What `dp_balance` returned.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("confounded", n=5000, seed=1)
+    >>> found = dpe.dp_balance("outcome ~ treatment | x1 + x2", data, epsilon=2, bins=10)
+    >>> len(overlap(found).patches)
+    20
+    """
+    from matplotlib.ticker import FuncFormatter
+
+    edges = np.array(balance.edges)
+    middle, width = (edges[:-1] + edges[1:]) / 2.0, np.diff(edges)
+    treated = balance.treated[0]
+    sizes = (treated, balance.n - treated)
+    fills = ((look.FILL, ""), (look.PALE, "////"))
+    with look.canvas(ax) as axes:
+        arms = zip(("treated", "control"), balance.counts, sizes, (1.0, -1.0), fills, strict=True)
+        for name, counts, size, side, (color, hatch) in arms:
+            share, noise = np.array(counts) / size, WITHIN * balance.count_sd / size
+            axes.bar(
+                middle,
+                side * np.maximum(share, 0.0),
+                width,
+                color=color,
+                hatch=hatch,
+                edgecolor="#555555",
+                linewidth=0.5,
+                label=name,
+            )
+            ends = side * np.maximum(share - noise, 0.0), side * np.maximum(share + noise, 0.0)
+            axes.vlines(middle, *ends, color=look.INK, linewidth=1.1, zorder=3)
+        axes.axhline(0.0, color=look.INK, linewidth=0.8)
+        axes.set_xlim(0.0, 1.0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * abs(y):g} %"))
+        axes.set_xlabel("propensity score (private model)")
+        axes.set_ylabel("share of the arm's records")
+        look.legend_above(axes, axes.containers)
+        look.mark(axes, look.alarms(balance))
+    return axes
+
+
+def budget(fit: Record, *, ax: Any = None) -> Any:
+    """Draw epsilon by release, with its part of the total and its delta; return the axes.
+
+    Parameters
+    ----------
+    fit
+        Any result with charges.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
+    >>> [round(float(bar.get_width()), 2) for bar in budget(fit).patches]
+    [0.25, 0.55, 0.2]
+    """
+    parts = _parts(fit)
+    if not parts:
+        raise OptionError("there is nothing to draw: the result has no charges")
+    total = sum(epsilon for epsilon, _ in parts.values())
+    with look.canvas(ax, (5.6, 1.1 + 0.34 * len(parts))) as axes:
+        for row, (epsilon, delta) in enumerate(parts.values()):
+            axes.barh(row, epsilon, 0.6, color=look.FILL, edgecolor=look.INK, linewidth=0.6)
+            text = f" {epsilon:.3g}  ({100 * epsilon / total:.1f} %)"
+            if delta:
+                text += f", delta {delta:.2g}"
+            axes.text(epsilon, row, text, va="center", fontsize=look.SMALL)
+        look.rows(axes, list(parts))
+        axes.set_xlim(0.0, 1.45 * max(epsilon for epsilon, _ in parts.values()))
+        axes.set_xlabel("epsilon")
+        axes.set_title(_caption(fit, total))
+        look.mark(axes, [look.alarm(fit.guarantee.status)])
+    return axes
+
+
+def _parts(fit: Record) -> dict[str, tuple[float, float]]:
+    """Epsilon and delta by charge, in order; the steps of one mechanism are one."""
+    parts: dict[str, tuple[float, float]] = {}
+    for spend in (spend for spend in fit.spends if not spend.covered):
+        label = spend.label.split(":")[0]
+        name = label if spend.share in label else f"{spend.share}: {label}"
+        epsilon, delta = parts.get(name, (0.0, 0.0))
+        parts[name] = (epsilon + spend.epsilon, delta + spend.delta)
+    return parts
+
+
+def _caption(fit: Record, total: float) -> str:
+    asked = "" if fit.epsilon_asked is None else f" of {number(fit.epsilon_asked)} asked"
+    delta = sum(spend.delta for spend in fit.spends)
+    spent = f"epsilon {number(float(f'{total:.4g}'))}{asked}"
+    return f"Budget of {fit.method}: {spent}, delta {delta:.3g}"
+
+
+@draw.register
+def _(balance: Balance, kind: str = "love", *, ax: Any = None) -> Any:
+    if kind not in ("love", "overlap"):
+        raise OptionError(f'kind must be "love" or "overlap", got {kind!r}')
+    return love(balance, ax=ax) if kind == "love" else overlap(balance, ax=ax)

@@ -1,0 +1,348 @@
+"""Effects: estimates with their intervals, sites with what they add up to, conditional effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpeffects.errors import OptionError
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.report.parts import percent
+from dpeffects.report.plots import style as look
+from dpeffects.results.average import Result
+from dpeffects.results.conditional import CateEffects, CateFunction
+from dpeffects.results.numbers import number, numbers
+from dpeffects.sites.combination import Combined
+from dpeffects.summary import draw
+
+_COVERED = {"noise": "noise only", "effect": "noise, sampling, shrinkage"}
+
+
+def estimate(
+    *fits: Result,
+    conf_level: float = 0.95,
+    ax: Any = None,
+    names: Sequence[str] | None = None,
+) -> Any:
+    """Draw estimates with their confidence intervals; return the axes.
+
+    The thick bar is the interval that sampling error alone would give, the thin line with ends the
+    whole interval: what sticks out is the price of privacy. Where no sampling variance was
+    released, a dotted line shows how far noise alone can have moved the estimate.
+
+    Parameters
+    ----------
+    *fits
+        Results of `dp_ate`, `dp_att` or `dp_atc`.
+    conf_level
+        Level of the intervals.
+    ax
+        Axes to draw on; by default those of a new figure.
+    names
+        A label for each fit; by default its method and epsilon.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
+    >>> estimate(fit, names=["trial"]).get_xlabel()
+    'effect of treatment on earnings_1978'
+    """
+    labels = _labels(fits, names)
+    with look.canvas(ax, (5.6, 1.3 + 0.5 * len(fits))) as axes:
+        kinds = [_interval(axes, row, fit, conf_level) for row, fit in enumerate(fits)]
+        look.zero(axes, vertical=True)
+        look.rows(axes, labels)
+        axes.set_xlabel(_label(fits))
+        axes.margins(x=0.08)
+        _legend(axes, set().union(*kinds), conf_level)
+        lines = [label.replace("\n", ", ") for label in labels]
+        look.mark(axes, look.with_names(lines, [look.alarms(fit) for fit in fits]))
+    return axes
+
+
+def _interval(ax: Any, row: int, fit: Result, conf_level: float) -> set[str]:
+    """Draw one estimate; return what a legend has to explain."""
+    released = fit.released
+    whole = fit.conf_int(conf_level)
+    if isinstance(whole, Unavailable):
+        noise = inference.noise_interval(released, conf_level)
+        kinds = set()
+        if not isinstance(noise, Unavailable):
+            ax.plot(list(noise), [row, row], color=look.SOFT, linestyle=":", gid="noise")
+            kinds = {"noise"}
+    else:
+        alone = inference.interval(replace(released, laplace=(), gaussian=0.0), conf_level)
+        ends = {"marker": "|", "markersize": 9.0, "markeredgewidth": 1.2}
+        ax.plot(list(whole), [row, row], color=look.INK, linewidth=1.2, gid="whole", **ends)
+        bar = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
+        ax.plot(list(alone), [row, row], gid="sampling", **bar)
+        kinds = {"whole", "sampling"}
+    ax.plot([fit.estimate], [row], "o", color=look.INK, markersize=5.5, zorder=3, gid="estimate")
+    return kinds
+
+
+def _labels(fits: Sequence[Result], names: Sequence[str] | None) -> list[str]:
+    if not fits:
+        raise OptionError("there is nothing to draw: give at least one fit")
+    if names is None:
+        same = len({fit.estimand for fit in fits}) == 1
+        return [
+            ("" if same else f"{fit.estimand}, ")
+            + f"{fit.method}\nepsilon = {number(float(fit.guarantee.epsilon))}"
+            for fit in fits
+        ]
+    if isinstance(names, str) or len(names) != len(fits):
+        raise OptionError(f"names must be a list of {len(fits)} labels, got {names!r}")
+    return [str(name) for name in names]
+
+
+def _label(fits: Sequence[Result]) -> str:
+    labels = dict.fromkeys(look.effect_label(fit.treatment, fit.outcome) for fit in fits)
+    return "; ".join(labels)
+
+
+def _legend(ax: Any, kinds: set[str], conf_level: float) -> None:
+    from matplotlib.lines import Line2D
+
+    whole = f"with privacy noise ({percent(conf_level, 'g')} interval)"
+    ends: dict[str, Any] = {"linewidth": 1.2, "marker": "|", "markersize": 9.0}
+    entries = {
+        "sampling": Line2D([], [], color=look.YELLOW, linewidth=6.0, label="sampling error alone"),
+        "whole": Line2D([], [], color=look.INK, label=whole, **ends),
+        "noise": Line2D([], [], color=look.SOFT, linestyle=":", label="no interval; noise alone"),
+    }
+    handles = [entry for kind, entry in entries.items() if kind in kinds]
+    if handles:
+        look.legend_above(ax, handles)
+
+
+def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = None) -> Any:
+    """Draw the sites' estimates and the combined effect; return the axes.
+
+    Squares grow with a site's weight; hollow circles are sites without weight. The diamond is as
+    wide as the interval of the combined effect.
+
+    Parameters
+    ----------
+    combined
+        What `combine` or `dp_multisite` returned.
+    conf_level
+        Level of the intervals; by default that of the combination.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> sent = [
+    ...     dpe.site_release("earnings_1978 ~ treatment", nsw[start::2], site=site,
+    ...                      method="diff_in_means", epsilon=1)
+    ...     for start, site in enumerate(["North", "South"])
+    ... ]
+    >>> [t.get_text() for t in forest(dpe.combine(sent, "all")).get_yticklabels()]
+    ['North', 'South', 'combined (all)']
+    """
+    level = combined.conf_level if conf_level is None else conf_level
+    whole = combined.conf_int(level)
+    intervals = [inference.interval(release.released, level) for release in combined.releases]
+    last = len(intervals)
+    with look.canvas(ax, (7.0, 1.6 + 0.3 * (last + 1))) as axes:
+        for row, release in enumerate(combined.releases):
+            _site(axes, row, release.estimate, intervals[row], combined.weights[row])
+        _diamond(axes, last, combined.estimate, whole)
+        look.zero(axes, vertical=True)
+        axes.axhline(last - 0.5, color=look.SOFT, linewidth=0.6)
+        axes.axvline(combined.estimate, color=look.BLUE, linewidth=0.8, zorder=0.4)
+        names = [release.site for release in combined.releases]
+        look.rows(axes, [*names, f"combined ({combined.rule})"])
+        axes.set_ylim(top=-1.3)  # room for the head of the columns
+        _columns(axes, combined, [*intervals, whole], level)
+        axes.margins(x=0.06)
+        axes.set_xlabel(look.effect_label(combined.treatment, combined.outcome))
+        axes.set_title(_caption(combined))
+        look.mark(axes, [look.alarm(combined.status)])
+    return axes
+
+
+def _site(ax: Any, row: int, estimate: float, interval: Any, weight: float) -> None:
+    if not isinstance(interval, Unavailable):
+        ax.plot(list(interval), [row, row], color=look.INK, linewidth=1.1, gid="interval")
+    if weight > 0.0:
+        size = 3.0 + 9.0 * np.sqrt(weight)  # an area that grows with the weight
+        ax.plot([estimate], [row], "s", color=look.INK, markersize=size, gid="site")
+    else:
+        ax.plot([estimate], [row], "o", color=look.INK, mfc="white", markersize=5.0, gid="site")
+
+
+def _diamond(ax: Any, row: int, estimate: float, interval: Any) -> None:
+    if isinstance(interval, Unavailable):
+        ax.plot([estimate], [row], "D", color=look.BLUE, mfc="white", gid="combined")
+        return
+    low, high = interval
+    corners = ([low, estimate, high, estimate], [row, row - 0.28, row, row + 0.28])
+    ax.fill(*corners, facecolor=look.BLUE, edgecolor=look.INK, linewidth=0.8, gid="combined")
+
+
+def _columns(ax: Any, combined: Combined, intervals: list[Any], conf_level: float) -> None:
+    """Write estimates, intervals and weights beside the rows."""
+    estimates = [*(release.estimate for release in combined.releases), combined.estimate]
+    known = [x for interval in intervals if not isinstance(interval, Unavailable) for x in interval]
+    cells = numbers([float(f"{x:.4g}") for x in (*estimates, *known)])
+    ends = iter(cells[len(estimates) :])
+    texts = [f"estimate [{percent(conf_level, 'g')} interval]"]
+    for middle, interval in zip(cells, intervals, strict=False):
+        missing = isinstance(interval, Unavailable)
+        texts.append(f"{middle} [n/a]" if missing else f"{middle} [{next(ends)}, {next(ends)}]")
+    weights = ["weight", *(percent(weight, ".1f") for weight in (*combined.weights, 1.0))]
+    far = 50.0 + 4.4 * max(map(len, texts))
+    for row, (text, weight) in enumerate(zip(texts, weights, strict=True), -1):
+        for words, place, side in ((text, 8.0, "left"), (weight, far, "right")):
+            ax.annotate(
+                words,
+                (1.0, row),
+                xycoords=ax.get_yaxis_transform(),
+                xytext=(place, 0.0),
+                textcoords="offset points",
+                ha=side,
+                va="center",
+                fontsize=look.SMALL,
+                annotation_clip=False,
+            )
+
+
+def _caption(combined: Combined) -> str:
+    test = combined.heterogeneity
+    if isinstance(test, Unavailable):
+        return f"Heterogeneity {test}"
+    absent = [site for site in combined.left_out if site not in {r.site for r in combined.releases}]
+    silent = f"; no release from {', '.join(absent)}" if absent else ""
+    p = "< 0.0001" if test.p_value < 1e-4 else f"= {test.p_value:.3g}"
+    return (
+        f"Heterogeneity: Q = {test.q:.3g} on {test.df} df, p {p}; "
+        f"tau = {test.tau2**0.5:.3g}; $I^2$ = {100 * test.i2:.0f} %{silent}"
+    )
+
+
+def curve(
+    fit: CateFunction | CateEffects,
+    along: str | None = None,
+    *,
+    at: Mapping[str, Any] | None = None,
+    conf_level: float = 0.95,
+    covers: str | None = None,
+    simultaneous: bool = False,
+    ax: Any = None,
+) -> Any:
+    """Draw conditional effects; return the axes.
+
+    Parameters
+    ----------
+    fit
+        A `CateFunction`, drawn along one covariate, or `CateEffects`, one interval each.
+    along
+        Covariate on the axis; by default the first of the formula. For a function only.
+    at
+        Values of the other covariates; by default the middle of their ranges.
+    conf_level
+        Of the band or of the intervals.
+    covers
+        "noise" or "effect": what the band covers.
+    simultaneous
+        Intervals at points or by group that hold for all at once.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("cate_1", n=500, seed=1)
+    >>> fit = dpe.dp_cate("outcome ~ treatment | x1 + x2", data, epsilon=1, delta=1e-5)
+    >>> curve(fit, "x1").get_xlabel()
+    'x1'
+    """
+    if isinstance(fit, CateFunction):
+        return _function(fit, along or fit.covariates[0], at, conf_level, covers, ax)
+    if along is not None or at is not None or covers is not None:
+        raise OptionError("along, at and covers are for effect functions; these are single effects")
+    return _effects(fit, conf_level, simultaneous, ax)
+
+
+def _function(
+    fit: CateFunction,
+    along: str,
+    at: Mapping[str, Any] | None,
+    conf_level: float,
+    covers: str | None,
+    ax: Any,
+) -> Any:
+    points = fit.curve(along, at=at, conf_level=conf_level, covers=covers)
+    low, high = points["conf_low"], points["conf_high"]
+    with look.canvas(ax) as axes:
+        if fit.space.is_levels(along):
+            places = np.arange(len(points))
+            _intervals(axes, places, points["effect"], low, high)
+            axes.set_xticks(places, [str(level) for level in points[along]])
+            axes.margins(x=0.15)
+        else:
+            axes.plot(points[along], points["effect"], color=look.INK, zorder=2)
+            axes.fill_between(points[along], low, high, color=look.PALE, linewidth=0, zorder=1)
+            for edge in (low, high):
+                axes.plot(points[along], edge, color=look.SOFT, linewidth=0.6, zorder=1)
+            axes.margins(x=0.0)
+        axes.set_xlabel(along)
+        covered = _COVERED[points["covers"].iloc[0]]
+        _finish(axes, fit, f"{percent(conf_level, 'g')} band: {covered}", at)
+    return axes
+
+
+def _effects(fit: CateEffects, conf_level: float, simultaneous: bool, ax: Any) -> Any:
+    points = fit.tidy(conf_level, simultaneous=simultaneous)
+    kind = "noise and sampling" if fit.kind == "groups" else "noise only"
+    at_once = ", all at once" if simultaneous else ""
+    with look.canvas(ax) as axes:
+        places = np.arange(len(points))
+        _intervals(axes, places, points["estimate"], points["conf_low"], points["conf_high"])
+        labels = list(fit.labels)
+        crowded = len(labels) > 6 or max(map(len, labels)) > 14
+        turn = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        axes.set_xticks(places, labels, **turn)
+        axes.set_xlabel("group" if fit.kind == "groups" else "point")
+        axes.margins(x=0.5 / max(len(points), 2))
+        _finish(axes, fit, f"{percent(conf_level, 'g')} intervals: {kind}{at_once}", None)
+    return axes
+
+
+def _intervals(ax: Any, places: Any, middle: Any, low: Any, high: Any) -> None:
+    """Points with intervals; one without an interval is hollow."""
+    known = np.isfinite(np.asarray(low, dtype=float))
+    ax.vlines(places[known], low[known], high[known], color=look.INK, linewidth=1.2)
+    ends = {"color": look.INK, "marker": "_", "linestyle": "", "markersize": 7.0}
+    for side in (low, high):
+        ax.plot(places[known], side[known], **ends)
+    ax.plot(places[known], middle[known], "o", color=look.INK, gid="known")
+    ax.plot(places[~known], middle[~known], "o", color=look.INK, mfc="white", gid="unknown")
+
+
+def _finish(ax: Any, fit: Any, caption: str, at: Mapping[str, Any] | None) -> None:
+    look.zero(ax, vertical=False)
+    ax.set_ylabel(look.effect_label(fit.treatment, fit.outcome))
+    if at:
+        caption += "; at " + ", ".join(f"{name} = {value}" for name, value in at.items())
+    ax.set_title(caption)
+    look.mark(ax, look.alarms(fit))
+
+
+draw.register(Result, estimate)
+draw.register(Combined, forest)
+draw.register(CateFunction, curve)
+draw.register(CateEffects, curve)

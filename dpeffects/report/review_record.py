@@ -1,0 +1,234 @@
+"""report(): a paragraph for a paper, or the release record for a review board.
+
+The record is one page with everything public, and its JSON twin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+
+from dpeffects import documents, writing
+from dpeffects.errors import OptionError
+from dpeffects.privacy.claims import titles
+from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.privacy.noise import SecureNoise
+from dpeffects.report.paragraph import describe, versions
+from dpeffects.results.average import Result
+from dpeffects.results.numbers import joined, number, text_of
+from dpeffects.results.record import Record
+from dpeffects.sites.combination import Combined
+from dpeffects.sites.release import SiteRelease
+from dpeffects.summary import Pairs, Prose, Report, Summary, Table, summarise, write_about
+
+FORMAT = "dpeffects release record"
+ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
+Part = Record | SiteRelease
+"""One guarantee and what was paid for it: a whole result, or one site of a combination."""
+Check = tuple[str, str, str]
+"""A question of docs/review_board.md, its answer, and whether it is met."""
+
+
+@write_about.register(Record)
+@write_about.register(Combined)
+def _(
+    fit: Record | Combined,
+    path: str | PathLike[str] | None,
+    conf_level: float,
+    overwrite: bool,
+) -> Report | Path:
+    paragraph = describe(fit, conf_level)
+    if path is None:
+        return Report(paragraph)
+    target = _target(path, overwrite)
+    parts = fit.releases if isinstance(fit, Combined) else (fit,)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {
+        "format": FORMAT,
+        "version": 1,
+        "written": now,
+        "software": versions(),
+        "report": paragraph,
+        "checklist": [
+            dict(zip(("check", "answer", "verdict"), row, strict=True)) for row in checklist(parts)
+        ],
+        "claims": {str(s.claim): titles()[s.claim] for part in parts for s in part.spends},
+        "result": fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict(),
+    }
+    twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    file = target.with_suffix(".json")
+    about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
+    page = _page(fit, parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
+    writing.write(file, twin.encode(), overwrite=overwrite is True)
+    writing.write(target, page.as_html(standalone=True), overwrite=overwrite is True)
+    return target
+
+
+def _page(
+    fit: Record | Combined,
+    parts: Sequence[Part],
+    summary: Summary,
+    paragraph: str,
+    now: str,
+    twin: dict[str, str],
+) -> Summary:
+    options = {"rule": fit.rule} if isinstance(fit, Combined) else fit.options
+    chosen = tuple((str(name), text_of(x)) for name, x in options.items() if x is not None)
+    columns = ("check", "this release", "verdict")
+    blocks = (
+        Prose(paragraph, "Methods and results"),
+        Table("Checklist (docs/review_board.md)", columns, tuple(checklist(parts)), "lll"),
+        *summary.blocks,
+        _charges(parts),
+        _bounds(parts),
+        *((Pairs(chosen, "Options"),) if chosen else ()),
+        Pairs((*versions().items(), ("Written", now)), "Versions"),
+        Pairs(tuple(twin.items()), "The same for machines"),
+    )
+    return Summary(f"Release record. {summary.title}", summary.alert, blocks)
+
+
+def _target(path: str | PathLike[str], overwrite: bool) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise OptionError(f'the record needs a path such as "record.html", got {path!r}')
+    target = Path(path)
+    if target.suffix.lower() != ".html":
+        raise OptionError(
+            f"a release record is an .html file (its .json twin is written beside it): write "
+            f'"{target.with_suffix(".html").name or "record.html"}", not {str(target)!r}'
+        )
+    for file in (target, twin_of(target)):
+        writing.check(file, overwrite=overwrite is True)
+    return target
+
+
+def twin_of(target: Path) -> Path:
+    """Return where the JSON of a record goes; a file that is something else stays as it is."""
+    twin = target.with_suffix(".json")
+    if os.path.exists(twin) and not documents.holds(twin, "format", FORMAT):
+        raise OptionError(f"{twin} is not the JSON of a record; give the record another name")
+    return twin
+
+
+def checklist(parts: Sequence[Part]) -> list[Check]:
+    """Answer the questions of docs/review_board.md."""
+    holds = all(part.guarantee.holds for part in parts)
+    return [
+        ("Status", _each(parts, lambda p: p.guarantee.status), MET if holds else NOT_MET),
+        ("Epsilon and delta", _each(parts, _price), ASK if _within(parts) else NOT_MET),
+        ("Unit", _each(parts, lambda p: _unit(p.guarantee)), ASK),
+        ("Public", _each(parts, lambda p: ", ".join(p.guarantee.public) or "nothing"), ASK),
+        _bounds_check(parts),
+        _noise(parts),
+        ("The ledger", "A result does not know what else was released: see the ledger.", ASK),
+        ("One person, one record", "Not known from a result; if not, multiply epsilon.", ASK),
+        ("Cautions", _each(parts, lambda p: _caution(p) or "none"), "accuracy, not privacy"),
+    ]
+
+
+def _each(parts: Sequence[Part], say: Callable[[Part], str]) -> str:
+    """Say it once if all parts agree, else by site."""
+    said: dict[str, list[str]] = {}
+    for part in parts:
+        said.setdefault(say(part), []).append(_site(part))
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{', '.join(sites)}: {text}" for text, sites in said.items())
+
+
+def _site(part: Part) -> str:
+    return part.site if isinstance(part, SiteRelease) else ""
+
+
+def _caution(part: Part) -> str:
+    return part.released.caution if isinstance(part, SiteRelease) else part.caution
+
+
+def _total(part: Part) -> tuple[float, float]:
+    return sum(s.epsilon for s in part.spends), sum(s.delta for s in part.spends)
+
+
+def _price(part: Part) -> str:
+    charges = sum(not s.covered for s in part.spends)
+    asked = None if isinstance(part, SiteRelease) else part.epsilon_asked
+    of = "" if asked is None else f" of epsilon = {number(asked)}"
+    return (
+        f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
+        f"{charges} charges sum to ({', '.join(map(number, _total(part)))}){of}"
+    )
+
+
+def _within(parts: Sequence[Part]) -> bool:
+    """Tell whether charges sum to no more than what is promised."""
+    return all(
+        spent <= promised * (1 + 1e-9)
+        for part in parts
+        for spent, promised in zip(
+            _total(part), (part.guarantee.epsilon, part.guarantee.delta), strict=True
+        )
+    )
+
+
+def _unit(guarantee: Guarantee) -> str:
+    if guarantee.unit == "record":
+        return "record: everything in one record is protected, but for what is public"
+    if guarantee.unit == "nothing":
+        return "nothing is protected"
+    return f"{guarantee.unit}: only that is protected; covariates and treatment count as public"
+
+
+def _bounds_check(parts: Sequence[Part]) -> Check:
+    counts = Counter(source for part in parts for _, _, source in part.bounds)
+    text = ", ".join(f"{count} {source}" for source, count in counts.items()) or "none"
+    return "Bounds", text, NOT_MET if "data" in counts else ASK if "declared" in counts else MET
+
+
+def _noise(parts: Sequence[Part]) -> Check:
+    sources = {"" if isinstance(part, SiteRelease) else part.noise_source for part in parts}
+    text = "; ".join(sources) or "not part of a site's release"
+    if sources == {SecureNoise.description}:
+        return "Noise", text, MET
+    return "Noise", text, ASK if sources == {""} else NOT_MET
+
+
+def _charges(parts: Sequence[Part]) -> Table:
+    rows = tuple(
+        (
+            _site(part),
+            s.label,
+            s.share,
+            s.mechanism,
+            _all(s.sensitivity),
+            _all(s.scale),
+            "covered" if s.covered else number(s.epsilon),
+            "covered" if s.covered else number(s.delta),
+            f"{s.claim}. {titles()[s.claim]}",
+        )
+        for part in parts
+        for s in part.spends
+    )
+    columns = ("site", "release", "share", "mechanism", "sensitivity", "scale", "epsilon", "delta")
+    title = "All charges, with the claim behind each (dpeffects/privacy/PROOFS.md)"
+    return _without_site(Table(title, (*columns, "claim"), rows, "llllrrrrl"))
+
+
+def _bounds(parts: Sequence[Part]) -> Table:
+    rows = tuple((_site(part), *bound) for part in parts for bound in part.bounds)
+    return _without_site(Table("All bounds", ("site", "column", "bounds", "source"), rows, "llll"))
+
+
+def _without_site(table: Table) -> Table:
+    if any(row[0] for row in table.rows):
+        return table
+    rows = tuple(row[1:] for row in table.rows)
+    return Table(table.title, table.columns[1:], rows, table.align[1:])
+
+
+def _all(values: Sequence[float]) -> str:
+    return joined(values) if len(set(values)) <= 1 else ", ".join(map(number, values))

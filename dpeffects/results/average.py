@@ -1,0 +1,169 @@
+"""Result: released values, what was promised about them, and what was paid. No data, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.intervals import Interval
+from dpeffects.results.export import effect_row, frame_of, or_nan, plain
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Record
+from dpeffects.summary import Summary, draw, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Result(Record):
+    """A private treatment effect, ready to print, export or combine.
+
+    Parameters
+    ----------
+    released
+        What the method released: estimate, sampling variance, noise scales.
+    estimand, method, ...
+        The fields of `Record`.
+
+    Examples
+    --------
+    >>> from dpeffects.inference.estimate import SamplingVariance
+    >>> from dpeffects.privacy.guarantee import Guarantee
+    >>> fit = Result.from_estimate(
+    ...     Estimate(2.0, SamplingVariance(0.36, 0.0, 9.0), laplace=(0.4, 0.4)),
+    ...     estimand="ATE", method="dp_means", method_title="difference in means",
+    ...     formula="y ~ t", outcome="y", treatment="t", n=500, guarantee=Guarantee(1.0),
+    ... )
+    >>> fit
+    <dpeffects ATE 2 (se 1), dp_means, epsilon=1, exact>
+    >>> low, high = fit.conf_int()
+    >>> round(low, 2), round(high, 2)
+    (0.01, 3.99)
+    >>> Result.from_json(fit.to_json()) == fit
+    True
+    """
+
+    released: Estimate
+
+    @classmethod
+    def from_estimate(
+        cls,
+        estimate: Estimate,
+        *,
+        notes: Iterable[str] = (),
+        details: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Result:
+        """Build a Result from what a method released.
+
+        ``notes`` and ``details`` are added to those of the estimate; the other keywords are the
+        fields of `Result`.
+        """
+        return cls(
+            released=estimate,
+            notes=(*estimate.notes, *notes),
+            details={**estimate.details, **(details or {})},
+            **fields,
+        )
+
+    @property
+    def estimate(self) -> float:
+        """The released effect."""
+        return self.released.value
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        return self.released.caution
+
+    @property
+    def sampling_variance(self) -> float | Unavailable:
+        """Sampling variance that the noisy release leaves plausible, on average; never negative."""
+        return inference.sampling_variance(self.released)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the privacy noise in the estimate."""
+        return self.released.noise_variance
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Total standard error: sampling and noise."""
+        return inference.std_error(self.released)
+
+    @property
+    def noise_share(self) -> float | Unavailable:
+        """Part of the total variance that is due to privacy, between 0 and 1."""
+        total = inference.total_variance(self.released)
+        if isinstance(total, Unavailable):
+            return total
+        return self.noise_variance / total if total > 0.0 else 0.0
+
+    def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Confidence interval for the effect; ``low, high = fit.conf_int()``.
+
+        Returns `Unavailable`, which prints its reason, when the method released no sampling
+        variance.
+        """
+        return inference.interval(self.released, conf_level)
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`."""
+        return inference.p_value(self.released)
+
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level=conf_level)
+
+    def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
+        """Draw the estimate and both parts of its interval; return the axes (matplotlib)."""
+        return draw(self, conf_level=conf_level, ax=ax)
+
+    def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """One row for the effect; rows of several results bind with ``pandas.concat``.
+
+        What is not available is NaN.
+        """
+        about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
+        about |= {"term": self.treatment, "guarantee": self.guarantee.status}
+        interval = self.conf_int(conf_level)
+        row = effect_row(self.estimate, self.std_error, self.p_value, interval, **about)
+        return frame_of([row])
+
+    def _glance(self) -> dict[str, Any]:
+        """The release, and its sources of error."""
+        return super()._glance() | {
+            "noise_variance": float(self.noise_variance),
+            "sampling_variance": or_nan(self.sampling_variance),
+            "noise_share": or_nan(self.noise_share),
+        }
+
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """Plain values for JSON.
+
+        What is not available is ``{"unavailable": reason}``; a number that is not finite is that
+        with ``"value": None`` beside it. The noise in the estimate is in ``released``: scales of
+        its Laplace terms (variance 2 scale^2 each) and the variance of its Gaussian noise.
+        """
+        names = ("estimate", "std_error", "sampling_variance", "noise_variance", "noise_share")
+        statistics = {name: plain(getattr(self, name)) for name in (*names, "p_value", "caution")}
+        return statistics | {"conf_int": plain(self.conf_int(conf_level))} | super().to_dict()
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave; what follows from the release is computed again."""
+        caution = {"caution": document["caution"]}  # earlier versions wrote it only once
+        return super().from_dict(document | {"released": caution | document["released"]})
+
+    def __repr__(self) -> str:
+        error = self.std_error
+        text = "not available" if isinstance(error, Unavailable) else number(error)
+        return (
+            f"<dpeffects {self.estimand} {number(self.estimate)} (se {text}), {self.method}, "
+            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
+        )

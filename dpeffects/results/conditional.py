@@ -1,0 +1,345 @@
+"""Results of conditional effects: a function, effects at points, effects by group."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects import documents, writing
+from dpeffects.design import read as design
+from dpeffects.design.bounds import Bounds
+from dpeffects.errors import DataError, OptionError
+from dpeffects.formula import Formula, parse
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.export import DAMAGE, TIDY, effect_row, frame_of, plain, require
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Record
+from dpeffects.summary import Summary, draw, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = npt.NDArray[np.float64]
+
+_COVERS = ("noise", "effect")
+_KIND, _VERSION, _UNCHECKED = "dpeffects effect function", 2, 1
+"""What a saved file says of itself; files of version 1 have no checksum."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CateResult(Record):
+    """What the three kinds of results have in common."""
+
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level=conf_level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return super().to_dict() | {"bounds": plain(self.bounds)}
+
+    def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        """Effects as a frame whose first columns are those of `Result.tidy`."""
+        about = {"outcome": self.outcome, "estimand": self.estimand, "method": self.method}
+        about["guarantee"] = self.guarantee.status
+        complete = [dict.fromkeys(TIDY, math.nan) | row | about for row in rows]
+        return frame_of(complete, list(complete[0]) if complete else list(TIDY))
+
+    def _head(self, what: str) -> str:
+        return (
+            f"<dpeffects CATE {what}, {self.method}, "
+            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
+        )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CateFunction(CateResult):
+    """A released effect function: query it as often as you like, save it, plot it.
+
+    Parameters
+    ----------
+    function
+        The released numbers.
+    space
+        Declared ranges and levels of the covariates; queries are clipped to them.
+    """
+
+    function: EffectFunction
+    space: Bounds
+
+    @cached_property
+    def _formula(self) -> Formula:
+        return replace(parse(self.formula), intercept=True)
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Columns that the effect is a function of."""
+        return self._formula.covariate_columns
+
+    def _encoded(self, newdata: Any) -> FloatArray:
+        matrix, clipped = design.queries(newdata, self._formula, self.space)
+        for name, count in clipped.items():
+            values = f"{count} value{'s' if count > 1 else ''}"
+            warnings.warn(
+                f"{values} of {name!r} outside the declared range {self.space.describe(name)} "
+                "clipped to it: the function is not known beyond",
+                stacklevel=3,
+            )
+        return matrix
+
+    def effect(self, newdata: Any) -> FloatArray:
+        """Return the effect at each row of a frame (or mapping of columns) with the covariates.
+
+        The same query gets the same answer, alone or in a batch. Values outside the declared
+        ranges are clipped to them, with a warning.
+        """
+        return self.function(self._encoded(newdata))
+
+    def bands(self, newdata: Any, conf_level: float = 0.95, covers: str = "effect") -> pd.DataFrame:
+        """Return effects with pointwise bands.
+
+        ``covers="noise"``: where the function would be without privacy noise. ``covers="effect"``:
+        noise, sampling error and shrinkage; like the bands of a smoothing spline it holds on
+        average over points, for effects that vary no more than the penalty is planned for.
+        """
+        from scipy.special import ndtri
+
+        if not isinstance(covers, str) or covers not in _COVERS:
+            raise OptionError(f'covers must be "noise" or "effect", got {covers!r}')
+        if covers == "effect" and self.function.variation is None:
+            raise OptionError('variance=False was asked for: only covers="noise" is available')
+        inference.check_conf_level(conf_level)
+        rows = self._encoded(newdata)
+        effect, sd = self.function(rows), self.function.sd(rows, covers)
+        half = float(ndtri(0.5 + conf_level / 2.0)) * sd
+        columns = {"effect": effect, "std_dev": sd, "conf_low": effect - half}
+        return frame_of(columns | {"conf_high": effect + half, "covers": covers})
+
+    def curve(
+        self,
+        column: str,
+        points: int = 101,
+        at: Mapping[str, Any] | None = None,
+        conf_level: float = 0.95,
+        covers: str | None = None,
+    ) -> pd.DataFrame:
+        """Return effects and bands along one covariate.
+
+        The others are at the values in ``at``, else at the middle of their ranges or at their first
+        level.
+        """
+        covers = covers or ("effect" if self.function.variation is not None else "noise")
+        if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+            raise OptionError(f"points must be a whole number from 2 on, got {points!r}")
+        if at is not None and not isinstance(at, Mapping):
+            raise OptionError(f"at maps covariates to one value each, got {at!r}")
+        grid = self._grid(column, points, dict(at or {}))
+        bands = self.bands(grid, conf_level, covers)
+        bands.insert(0, column, grid[column])
+        return bands
+
+    def _grid(self, column: str, points: int, at: dict[str, Any]) -> dict[str, Any]:
+        names = self.covariates
+        for name in (column, *at):
+            if name not in names:
+                raise OptionError(f"{name!r} is not a covariate; there are {', '.join(names)}")
+        for name, value in at.items():
+            if np.ndim(value) != 0:
+                raise OptionError(f"at[{name!r}] must be one value, got {value!r}")
+        if self.space.is_levels(column):
+            values: list[Any] = list(self.space[column])
+        else:
+            values = np.linspace(*self.space.interval(column), points).tolist()
+        fixed = {name: self._middle(name) for name in names} | at
+        return {n: values if n == column else [fixed[n]] * len(values) for n in names}
+
+    def _middle(self, name: str) -> Any:
+        if self.space.is_levels(name):
+            return self.space[name][0]
+        return sum(self.space.interval(name)) / 2.0
+
+    def plot(
+        self,
+        column: str | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        conf_level: float = 0.95,
+        covers: str | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the effect along a covariate (by default the first); return the axes."""
+        return draw(self, column, at=at, conf_level=conf_level, covers=covers, ax=ax)
+
+    def tidy(self, conf_level: float = 0.95, points: int = 3) -> pd.DataFrame:
+        """Effects along each covariate, the others midway; one row a point.
+
+        ``covers`` says what the band is for; ``std_error`` is NaN where it is for noise only.
+        """
+        rows = []
+        for name in self.covariates:
+            curve = self.curve(name, points, conf_level=conf_level)
+            curve["noise_sd"] = self.curve(name, points, covers="noise")["std_dev"]
+            for point in curve.to_dict("records"):
+                known = point["covers"] == "effect"
+                row = {"term": f"{name} {number(point[name])}", "estimate": point["effect"]}
+                row["std_error"] = point["std_dev"] if known else math.nan
+                row |= {x: point[x] for x in ("conf_low", "conf_high", "noise_sd", "covers")}
+                rows.append(row | {"covariate": name, "value": point[name]})
+        return self._frame(rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: released and public numbers only."""
+        document = {"kind": _KIND, "version": _VERSION} | super().to_dict()
+        return document | {"checksum": documents.checksum(document)}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave; ValueError where its parts do not fit together."""
+        fit = super().from_dict(document)
+        require(all(name in fit.space for name in fit.covariates), "space")
+        names = design.names(fit._formula, fit.space)
+        require(len(names) == len(fit.function.margins) + 1, "space")
+        return fit
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the function to a JSON file; `load_cate` reads it, and needs no data.
+
+        A function that was saved there before is replaced, another file only with
+        ``overwrite=True``, and a ledger never.
+        """
+        ours = overwrite is True or documents.holds(path, "kind", _KIND)
+        writing.write(path, self.to_json() + "\n", overwrite=ours)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return self._head(f"function, average {number(self.function.average)}")
+
+
+def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunction:
+    """Read an effect function that `CateFunction.save` wrote.
+
+    A checksum shows whether the file was changed by accident; it is no signature. Files of the
+    first version have none and are read with ``unchecked=True`` only.
+    """
+    document = documents.parse(documents.read(path), path)
+    if not isinstance(document, dict) or document.get("kind") != _KIND:
+        raise DataError(f"{str(path)!r} does not hold an effect function of dpeffects")
+    _check_version(document, path, unchecked)
+    try:
+        fit = CateFunction.from_dict(document)
+        _ = str(fit)  # what is missing or of another kind shows here
+        return fit
+    except DAMAGE as error:
+        raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
+
+
+def _check_version(document: dict[str, Any], path: str | PathLike[str], unchecked: bool) -> None:
+    version = document.get("version")
+    if type(version) is not int or version not in (_VERSION, _UNCHECKED):
+        raise DataError(f"{str(path)!r} has version {version!r}; this dpeffects reads {_VERSION}")
+    if version == _UNCHECKED and unchecked is not True:
+        raise DataError(
+            f"{str(path)!r} has no checksum (an older dpeffects wrote it): where you know that "
+            "nobody changed it, load_cate(path, unchecked=True) reads it and save() adds one"
+        )
+    if version == _VERSION and not documents.fits(document):
+        raise DataError(
+            f"{str(path)!r} is damaged: its checksum does not fit, so it was changed after it was "
+            "written"
+        )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CateEffects(CateResult):
+    """Effects at points or by group: one `Estimate` for each label.
+
+    ``kind`` is "points" or "groups"; ``points`` holds the query rows as they were given.
+    """
+
+    kind: str
+    labels: tuple[str, ...]
+    effects: tuple[Estimate, ...]
+    points: Mapping[str, Sequence[Any]]
+
+    @property
+    def estimates(self) -> FloatArray:
+        """The released effects."""
+        return np.array([effect.value for effect in self.effects])
+
+    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
+        """Intervals, one row each; ``simultaneous`` makes them hold for all at once (Bonferroni).
+
+        By group they are for the effect. At points they are for what the effect would be without
+        privacy noise, because no sampling variance is released there.
+        """
+        inference.check_conf_level(conf_level)
+        level = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
+        interval_of = inference.interval if self.kind == "groups" else inference.noise_interval
+        around: dict[Any, tuple[float, ...]] = {}  # points share one law
+        out = np.empty((len(self.effects), 2))
+        for i, effect in enumerate(self.effects):
+            law = (effect.laplace, effect.gaussian, effect.sampling)
+            if law not in around:
+                interval = interval_of(replace(effect, value=0.0), level)
+                missing = (math.nan, math.nan)
+                around[law] = missing if isinstance(interval, Unavailable) else tuple(interval)
+            out[i] = np.add(around[law], effect.value)
+        return out
+
+    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
+        """One row for each effect; what is not available is NaN.
+
+        ``covers`` says what the interval is for: the effect, or privacy noise only.
+        """
+        intervals = self.conf_int(conf_level, simultaneous=simultaneous)
+        covers = "effect" if self.kind == "groups" else "noise"
+        rows = []
+        for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
+            low, high = intervals[i].tolist()
+            interval = inference.Interval(low, high, conf_level)
+            error, p_value = inference.std_error(effect), inference.p_value(effect)
+            row = effect_row(effect.value, error, p_value, interval, term=label)
+            row |= {"noise_sd": math.sqrt(effect.noise_variance), "covers": covers}
+            at = {name: values[i] for name, values in self.points.items() if name not in TIDY}
+            rows.append(at | row)
+        return self._frame(rows)
+
+    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = False, ax: Any = None) -> Any:
+        """Draw the effects with their intervals; return the axes (matplotlib)."""
+        return draw(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
+
+    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level=conf_level, simultaneous=simultaneous)
+
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """Plain values for JSON; each effect has its label and its interval beside it."""
+        document = super().to_dict()
+        intervals = self.conf_int(conf_level).tolist()
+        released = zip(self.labels, self.effects, intervals, strict=True)
+        for entry, (label, effect, interval) in zip(document["effects"], released, strict=True):
+            entry |= {"label": label, "estimate": entry["value"], "conf_int": plain(interval)}
+            entry["noise_variance"] = plain(effect.noise_variance)
+        return document
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave; earlier versions wrote labels with the effects only."""
+        effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
+        labels = [effect["label"] for effect in effects]
+        older = {"labels": labels, "points": {}} | document
+        return super().from_dict(older | {"effects": effects})
+
+    def __repr__(self) -> str:
+        return self._head(f"{len(self.labels)} {self.kind}")

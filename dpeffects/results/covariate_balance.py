@@ -1,0 +1,145 @@
+"""Balance: released overlap and standardised mean differences, each with the noise in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpeffects.results.export import frame_of
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Record
+from dpeffects.summary import draw
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARMS = ("treated", "control")
+WITHIN = 1.96
+"""A difference below this many standard deviations of its noise may be nothing but noise."""
+LOW, HIGH = 0.1, 0.9
+UNUSABLE = "does not vary by more than the noise"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Balance(Record):
+    """Overlap and balance of two arms; made by `dp_balance`.
+
+    Parameters
+    ----------
+    terms
+        Names of the encoded covariates.
+    smd, noise_sd
+        Standardised mean differences (treated less control) and the standard deviation of the
+        noise in each; NaN for a covariate that does not vary by more than the noise.
+    smd_adjusted, noise_sd_adjusted
+        The same after weighting by inverse propensities; empty where it was not released.
+    edges, counts, count_sd
+        Histogram of the released propensity score: edges of its bins, noisy counts of treated and
+        of control records, standard deviation of the noise in each count.
+    treated
+        Number of treated records, and the standard deviation of its noise.
+    model_noise
+        Expected share of noise in the slopes of the propensity model.
+    estimand, method, ...
+        The fields of `Record`.
+    """
+
+    terms: tuple[str, ...]
+    smd: tuple[float, ...]
+    noise_sd: tuple[float, ...]
+    smd_adjusted: tuple[float, ...]
+    noise_sd_adjusted: tuple[float, ...]
+    edges: tuple[float, ...]
+    counts: tuple[tuple[float, ...], ...]
+    count_sd: float
+    treated: tuple[float, float]
+    model_noise: float
+
+    def tidy(self) -> pd.DataFrame:
+        """One row a covariate: differences before and after weighting, and the noise in them.
+
+        ``within_noise`` says that a difference may be nothing but noise; what was not released, or
+        is not usable, is NaN.
+        """
+        missing = (math.nan,) * len(self.terms)
+        adjusted = self.smd_adjusted or missing, self.noise_sd_adjusted or missing
+        columns = {
+            "term": self.terms,
+            "smd": self.smd,
+            "noise_sd": self.noise_sd,
+            "within_noise": list(map(within_noise, self.smd, self.noise_sd)),
+            "smd_adjusted": adjusted[0],
+            "noise_sd_adjusted": adjusted[1],
+            "within_noise_adjusted": list(map(within_noise, *adjusted)),
+            "reason": [UNUSABLE if math.isnan(smd) else "" for smd in self.smd],
+        }
+        return frame_of(columns | {"guarantee": self.guarantee.status})
+
+    def overlap(self) -> pd.DataFrame:
+        """One row for each arm and bin of the propensity score."""
+        bins = list(zip(self.edges[:-1], self.edges[1:], strict=True))
+        return frame_of(
+            [
+                {"arm": arm, "low": low, "high": high, "count": count, "noise_sd": self.count_sd}
+                for arm, counts in zip(ARMS, self.counts, strict=True)
+                for (low, high), count in zip(bins, counts, strict=True)
+            ]
+        )
+
+    def glance(self) -> pd.DataFrame:
+        """One row for the release: its size, guarantee and largest differences."""
+        outside, sd = self.outside()
+        row = {
+            "n": self.n,
+            "treated": self.treated[0],
+            "treated_noise_sd": self.treated[1],
+            "covariates": len(self.terms),
+            "largest_smd": _largest(self.smd),
+            "largest_smd_adjusted": _largest(self.smd_adjusted),
+            "scores_outside": outside,
+            "scores_outside_noise_sd": sd,
+            "model_noise": self.model_noise,
+            "epsilon": float(self.guarantee.epsilon),
+            "delta": float(self.guarantee.delta),
+            "guarantee": self.guarantee.status,
+        }
+        return frame_of([row])
+
+    def outside(self) -> tuple[float, float]:
+        """Share of records with a score below 0.1 or above 0.9, and the noise in it."""
+        bins = zip(self.edges[:-1], self.edges[1:], strict=True)
+        far = [high <= LOW + 1e-9 or low >= HIGH - 1e-9 for low, high in bins]
+        count = sum(c for arm in self.counts for c, out in zip(arm, far, strict=True) if out)
+        return count / self.n, self.count_sd * math.sqrt(2 * sum(far)) / self.n
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        if self.model_noise < 0.5:
+            return ""
+        return "the propensity model is mostly noise: overlap and weighted balance say little"
+
+    def plot(self, kind: str = "love", *, ax: Any = None) -> Any:
+        """Draw the differences ("love") or the histogram of scores ("overlap"); return the axes."""
+        return draw(self, kind, ax=ax)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return super().to_dict() | {"caution": self.caution}
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpeffects balance of {len(self.terms)} covariates, largest "
+            f"{number(_largest(self.smd))}, epsilon={number(self.guarantee.epsilon)}, "
+            f"{self.guarantee.tag}>"
+        )
+
+
+def within_noise(value: float, sd: float) -> bool | None:
+    """Tell whether a difference may be nothing but noise; None where there is none."""
+    return None if math.isnan(value) else abs(value) <= WITHIN * sd
+
+
+def _largest(values: tuple[float, ...]) -> float:
+    return max((abs(x) for x in values if not math.isnan(x)), default=math.nan)

@@ -1,0 +1,414 @@
+"""combine: many site releases in, one effect out. The centre sees files, never data."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from dpeffects.errors import EstimationError
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.intervals import Interval, Law, check_conf_level
+from dpeffects.results.export import effect_row, frame_of, or_nan, plain
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Reported
+from dpeffects.sites.checks import (
+    check_left_out,
+    check_plausible,
+    check_request,
+    check_rule,
+    check_same,
+    read_all,
+)
+from dpeffects.sites.error_distribution import Errors, StudentLaw, SumLaw
+from dpeffects.sites.notes import listed, notes
+from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
+from dpeffects.sites.weights import Floats, ivw
+from dpeffects.summary import Summary, draw, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEAST = 1e-120
+"""Variances below this are zero; no private release has them."""
+_TOO_FEW = "fewer than two sites have a usable variance"
+
+
+@dataclass(frozen=True, repr=False)
+class Combined(Reported):
+    """One effect from many sites; made by `combine`.
+
+    Parameters
+    ----------
+    rule
+        Name of the rule.
+    estimate
+        The combined effect.
+    std_error
+        Its standard error, which allows for weights that were chosen by noisy variances, or why
+        there is none.
+    releases, weights
+        The releases, in the order given, and the weight of each; the weights sum to one.
+    left_out
+        Sites with weight zero or without a release, and why.
+    heterogeneity
+        Whether the sites' effects differ by more than their errors.
+    notes
+        Sentences for the reader.
+    """
+
+    rule: str
+    estimate: float
+    std_error: float | Unavailable
+    releases: tuple[SiteRelease, ...]
+    weights: tuple[float, ...]
+    left_out: Mapping[str, str]
+    heterogeneity: Heterogeneity | Unavailable
+    notes: tuple[str, ...]
+    conf_level: float = 0.95
+    law: Law | StudentLaw | Unavailable = field(default=Unavailable(""), compare=False)
+
+    @property
+    def estimand(self) -> str:
+        """ATE, ATT or ATC."""
+        return self.releases[0].estimand
+
+    @property
+    def formula(self) -> str:
+        """The formula, as the first site wrote it."""
+        return self.releases[0].formula
+
+    @property
+    def outcome(self) -> str:
+        """Name of the outcome."""
+        return self.releases[0].outcome
+
+    @property
+    def treatment(self) -> str:
+        """Name of the treatment."""
+        return self.releases[0].treatment
+
+    @property
+    def used(self) -> tuple[SiteRelease, ...]:
+        """Releases with a weight above zero."""
+        return tuple(r for r, w in zip(self.releases, self.weights, strict=True) if w > 0.0)
+
+    @property
+    def n(self) -> int:
+        """Records of the sites that were used."""
+        return sum(release.n for release in self.used)
+
+    @property
+    def status(self) -> str:
+        """ "exact", "asymptotic" or "void: ...": the worst of the sites that were used."""
+        void = dict.fromkeys(reason for r in self.used for reason in r.guarantee.void)
+        if void:
+            return "void: " + ", ".join(void)
+        kinds = {release.guarantee.kind for release in self.used}
+        return "asymptotic" if "asymptotic" in kinds else "exact"
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Cautions of the sites that were used, each with its sites."""
+        sites_of: dict[str, list[str]] = {}
+        for release in self.used:
+            if release.released.caution:
+                sites_of.setdefault(release.released.caution, []).append(release.site)
+        return tuple(f"{listed(sites)}: {words}" for words, sites in sites_of.items())
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook about the sites that were used; empty when all is well."""
+        return "; ".join(self.cautions)
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the privacy noise in the combined effect, for the weights used."""
+        pairs = zip(self.weights, self.releases, strict=True)
+        return sum(w * w * r.released.noise_variance for w, r in pairs)
+
+    def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
+        """Confidence interval for the effect; by default at the level given to `combine`."""
+        level = check_conf_level(self.conf_level if conf_level is None else conf_level)
+        if isinstance(self.law, Unavailable):
+            return self.law
+        half = self.law.upper_point((1.0 - level) / 2.0)
+        return Interval(self.estimate - half, self.estimate + half, level)
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`."""
+        if isinstance(self.law, Unavailable):
+            return self.law
+        return min(1.0, 2.0 * float(self.law.tail(abs(self.estimate))))
+
+    @property
+    def sites(self) -> pd.DataFrame:
+        """One row a site: its estimate, weight and guarantee, or why it was left out."""
+        known, errors, _ = _usable(self.releases)
+        std_errors = np.full(len(self.releases), math.nan)
+        std_errors[known] = np.sqrt(errors.variance)
+        rows = [
+            {
+                "site": r.site,
+                "n": r.n,
+                "method": r.method,
+                "estimate": float(r.estimate),
+                "std_error": error,
+                "weight": w,
+                "left_out": self.left_out.get(r.site, ""),
+                "epsilon": float(r.guarantee.epsilon),
+                "delta": float(r.guarantee.delta),
+                "unit": r.guarantee.unit,
+                "guarantee": r.guarantee.status,
+            }
+            for r, w, error in zip(self.releases, self.weights, std_errors.tolist(), strict=True)
+        ]
+        answered = {release.site for release in self.releases}
+        rows += [
+            {"site": site, "n": None, "weight": 0.0, "left_out": reason}
+            for site, reason in self.left_out.items()
+            if site not in answered
+        ]
+        return frame_of(rows)
+
+    def summary(self, conf_level: float | None = None) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level=conf_level)
+
+    def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
+        """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
+        return draw(self, conf_level=conf_level, ax=ax)
+
+    def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
+        """One row for the effect, with the columns of `Result.tidy`."""
+        about = {"term": self.treatment, "outcome": self.outcome, "estimand": self.estimand}
+        about |= {"method": self.rule, "guarantee": self.status}
+        interval = self.conf_int(conf_level)
+        row = effect_row(self.estimate, self.std_error, self.p_value, interval, **about)
+        return frame_of([row])
+
+    def glance(self) -> pd.DataFrame:
+        """One row for the combination, with the columns of `Result.glance` and more on sites.
+
+        ``epsilon`` and ``delta`` are the largest of all sites: nobody's record was paid for more.
+        """
+        error = or_nan(self.std_error)
+        test = None if isinstance(self.heterogeneity, Unavailable) else self.heterogeneity
+        row = {
+            "n": self.n,
+            "method": self.rule,
+            "level": _same(r.level for r in self.releases),
+            "epsilon": max(float(r.guarantee.epsilon) for r in self.releases),
+            "delta": max(float(r.guarantee.delta) for r in self.releases),
+            "guarantee": self.status,
+            "caution": self.caution,
+            "unit": _same(r.guarantee.unit for r in self.releases),
+            "noise_variance": self.noise_variance,
+            "sampling_variance": error**2 - min(self.noise_variance, error**2),
+            "noise_share": min(self.noise_variance / error**2, 1.0) if error > 0 else math.nan,
+            "rule": self.rule,
+            "sites": len(self.releases),
+            "sites_used": len(self.used),
+            "sites_left_out": len(self.left_out),
+            "q": test.q if test else math.nan,
+            "q_df": test.df if test else math.nan,
+            "q_p_value": test.p_value if test else math.nan,
+            "tau2": test.tau2 if test else math.nan,
+            "i2": test.i2 if test else math.nan,
+        }
+        return frame_of([row])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
+        sites = self.sites.astype(object)
+        names = (
+            *("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate", "std_error"),
+            *("noise_variance", "p_value", "heterogeneity", "caution", "left_out", "notes"),
+            *("releases", "conf_level"),
+        )
+        values = {name: getattr(self, name) for name in names} | {
+            "conf_int": self.conf_int(),
+            "guarantee": self.status,
+            "sites": sites.where(sites.notna(), None).to_dict("records"),
+        }
+        return {name: plain(value) for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave: its releases are checked and combined again."""
+        sent = {release["site"] for release in document["releases"]}
+        silent = {site: why for site, why in document["left_out"].items() if site not in sent}
+        rule, conf_level = document["rule"], document.get("conf_level", 0.95)
+        combined = combine(document["releases"], rule, conf_level=conf_level, left_out=silent)
+        return cast(Self, combined)
+
+    def __repr__(self) -> str:
+        error = self.std_error
+        shown = "not available" if isinstance(error, Unavailable) else number(error)
+        return (
+            f"<dpeffects {self.estimand} {number(self.estimate)} (se {shown}), {self.rule} of "
+            f"{len(self.used)} sites, {self.status}>"
+        )
+
+
+def _same(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+def combine(
+    releases: Iterable[SiteRelease | Mapping[str, Any] | str | os.PathLike[str]],
+    rule: str = "mvagg",
+    *,
+    conf_level: float = 0.95,
+    trust: str | os.PathLike[str] | None = None,
+    request: str | None = None,
+    left_out: Mapping[str, str] | None = None,
+) -> Combined:
+    """Combine the releases of several sites to one effect.
+
+    Parameters
+    ----------
+    releases
+        `SiteRelease` objects, their dicts, or paths of their files.
+    rule
+        "mvagg": by records, over the subset of sites with the least variance (papers 002/003).
+        "ivw": by inverse variance. "all": by records, every site. "largest": the site with most
+        records. "random": DerSimonian and Laird's random effects, for sites whose effects differ.
+    conf_level
+        Level of the interval in the summary.
+    trust
+        Folder with one public key for each site, ``NAME.pem``. Releases that are not signed by
+        the key of their site are then refused.
+    request
+        The request that the sites were given; releases that answer another one are refused. By
+        default all must answer the same one, or none.
+    left_out
+        Site -> reason, for sites that did not answer; they are shown in the summary.
+
+    Returns
+    -------
+    Combined
+
+    Notes
+    -----
+    The records of the sites are disjoint, so each site's guarantee is that of its own records, and
+    combining is post-processing.
+
+    Examples
+    --------
+    >>> from dpeffects.sites import site_release
+    >>> import dpeffects as dpe
+    >>> sent = [
+    ...     site_release(
+    ...         "outcome ~ treatment", dpe.simulate("multisite", n=2000, seed=seed),
+    ...         site=site, method="diff_in_means", epsilon=1, seed=seed,
+    ...     )
+    ...     for seed, site in enumerate(["North", "South"])
+    ... ]
+    >>> combine(sent, "all").weights
+    (0.5, 0.5)
+    """
+    check_rule(rule)
+    check_conf_level(conf_level)
+    sent = read_all(releases)
+    absent = check_left_out(left_out, sent)
+    if trust is not None:
+        from dpeffects.sites.signing import verify_all
+
+        verify_all(sent, trust)
+    check_request(sent, request)
+    check_same(sent)
+    check_plausible(sent)
+    return _combined(sent, RULES[rule], conf_level, absent)
+
+
+def _combined(
+    releases: tuple[SiteRelease, ...], rule: Rule, conf_level: float, absent: dict[str, str]
+) -> Combined:
+    known, errors, unusable = _usable(releases)
+    if rule.needs_variance and not known.size:
+        raise EstimationError(
+            f"no site has a usable variance, which rule={rule.name!r} needs ({releases[0].site!r}: "
+            f"{unusable[releases[0].site]}); use rule='all' or 'largest'"
+        )
+    estimates = np.array([release.released.value for release in releases], dtype=float)
+    n = np.array([release.n for release in releases], dtype=float)
+    test = heterogeneity(estimates[known], errors.variance, errors.excess)
+    variance = errors.variance + test.tau2 if rule.random_effects else errors.variance
+    weights = np.zeros(len(releases))
+    if rule.needs_variance:
+        weights[known] = rule.weights(n[known], variance)
+    else:
+        weights = rule.weights(n, n)
+    law: Law | StudentLaw | Unavailable
+    used = zip(releases, weights.tolist(), strict=True) if unusable else ()
+    blind = [release.site for release, w in used if w and release.site in unusable]
+    if blind:
+        law = Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
+    elif rule.random_effects and known.size > 1:
+        law = _hartung_knapp(estimates[known], variance)
+    else:
+        inflation = rule.inflation and rule.inflation(n[known], errors, weights[known])
+        law = SumLaw(errors, weights[known], inflation)
+    return Combined(
+        rule=rule.name,
+        estimate=float(weights @ estimates),
+        std_error=law if isinstance(law, Unavailable) else law.unit,
+        releases=releases,
+        weights=tuple(weights.tolist()),
+        left_out={**_reasons(releases, weights, unusable, rule), **absent},
+        heterogeneity=test if known.size > 1 else Unavailable(_TOO_FEW),
+        notes=notes(releases, weights, rule, law, test),
+        conf_level=conf_level,
+        law=law,
+    )
+
+
+def _usable(
+    releases: tuple[SiteRelease, ...],
+) -> tuple[npt.NDArray[np.int64], Errors, dict[str, str]]:
+    """Sites with a variance above zero, their errors, and why the others have none."""
+    estimates = [release.released for release in releases]
+    blind = [j for j, e in enumerate(estimates) if isinstance(e.sampling, Unavailable)]
+    index = np.delete(np.arange(len(estimates)), blind)
+    errors = Errors.of([estimates[j] for j in index] if blind else estimates)
+    unusable = {releases[j].site: _reason(estimates[j]) for j in blind}
+    positive = errors.variance > _LEAST
+    for j in index[~positive]:
+        unusable[releases[j].site] = "it is zero, which no private release has"
+    if not positive.all():
+        errors = errors.part(np.flatnonzero(positive))
+    return index[positive], errors, unusable
+
+
+def _reason(estimate: Estimate) -> str:
+    return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
+
+
+def _hartung_knapp(estimate: Floats, variance: Floats) -> StudentLaw:
+    """Student's t around the random-effects mean; never narrower than its own standard error."""
+    w = ivw(estimate, variance)
+    own = 1.0 / float(np.sum(1.0 / variance))
+    df = estimate.size - 1
+    observed = float(w @ (estimate - w @ estimate) ** 2) / df
+    return StudentLaw(math.sqrt(max(own, observed)), df)
+
+
+def _reasons(
+    releases: tuple[SiteRelease, ...], weights: Floats, unusable: Mapping[str, str], rule: Rule
+) -> dict[str, str]:
+    """Why each site without weight has none."""
+    why = {site: f"no usable variance: {reason}" for site, reason in unusable.items()}
+    none = why if rule.needs_variance else {}
+    return {
+        release.site: none.get(release.site, rule.leaves_out)
+        for release, weight in zip(releases, weights.tolist(), strict=True)
+        if weight == 0.0
+    }

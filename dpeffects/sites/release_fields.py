@@ -1,0 +1,161 @@
+"""The fields of a site release, each with its check; docs/site_release.md describes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dpeffects.documents import checksum
+from dpeffects.errors import ReleaseError
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.sites import document
+from dpeffects.sites.document import flag, many, number, one_of, record, text, whole
+
+FORMAT = "dpeffects site release"
+VERSION = 1
+
+ESTIMANDS = ("ATE", "ATT", "ATC")
+KINDS_SENT = ("exact", "asymptotic")
+"""Kinds of guarantees that a release may have."""
+
+Fields = dict[str, document.Check]
+
+_texts = partial(many, check=text)
+_not_negative = partial(number, least=0.0)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Who signed a release: the algorithm, the fingerprint of the key, the signature in base64."""
+
+    algorithm: str
+    key: str
+    value: str
+
+
+def check_site(site: Any, name: str = "site") -> str:
+    """Return a name that can stand in a table and be the name of a key file."""
+    text(site, name)
+    if site != site.strip() or len(site) > 100:
+        raise ReleaseError("site must have at most 100 characters and no spaces around them")
+    return str(site)
+
+
+def _triple(name: str, range: str, source: str) -> tuple[str, str, str]:
+    return name, range, source
+
+
+def _positive(value: Any, name: str) -> float:
+    if _not_negative(value, name) == 0:
+        raise ReleaseError(f"{name} must be positive")
+    return value
+
+
+def _sampling(value: Any, name: str) -> SamplingVariance | Unavailable:
+    if isinstance(value, Mapping) and "unavailable" in value:
+        return _unavailable(value, name)
+    sampling = _released(value, name)
+    if sampling.noise_scale == 0.0:  # only noise can take a released variance below zero
+        _not_negative(sampling.value, f"{name}.released")
+    return sampling
+
+
+def _largest(value: Any, name: str) -> float:
+    return math.inf if value is None else _not_negative(value, name)
+
+
+_unavailable = partial(
+    record, fields={"unavailable": text}, make=lambda unavailable: Unavailable(unavailable)
+)
+_released = partial(
+    record,
+    fields={"released": number, "noise_scale": _not_negative, "largest": _largest},
+    make=lambda released, **rest: SamplingVariance(released, **rest),
+)
+GUARANTEE: Fields = {
+    "epsilon": _positive,
+    "delta": partial(number, least=0.0, most=1.0),
+    "unit": partial(one_of, allowed=("record", "outcome")),
+    "neighbours": text,
+    "public": _texts,
+    "kind": partial(one_of, allowed=KINDS_SENT),
+    "void": _texts,
+}
+_SPEND: Fields = {
+    "label": text,
+    "share": text,
+    "epsilon": _not_negative,
+    "delta": _not_negative,
+    "mechanism": text,
+    "sensitivity": partial(many, check=_not_negative),
+    "scale": partial(many, check=_not_negative),
+    "claim": whole,
+    "alone": flag,
+}
+BOUND: Fields = {"name": text, "range": text, "source": text}
+_NOISE: Fields = {"laplace": partial(many, check=_not_negative), "gaussian": _not_negative}
+_VARIANCE: Fields = {"noise": partial(record, fields=_NOISE, make=dict), "sampling": _sampling}
+_SIGNATURE: Fields = {"algorithm": text, "key": text, "value": text}
+_signature = partial(record, fields=_SIGNATURE, make=Signature)
+RELEASE: Fields = {
+    "format": text,
+    "version": whole,
+    "site": check_site,
+    "request": partial(text, empty=True),
+    "estimand": partial(one_of, allowed=ESTIMANDS),
+    "formula": text,
+    "outcome": text,
+    "treatment": text,
+    "method": text,
+    "level": partial(one_of, allowed=("sample", "label")),
+    "n": partial(whole, least=1),
+    "estimate": number,
+    "variance": partial(record, fields=_VARIANCE, make=dict),
+    "guarantee": partial(record, fields=GUARANTEE, make=Guarantee),
+    "spends": partial(many, check=partial(record, fields=_SPEND, make=Spend)),
+    "bounds": partial(many, check=partial(record, fields=BOUND, make=_triple)),
+    "caution": partial(text, empty=True),
+    "notes": _texts,
+    "checksum": text,
+}
+
+
+def read_fields(values: Any) -> dict[str, Any]:
+    """Check a document; return the arguments of the SiteRelease that it holds."""
+    if not isinstance(values, Mapping):
+        raise ReleaseError(f"a site release is an object, not {document.kind(values)}")
+    written, version = values.get("format"), values.get("version")
+    if not isinstance(written, str) or written != FORMAT:
+        raise ReleaseError(f"this is not a site release: format is not {FORMAT!r}")
+    if type(version) is not int or version != VERSION:
+        raise ReleaseError(
+            f"version {document.shown(version)} of the format is not known; "
+            f"this dpeffects reads version {VERSION}"
+        )
+    signed = {"signature": _signature} if "signature" in values else {}
+    fields: dict[str, Any] = record(values, "", fields=RELEASE | signed, make=dict)
+    _check_sum(values)
+    for name in ("format", "version", "checksum"):
+        del fields[name]
+    variance = fields.pop("variance")
+    released = Estimate(
+        value=fields.pop("estimate"),
+        sampling=variance["sampling"],
+        **variance["noise"],
+        notes=fields.pop("notes"),
+        caution=fields.pop("caution"),
+    )
+    return fields | {"released": released}
+
+
+def _check_sum(values: Mapping[str, Any]) -> None:
+    try:
+        fits = checksum(values) == values["checksum"]
+    except TypeError:
+        raise ReleaseError("the release holds objects that JSON does not know") from None
+    if not fits:
+        raise ReleaseError("the checksum does not fit: the document was changed after it was made")

@@ -1,0 +1,380 @@
+"""Combining: estimates, intervals, who is left out and why, and what is refused."""
+
+import json
+import math
+import pickle
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.meta_analysis import combine_effects
+
+from dpeffects.errors import EstimationError, OptionError, ReleaseError
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.intervals import interval, p_value
+from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.sites import combine
+from tests.sites.examples import estimate, release, releases
+
+RULES = ["mvagg", "ivw", "all", "largest", "random"]
+BLIND = Estimate(0.9, Unavailable("variance=False was asked for"), laplace=(0.1,))
+ALMOST_NONE = {"laplace": (1e-9,)}
+MUCH = Guarantee(1e9)
+"""An epsilon that allows for almost no noise."""
+THREE = releases([0.2, 0.35, 0.1], [0.01, 0.02, 0.05], [4000, 2000, 500])
+
+
+def flat(text):
+    return " ".join(str(text).split())
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def test_weights_and_estimate():
+    fit = combine(THREE, "all")
+    assert fit.weights == pytest.approx((4000 / 6500, 2000 / 6500, 500 / 6500))
+    assert fit.estimate == pytest.approx((0.2 * 4000 + 0.35 * 2000 + 0.1 * 500) / 6500)
+    variances = np.array([r.variance for r in THREE])
+    assert fit.std_error == pytest.approx(math.sqrt(np.square(fit.weights) @ variances))
+    assert combine(THREE, "largest").estimate == 0.2
+    inverse = combine(THREE, "ivw")
+    assert inverse.weights == pytest.approx(1 / variances / (1 / variances).sum())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_one_site_keeps_its_own_interval(rule):
+    site = release(released=estimate(0.3, 0.01, 0.004))
+    fit = combine([site], rule)
+    assert fit.weights == (1.0,)
+    assert tuple(fit.conf_int()) == pytest.approx(tuple(interval(site.released)), rel=1e-9)
+    assert fit.p_value == pytest.approx(p_value(site.released), rel=1e-7)
+    assert fit.std_error == pytest.approx(site.std_error)
+    assert "fewer than two sites" in str(fit.heterogeneity)
+
+
+def test_random_effects_agree_with_statsmodels():
+    values, variances = [0.12, 0.35, -0.08, 0.51, 0.2], [0.01, 0.02, 0.015, 0.04, 0.003]
+    sites = [
+        release(
+            f"S{j}",
+            released=Estimate(x, SamplingVariance(v, 0.0, 1.0), **ALMOST_NONE),
+            guarantee=MUCH,
+        )
+        for j, (x, v) in enumerate(zip(values, variances, strict=True))
+    ]
+    fit = combine(sites, "random")
+    reference = combine_effects(np.array(values), np.array(variances), method_re="chi2")
+    assert fit.estimate == pytest.approx(reference.mean_effect_re)
+    assert fit.heterogeneity.tau2 == pytest.approx(reference.tau2)
+    error = max(reference.sd_eff_w_re_hksj, reference.sd_eff_w_re)
+    assert fit.std_error == pytest.approx(error)
+    half = stats.t(4).isf(0.025) * error
+    assert tuple(fit.conf_int()) == pytest.approx((fit.estimate - half, fit.estimate + half))
+    assert fit.p_value == pytest.approx(2 * stats.t(4).sf(fit.estimate / error))
+
+
+def test_interval_is_that_of_normal_errors_where_there_is_nothing_else():
+    sites = [
+        release(
+            f"S{j}",
+            released=Estimate(0.1 * j, SamplingVariance(0.02, 0.0, 1.0), **ALMOST_NONE),
+            guarantee=MUCH,
+        )
+        for j in range(4)
+    ]
+    fit = combine(sites, "all", conf_level=0.9)
+    half = stats.norm.isf(0.05) * math.sqrt(0.02 / 4)
+    assert tuple(fit.conf_int()) == pytest.approx((0.15 - half, 0.15 + half))
+    assert fit.conf_int().level == 0.9
+    assert fit.conf_int(0.99).upper > fit.conf_int(0.9).upper
+    low, _ = fit.conf_int(1 - fit.p_value)
+    assert low == pytest.approx(0.0, abs=1e-9)
+
+
+def test_order_of_the_sites_does_not_matter():
+    for rule in RULES:
+        one, other = combine(THREE, rule), combine(THREE[::-1], rule)
+        assert one.estimate == pytest.approx(other.estimate)
+        assert tuple(one.conf_int()) == pytest.approx(tuple(other.conf_int()))
+        assert one.weights == pytest.approx(other.weights[::-1])
+
+
+def test_mvagg_leaves_out_a_noisy_site():
+    noisy = release("West", 0.9, n=100, released=estimate(0.9, 0.01, laplace=(5.0,)))
+    fit = combine([*THREE, noisy])
+    assert fit.weights[-1] == 0.0
+    assert "raise the variance" in fit.left_out["West"]
+    assert fit.n == sum(r.n for r in fit.used)
+    assert "not that in those left out" in flat(fit.summary())
+
+
+# --- left out ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["mvagg", "ivw", "random"])
+def test_sites_without_a_variance_are_left_out_with_the_reason(rule):
+    fit = combine([*THREE, release("West", released=BLIND)], rule)
+    assert fit.weights[-1] == 0.0
+    assert fit.left_out["West"] == "no usable variance: variance=False was asked for"
+    alone = combine(THREE, rule)
+    assert fit.estimate == pytest.approx(alone.estimate)
+    assert tuple(fit.conf_int()) == pytest.approx(tuple(alone.conf_int()))
+
+
+def test_rules_without_variances_use_them_but_have_no_interval():
+    sites = [*THREE, release("West", released=BLIND, n=9000)]
+    fit = combine(sites, "all")
+    assert fit.weights[-1] == pytest.approx(9000 / 15500)
+    for missing in (fit.std_error, fit.conf_int(), fit.p_value):
+        assert "'West' has no usable variance" in str(missing)
+    assert "'West' has no usable variance" in flat(fit.summary())
+    assert combine(sites, "largest").estimate == 0.9
+    assert isinstance(combine(sites, "largest").conf_int(), Unavailable)
+    small = combine([*THREE, release("West", released=BLIND, n=9)], "largest")
+    assert not isinstance(small.conf_int(), Unavailable)
+    assert json.loads(fit.to_json())["conf_int"]["unavailable"]
+    assert math.isnan(fit.tidy()["conf_low"][0])
+
+
+def test_no_usable_variance_at_all():
+    sites = [release("A", released=BLIND), release("B", released=BLIND)]
+    with pytest.raises(EstimationError, match="no site has a usable variance"):
+        combine(sites)
+    assert combine(sites, "all").estimate == 0.9
+
+
+def test_no_noise_is_not_plausible():
+    sure = release("Sure", released=Estimate(5.0, SamplingVariance(0.0, 0.0, 1.0)))
+    with pytest.raises(ReleaseError, match="'Sure' is not plausible: it claims less noise"):
+        combine([*THREE, sure])
+
+
+def test_sites_that_did_not_answer_are_shown():
+    fit = combine(THREE, left_out={"West": "no answer\nin 60 s"})
+    assert fit.left_out["West"] == "no answer in 60 s"
+    assert fit.sites.set_index("site").loc["West", "left_out"] == "no answer in 60 s"
+    assert "West no answer in 60 s" in flat(fit.summary())
+    assert json.loads(fit.to_json())["left_out"]["West"] == "no answer in 60 s"
+    for wrong in ({"S0": "x"}, {"West": ""}, {"West": 3}, ["West"], "West"):
+        with pytest.raises(OptionError):
+            combine(THREE, left_out=wrong)
+
+
+# --- guarantees ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "status", "alert"),
+    [
+        (Guarantee(2.0), "exact", None),
+        (
+            Guarantee(2.0, kind="asymptotic"),
+            "asymptotic",
+            "ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE",
+        ),
+        (Guarantee(2.0, void=("seeded",)), "void: seeded", "NOT PRIVATE: seeded"),
+    ],
+)
+def test_guarantee_is_the_worst_of_the_sites_used(guarantee, status, alert):
+    fit = combine([*THREE, release("West", guarantee=guarantee)], "all")
+    assert fit.status == status
+    text = str(fit.summary())
+    assert alert is None or alert in text
+    assert "the budgets of these sites add up" in flat(text)
+    row = fit.sites.set_index("site").loc["West"]
+    assert (row["epsilon"], row["guarantee"]) == (2.0, status)
+    unused = combine([*THREE, release("West", n=100, guarantee=guarantee)], "largest")
+    assert unused.status == "exact"
+
+
+def test_cautions_of_the_sites_are_shown():
+    careful = Estimate(0.2, SamplingVariance(0.01, 0.001, 1.0), (0.02,), caution="NOT ADJUSTED")
+    fit = combine([*THREE, release("West", released=careful, n=4000)], "all")
+    assert "*** West: NOT ADJUSTED ***" in str(fit.summary())
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"formula": "y ~ t | z"}, "formula: 'y ~ t | x' and 'y ~ t | z'"),
+        ({"estimand": "ATT"}, "estimand: 'ATE' and 'ATT'"),
+        ({"outcome": "z"}, "outcome: 'y' and 'z'"),
+        ({"treatment": "u"}, "treatment: 't' and 'u'"),
+        ({"level": "label"}, "level: 'sample' and 'label'"),
+        ({"guarantee": Guarantee(1.0, unit="outcome")}, "'record' and 'outcome'"),
+    ],
+)
+def test_different_effects_are_not_combined(change, words):
+    with pytest.raises(ReleaseError) as error:
+        combine([release("North"), release("South", **change)])
+    assert words in str(error.value)
+    assert "'North' and 'South'" in str(error.value)
+
+
+def test_spaces_in_a_formula_do_not_matter():
+    combine([release("North"), release("South", formula="y~t |x")])
+
+
+def test_what_differs_but_may_is_noted():
+    other = release(
+        "South",
+        method="private_aipw",
+        bounds=(("y", "[0, 2]", "declared"),),
+        guarantee=Guarantee(1.0, public=("n", "treatment")),
+    )
+    text = flat(combine([release("North"), other]).summary())
+    assert "different methods: diff_in_means, private_aipw" in text
+    assert "bounded the outcome differently: [0, 1], [0, 2]" in text
+    assert "public differs between sites: n; n, treatment" in text
+
+
+def test_effects_that_differ_are_noted():
+    fit = combine(releases([0.1, 0.9, 0.5], [1e-4] * 3), "all")
+    assert fit.heterogeneity.p_value < 1e-3
+    assert "effects seem to differ" in flat(fit.summary())
+
+
+def test_effects_on_a_part_are_weighted_by_all_records():
+    sites = releases([0.1, 0.2], estimand="ATT")
+    assert "not by their treated ones" in flat(combine(sites).summary())
+    assert "not by their treated ones" not in flat(combine(sites, "ivw").summary())
+
+
+@pytest.mark.parametrize("given", [[], None, 3, "north.json", THREE[0], THREE[0].to_dict(), [3]])
+def test_not_a_list_of_releases(given):
+    with pytest.raises(ReleaseError):
+        combine(given)
+
+
+def test_a_site_stands_once():
+    with pytest.raises(ReleaseError, match="'S0' stands twice"):
+        combine([THREE[0], THREE[1], THREE[0].to_dict()])
+
+
+@pytest.mark.parametrize("rule", ["best", None, 3, ["mvagg"]])
+def test_unknown_rule(rule):
+    with pytest.raises(OptionError, match="mvagg, ivw, all, largest, random"):
+        combine(THREE, rule)
+
+
+@pytest.mark.parametrize("level", [0, 1, 95, "0.95", True, None, math.nan])
+def test_wrong_level(level):
+    with pytest.raises(OptionError, match="confidence level"):
+        combine(THREE, conf_level=level)
+
+
+def test_sources_may_be_mixed(tmp_path):
+    THREE[0].save(tmp_path / "a.json")
+    fit = combine([tmp_path / "a.json", THREE[1].to_dict(), THREE[2]])
+    assert fit.estimate == combine(THREE).estimate
+
+
+# --- what comes out ------------------------------------------------------------------------------
+
+LONG = "Saint_Elsewhere_" * 6
+
+
+def sized(site, value, variance):
+    """A release whose outcome has a range to which the effect belongs."""
+    bounds = (("y", f"[0, {abs(value):g}]", "declared"),)
+    return release(site, released=estimate(value, variance, laplace=(abs(value),)), bounds=bounds)
+
+
+SUMMARIES = {
+    "three": THREE,
+    "one": THREE[:1],
+    "no variance": [*THREE, release("West", released=BLIND)],
+    "long names": [
+        release(LONG + "A", outcome=LONG, treatment=LONG, method=LONG, formula=LONG),
+        release(LONG + "B", outcome=LONG, treatment=LONG, method=LONG, formula=LONG),
+    ],
+    "many": releases([0.1] * 300, sizes=range(1000, 1300)),
+    "sizes differ": [sized("A", 1e9, 1e18), sized("B", 1e-9, 1e-18), sized("C", -1e40, 1e50)],
+    "void": [release("A", guarantee=Guarantee(1 / 3, 1e-7, void=("seeded", "n" * 90)))],
+    "wide letters": [release("ÅÄÖ"), release("Москва")],
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("case", SUMMARIES)
+def test_every_summary_fits_eighty_columns(case, rule):
+    fit = combine(SUMMARIES[case], rule, left_out={"Nowhere": "did not answer " * 20})
+    text = str(fit)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "nan" not in text.lower().replace("nancy", "")
+    assert json.loads(fit.to_json())["rule"] == rule
+    assert len(fit.tidy()) == len(fit.glance()) == 1
+    assert repr(fit).startswith("<dpeffects ATE")
+
+
+def test_many_sites_are_shortened():
+    text = str(combine(SUMMARIES["many"]).summary())
+    assert "and 275 more" in text
+    assert len(text.splitlines()) < 120
+
+
+def test_tables():
+    fit = combine(THREE, "ivw")
+    tidy = fit.tidy()
+    assert tidy["estimate"][0] == fit.estimate
+    assert (tidy["conf_low"][0], tidy["conf_high"][0]) == tuple(fit.conf_int())
+    assert tidy["method"][0] == "ivw"
+    glance = fit.glance()
+    assert (glance["sites"][0], glance["n"][0]) == (3, 6500)
+    assert fit.sites["weight"].sum() == pytest.approx(1.0)
+    pd.concat([tidy, combine(THREE).tidy()])
+
+
+def test_json_holds_the_sites():
+    made = json.loads(combine(THREE, "ivw", left_out={"West": "late"}).to_json())
+    assert [row["site"] for row in made["sites"]] == ["S0", "S1", "S2", "West"]
+    assert made["sites"][-1]["n"] is None
+    assert made["heterogeneity"]["df"] == 2
+    assert made["guarantee"] == "exact"
+
+
+def test_combination_is_frozen_and_pickles():
+    fit = combine(THREE)
+    with pytest.raises(AttributeError):
+        fit.rule = "all"
+    again = pickle.loads(pickle.dumps(fit))
+    assert again == fit
+    assert tuple(again.conf_int()) == tuple(fit.conf_int())
+
+
+def test_numbers_of_any_size_combine():
+    narrow = (("y", "[0, 1e-60]", "declared"),)
+    sites = [
+        release("A", released=estimate(1e60, 1e60, 1e60, 1e60, (1e60,))),
+        release("B", released=estimate(1e-60, 1e-60, 1e-60, 1e-60, (1e-60,)), bounds=narrow),
+        release("C", n=2**53, released=estimate(-1e-59, 0.0, 0.0, 0.0, (1e-59,)), bounds=narrow),
+    ]
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        for rule in RULES:
+            fit = combine(sites, rule)
+            assert all(map(math.isfinite, (*fit.conf_int(), fit.p_value, fit.std_error)))
+            assert sum(fit.weights) == pytest.approx(1.0)
+
+
+def test_many_sites_are_fast():
+    """Twenty thousand sites; benchmarks/sites_speed.py has a hundred thousand."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(100, 10_000, 20_000)
+    sites = releases(rng.normal(0.1, 0.1, 20_000), 1 / sizes, sizes.tolist())
+    combine(sites[:10]).conf_int()
+    start = time.process_time()
+    fit = combine(sites)
+    assert math.isfinite(fit.conf_int().lower)
+    assert time.process_time() - start < 2.0
+
+
+def test_huge_and_tiny_sites_together():
+    sites = [release("A", n=2**53), release("B", n=1, released=estimate(laplace=(2.0,)))]
+    with np.errstate(all="raise", under="ignore"):
+        assert math.isfinite(combine(sites).conf_int().lower)

@@ -1,0 +1,65 @@
+"""All results are written to JSON and read again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import DataError
+from tests.releases import NAMES, release
+
+BOUNDS = {"y": (0, 1), "x": ["a", "b"]}
+
+
+def is_read_again(result):
+    text = result.to_json()
+    again = type(result).from_json(text)
+    assert json.loads(again.to_json()) == json.loads(text)
+    assert str(again) == str(result)
+    assert again.tidy().to_csv() == result.tidy().to_csv()
+
+
+@pytest.mark.parametrize("name", [*NAMES, "balance"])
+def test_releases(name):
+    fit = release(name)
+    is_read_again(fit)
+    assert str(type(fit).from_json(fit.to_json()).report()) == str(fit.report())
+
+
+def test_plans_audits_and_studies():
+    fits = {"means": {"method": "diff_in_means"}}
+    is_read_again(dpe.plan("y ~ t | x", n=400, epsilon=1, bounds=BOUNDS, repeats=1))
+    is_read_again(dpe.audit("diff_in_means", epsilon=1, runs=200, seed=1))
+    is_read_again(dpe.simulate_study(fits, "confounded", n=200, epsilon=1, repeats=2, seed=1))
+    is_read_again(dpe.bench(["diff_in_means"], data=["confounded"], repeats=1, epsilon=1, seed=1))
+
+
+def test_groups_of_the_first_version_are_read():
+    """Labels stood with the effects only, and the points nowhere."""
+    fit = release("groups")
+    document = fit.to_dict()
+    del document["labels"], document["points"]
+    for effect in document["effects"]:
+        for name in ("value", "notes", "details", "caution"):
+            del effect[name]
+    assert str(dpe.CateEffects.from_dict(document)) == str(fit)
+
+
+def test_releases_of_a_changed_combination_are_checked_again():
+    document = release("sites").to_dict()
+    document["releases"][0]["estimate"] = "much"
+    with pytest.raises(dpe.DPEffectsError):
+        dpe.Combined.from_dict(document)
+    with pytest.raises(DataError, match="Combined"):
+        dpe.Combined.from_json("[]")
+
+
+@pytest.mark.parametrize("depth", [300, 900, 100_000])
+def test_a_document_as_deep_as_it_likes(depth):
+    deep = f'"details": {{"deep": {"[" * depth + "]" * depth}}}'
+    text = json.dumps(release("groups").to_dict() | {"details": "here"})
+    with contextlib.suppress(DataError):
+        dpe.CateEffects.from_json(text.replace('"details": "here"', deep))
