@@ -57,11 +57,6 @@ class Frozen(SeededNoise):
         self.moves: dict[str, float] = {}
         self.start()
 
-    @property
-    def releaser(self) -> type[Releaser]:
-        """The releaser that measures."""
-        return Measuring
-
     def start(self) -> None:
         """Begin a run."""
         self.charged, self.permutations, self._ordered = False, 0, 0
@@ -264,6 +259,7 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
     with (
         warnings.catch_warnings(record=True) as caught,
         mock.patch("dpeffects.flow.noise_source", return_value=noise),
+        mock.patch("dpeffects.flow.Releaser", Measuring),
     ):
         warnings.simplefilter("always")
         try:

@@ -23,7 +23,7 @@ from dpeffects.privacy.sets import BoxGrid, Sensitivity
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, pair
-from tests.replay import Frozen, replay
+from tests.replay import Frozen, Measuring, replay
 
 WAYS = [("", False), ("", True), ("polars", False), ("duckdb", True)]
 
@@ -163,7 +163,7 @@ def test_what_is_planted_is_found(name):
     def call(data, noise):
         shares = {"a": Share(1.0, 1e-6), "b": Share(0.5, 1e-6), "pooled": Share(1.0, 1e-6)}
         split = Split(shares, {"pooled": 0.2})
-        return planted(noise.releaser(split, noise.ledger(), noise), data)
+        return planted(Measuring(split, noise.ledger(), noise), data)
 
     zeros, twos = np.zeros(4, dtype=np.int64), np.full(4, 2, dtype=np.int64)
     for one, other in ((zeros, twos), (twos, zeros)):
