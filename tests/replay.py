@@ -57,11 +57,6 @@ class Frozen(SeededNoise):
         self.moves: dict[str, float] = {}
         self.start()
 
-    @property
-    def releaser(self) -> type[Releaser]:
-        """The releaser that measures."""
-        return Measuring
-
     def start(self) -> None:
         """Begin a run."""
         self.charged, self.permutations, self._ordered = False, 0, 0
@@ -131,28 +126,47 @@ class Measuring(Releaser):
 
     _noise: Frozen
 
-    def release(self, label, values, l1, unit, *, l2=None, **rest):
+    def release(self, label, values, moves, unit, **rest):
         """The L1 change against the L1 sensitivity, the L2 change against that in L2."""
-        kind = ("release", label, values.shape, l1, l2, unit)
-        before = self._noise.next(kind, values.copy)
-        move = np.abs(values.astype(object) - before.astype(object)).reshape(-1)
-        self._noise.hold(label, int(move.sum()), l1)
+        moved = self._moved(("release", label, values.shape, moves, unit), values)
+        self._noise.hold(f"{label} (L2)", math.sqrt(int((moved**2).sum())), moves.l2)
+        self._noise.hold(label, int(moved.sum()), moves.l1)
+        return super().release(label, values, moves, unit, **rest)
+
+    def laplace(self, label, values, l1, unit, *price, **rest):
+        """Also for what does not come by `release`."""
+        moved = self._moved(("laplace", label, values.shape, l1, unit, price), values)
+        self._noise.hold(label, int(moved.sum()), max(l1, 1))
+        noisy = super().laplace(label, values, l1, unit, *price, **rest)
+        return self._as_declared(noisy, (max(l1, 1) * unit,))
+
+    def gaussian(self, label, values, l2, sigma, unit, *price, **rest):
+        """A scale that is claimed, not proved, has no sensitivity."""
+        moved = self._moved(("gaussian", label, values.shape, l2, sigma, unit, price), values)
         if l2 is not None:
-            self._noise.hold(f"{label} (L2)", math.sqrt(int((move**2).sum())), l2)
-        noisy = super().release(label, values, l1, unit, l2=l2, **rest)
-        declared = l2 if noisy.gaussian else l1
-        if noisy.spend.sensitivity != (declared * unit,) or noisy.scale != noisy.spend.scale[0]:
-            self._noise.violations.append(f"{label}: its charge shows another sensitivity or scale")
+            self._noise.hold(f"{label} (L2)", math.sqrt(int((moved**2).sum())), l2)
+        noisy = super().gaussian(label, values, l2, sigma, unit, *price, **rest)
+        return self._as_declared(noisy, () if l2 is None else (l2 * unit,))
+
+    def _moved(self, kind, values):
+        before = self._noise.next(kind, values.copy)
+        return np.abs(values.astype(object) - before.astype(object)).reshape(-1)
+
+    def _as_declared(self, noisy, sensitivity):
+        spend = noisy.spend
+        if spend.sensitivity != sensitivity or spend.scale != (noisy.scale,):
+            self._noise.violations.append(f"{spend.label}: its charge shows other numbers")
         return noisy
 
-    def smooth_laplace(self, label, private, lattice, smoothing, shown, **rest):
+    def smooth_laplace(self, label, private, shown, **rest):
         """The change of the value against both smooth sensitivities, of their logs against beta."""
-        value, smooth, unit = private
-        kind = ("smooth", label, unit, smoothing, shown)
+        value, smooth = private.value, private.smooth
+        kind = ("smooth", label, private.unit, private.lattice, private.smoothing, shown)
         before, other = self._noise.next(kind, lambda: (value, smooth))
         self._noise.hold(label, abs(value - before), min(smooth, other))
-        self._noise.hold(f"{label} (log)", abs(math.log(smooth / other)), smoothing.beta)
-        noisy = super().smooth_laplace(label, private, lattice, smoothing, shown, **rest)
+        beta = private.smoothing.beta
+        self._noise.hold(f"{label} (log)", abs(math.log(smooth / other)), beta)
+        noisy = super().smooth_laplace(label, private, shown, **rest)
         return replace(noisy, value=self._noise.next(("smooth draw", label), lambda: noisy.value))
 
     def flip(self, label, bits, **rest):
@@ -181,8 +195,8 @@ class Measuring(Releaser):
         self._noise.hold("gradient (L2)", float(np.linalg.norm(change)), l2)
         return weights
 
-    def _charge(self, spend):
-        super()._charge(spend)
+    def charge(self, spend):
+        super().charge(spend)
         self._noise.charged = True
         self._noise.next(("charge", spend), lambda: None)
 
@@ -192,13 +206,14 @@ class Replayed:
     """What a replay found.
 
     ``permutations`` counts the secret orders that a run drew; ``refused`` says why a run ended
-    before its first charge, if one did.
+    before its first charge, if one did, ``failed`` why the first run ended after it.
     """
 
     violations: tuple[str, ...]
     moves: dict[str, float]
     permutations: int = 0
     refused: str = ""
+    failed: str = ""
 
     @property
     def largest(self) -> float:
@@ -234,7 +249,8 @@ def replay(
     if second is not None:
         noise.finished()
         noise.violations.extend(_differences(first, second))
-    return Replayed(tuple(noise.violations), noise.moves, noise.permutations, why)
+    failed = first[1]["raised"] if first else ""
+    return Replayed(tuple(noise.violations), noise.moves, noise.permutations, why, failed)
 
 
 def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[Any, str]:
@@ -242,7 +258,8 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
     result, raised = None, ""
     with (
         warnings.catch_warnings(record=True) as caught,
-        mock.patch("dpeffects.call.noise_source", return_value=noise),
+        mock.patch("dpeffects.flow.noise_source", return_value=noise),
+        mock.patch("dpeffects.flow.Releaser", Measuring),
     ):
         warnings.simplefilter("always")
         try:

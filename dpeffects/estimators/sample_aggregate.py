@@ -209,14 +209,14 @@ def _answers(rows: Block) -> FloatArray:
 
 @dataclass(frozen=True)
 class SquaredAnswer:
-    """The square of an answer about the middle of its interval."""
+    """The square of an answer about the middle of its interval; 0 where there is none."""
 
     middle: float
     reads: ClassVar[tuple[str, ...]] = ("answers",)
 
     def __call__(self, rows: Block) -> FloatArray:
         """Squares of some blocks."""
-        return (rows.answers - self.middle) ** 2
+        return np.nan_to_num((rows.answers - self.middle) ** 2, nan=0.0)
 
 
 def mean_answer(

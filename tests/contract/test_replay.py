@@ -6,6 +6,7 @@ another, in memory or on an engine. `benchmarks/replay.py` runs all pairs.
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 
@@ -13,14 +14,16 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from dpeffects.privacy.sums import Grid
 
 import dpeffects as dpe
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.logistic import Logistic
+from dpeffects.privacy.release import Split
+from dpeffects.privacy.sets import BoxGrid, Sensitivity
+from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, pair
-from tests.replay import Frozen, replay
+from tests.replay import Frozen, Measuring, replay
 
 WAYS = [("", False), ("", True), ("polars", False), ("duckdb", True)]
 
@@ -46,6 +49,7 @@ def test_neighbours_move_no_release_by_more_than_declared(name):
             chosen = pairs[k % len(pairs)]
             found = CALLS[name].replay(chosen, engine, unordered, seed=k)
             assert not found.violations, (chosen, engine, unordered)
+            assert "BudgetError" not in found.failed, chosen
             largest = max(largest, found.largest)
     assert 0.0 < largest <= 1.0
 
@@ -84,46 +88,63 @@ def test_two_calls_on_one_ledger(make):
 # --- the replay has teeth -------------------------------------------------------------------------
 
 
-def _shares(data):
-    return "a" if data[0] else "b"
+def _release(releaser, values, l1=9, share="a", l2=100.0):
+    return releaser.release("sum", values, Sensitivity(l1, l2), 1.0, share=share, claim=1)
 
 
 def _fails(releaser, data):
-    releaser.release("sum", data[:1], 9, 1.0, share="a", claim=1)
+    _release(releaser, data[:1])
     if data[0]:
         raise dpe.errors.EstimationError("no estimate")
 
 
 def _warns(releaser, data):
-    releaser.release("sum", data[:1], 9, 1.0, share="a", claim=1)
+    _release(releaser, data[:1])
     if data[0]:
         warnings.warn("a large value", stacklevel=1)
 
 
 def _charges(releaser, data):
     for _ in range(1 + data[0]):
-        releaser.release("sum", 0 * data, 9, 1.0, share="a", claim=1)
+        _release(releaser, 0 * data)
 
 
 def _refuses(releaser, data):
     if data[0]:
         raise dpe.errors.DataError("not with this value")
-    releaser.release("sum", 0 * data, 9, 1.0, share="a", claim=1)
+    _release(releaser, 0 * data)
+
+
+def _smooth(value, log):
+    def planted(releaser, data):
+        lattice, way = Lattice(1.0, 1e6), Smoothing(0.5, 0.01)
+        noisy = SmoothlyNoisy(value * data[0], 10.0 * math.exp(log * data[0]), 1.0, lattice, way)
+        return releaser.smooth_laplace("f", noisy, 1.0, share="a", claim=15)
+
+    return planted
 
 
 PLANTED = {
-    "L1": (lambda r, x: r.release("sum", x, 7, 1.0, share="a", claim=1), "sum: moved by 8"),
-    "L2 under L1": (
-        lambda r, x: r.release("sum", x, 100, 1.0, l2=3.9, share="a", claim=1),
+    "L1": (lambda r, x: _release(r, x, 7), "sum: moved by 8"),
+    "L2 under L1": (lambda r, x: _release(r, x, 100, l2=3.9), r"sum \(L2\): moved by 4"),
+    "L2": (lambda r, x: _release(r, x, 100, "pooled", 3.9), r"sum \(L2\): moved by 4"),
+    "L1 alone": (
+        lambda r, x: r.laplace("sum", x, 7, 1.0, Share(1.0), share="a", claim=1),
+        "sum: moved by 8",
+    ),
+    "L2 alone": (
+        lambda r, x: r.gaussian("sum", x, 3.9, 9.0, 1.0, Share(1.0, 1e-6), share="a", claim=1),
         r"sum \(L2\): moved by 4",
     ),
+    "smooth": (_smooth(6, 0.0), "f: moved by 12"),
+    "log of smooth": (_smooth(1, 0.006), r"f \(log\): moved by 0.012"),
     "bits": (lambda r, x: r.flip("t", x > 0, share="a", claim=3), "t: moved by 4"),
     "price": (
-        lambda r, x: r.release("sum", 0 * x, 9, 1.0, share=_shares(x), claim=1),
+        lambda r, x: _release(r, 0 * x, share="a" if x[0] else "b"),
         "where the neighbour has",
     ),
     "sensitivity": (
-        lambda r, x: r.release("sum", 0 * x, 9 + x[0], 1.0, share="a", claim=1),
+        lambda r, x: _release(r, 0 * x, 9 + x[0]),
         "where the neighbour has",
     ),
     "charges": (_charges, "where the neighbour has the end|ends before"),
@@ -140,8 +161,9 @@ def test_what_is_planted_is_found(name):
     planted, message = PLANTED[name]
 
     def call(data, noise):
-        shares = {"a": Share(1.0, 1e-6), "b": Share(0.5, 1e-6)}
-        return planted(noise.releaser(shares, noise.ledger(), noise), data)
+        shares = {"a": Share(1.0, 1e-6), "b": Share(0.5, 1e-6), "pooled": Share(1.0, 1e-6)}
+        split = Split(shares, {"pooled": 0.2})
+        return planted(Measuring(split, noise.ledger(), noise), data)
 
     zeros, twos = np.zeros(4, dtype=np.int64), np.full(4, 2, dtype=np.int64)
     for one, other in ((zeros, twos), (twos, zeros)):
@@ -169,8 +191,16 @@ def test_going_by_the_order_of_rows_is_found(name, monkeypatch):
 
 
 def test_a_sensitivity_that_is_too_small_is_found(monkeypatch):
-    span = Grid.span
-    monkeypatch.setattr(Grid, "span", property(lambda self: span.fget(self) // 2))
+    ends = BoxGrid.ends
+    half = property(lambda grid: tuple(end // 2 for end in ends.func(grid)))
+    reach = BoxGrid.reach.func
+
+    def halved(grid):
+        with monkeypatch.context() as patch:
+            patch.setattr(BoxGrid, "ends", half)
+            return reach(grid)
+
+    monkeypatch.setattr(BoxGrid, "reach", property(halved))
     found = CALLS["diff_in_means"].replay("outcome from end to end")
     assert found.largest == pytest.approx(2.0)
     assert "declared" in found.violations[0]
@@ -178,6 +208,6 @@ def test_a_sensitivity_that_is_too_small_is_found(monkeypatch):
 
 def test_a_solver_that_stops_too_early_is_found(monkeypatch):
     solve = Logistic.solve
-    monkeypatch.setattr(Logistic, "solve", lambda *given: solve(*given) + 1e-6)
+    monkeypatch.setattr(Logistic, "solve", lambda self, *given: solve(self, *given) + 1e-6)
     found = CALLS["private_ipw"].replay("outcome from end to end")
     assert "solver: moved by" in " ".join(found.violations)

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.folds import ESTIMATORS, Terms
-from tests.privacy.test_sensitivity import change, curator, replaced
+from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms
+from tests.privacy.bare import change, curator, replaced
 
 
 def ask(learner, estimator, folds=3, average="predictions", clip=0.2, interval=(-1.0, 1.0)):
     def call(c):
-        terms = Terms(estimator, clip)
+        made = Folds(c, learner, Terms(estimator, clip), folds)
         if average == "predictions":
-            c.fold_predictions("mean", learner, terms, folds, "a")
+            made.mean_by_predictions("mean", "a")
         else:
-            c.fold_estimates("mean", learner, terms, folds, interval, "a")
-        c.fold_squares("squares", "a")
+            made.mean_of_estimates("mean", interval, "a")
+        made.squares("squares", "a")
 
     return call
 
@@ -178,13 +178,12 @@ def test_declared_sensitivities_in_units_of_the_outcome():
     }
     for estimator, value in expected.items():
         c, _ = curator(np.zeros(n), t, x, limits=(-1.0, 2.0))
-        found = c.fold_predictions("m", extreme, Terms(estimator, clip), folds, "a")
+        found = Folds(c, extreme, Terms(estimator, clip), folds).mean_by_predictions("m", "a")
         assert found.spend.sensitivity[0] == pytest.approx(value, rel=1e-6)
-        assert found.spend.claim == 45
     c, _ = curator(np.zeros(n), t, x, limits=(-1.0, 2.0))
-    found = c.fold_estimates("m", extreme, Terms("aipw", clip), folds, (-1.5, 1.5), "a")
+    made = Folds(c, extreme, Terms("aipw", clip), folds)
+    found = made.mean_of_estimates("m", (-1.5, 1.5), "a")
     assert found.spend.sensitivity[0] == pytest.approx(3.0 / 10 + 9 / 10 * 2 * wide * most / 54)
-    assert found.spend.claim == 46
 
 
 # --- what models see ----------------------------------------------------------------------------
@@ -234,10 +233,11 @@ def test_models_are_averaged_as_the_method_says():
         ("estimates", np.mean(np.clip([np.mean(b) for b in by_fold], -2, 2)) / 2),
     ):
         c, _ = curator(y, t, x)
+        made = Folds(c, least_squares, Terms("aipw", clip), folds)
         found = (
-            c.fold_predictions("m", least_squares, Terms("aipw", clip), folds, "a")
+            made.mean_by_predictions("m", "a")
             if average == "predictions"
-            else c.fold_estimates("m", least_squares, Terms("aipw", clip), folds, (-1, 1), "a")
+            else made.mean_of_estimates("m", (-1, 1), "a")
         )
         assert float(found) == pytest.approx(value, abs=1e-7)
 
@@ -268,4 +268,4 @@ def test_refusals():
     with pytest.raises(OptionError, match="interval"):
         ask(extreme, "aipw", 2, "estimates", interval=(1.0, 1.0))(curator(y, t)[0])
     with pytest.raises(PrivacyError, match="nothing drawn"):
-        curator(y, t)[0].fold_squares("s", "a")
+        Folds(curator(y, t)[0], extreme, Terms("aipw", 0.2), 2).squares("s", "a")

@@ -1,4 +1,4 @@
-"""Every sensitivity attacked on the primitive itself, by random and adversarial neighbours."""
+"""What matching releases of single records, attacked by random and adversarial neighbours."""
 
 from __future__ import annotations
 
@@ -6,96 +6,61 @@ import itertools
 
 import numpy as np
 import pytest
-from dpeffects.privacy.sums import Grid, weights_to_grid
-from dpeffects.privacy.weighting import Propensity, limits
 
-from dpeffects.design.bounds import magnitude_counts
+from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
+from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.matching import match, pairs
-from dpeffects.privacy.budget import Share
-from dpeffects.privacy.curator import Curator, Releaser, Rows, find_bounds
+from dpeffects.estimators.private_psm import PropensityScore
+from dpeffects.privacy.folds import Folds, Terms
 from dpeffects.privacy.ledger import Ledger
-
-SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
-
-
-class Bare:
-    """No noise: keeps what would have been noised, and the sensitivity that was declared."""
-
-    description, void = "none", ("no noise",)
-
-    def __init__(self):
-        self.values, self.sensitivity = [], []
-
-    def laplace(self, values, scale, sensitivity, epsilon):
-        self.values.append(values.copy())
-        self.sensitivity.append(sensitivity)
-        return values
-
-    def flip(self, bits, epsilon):
-        self.values.append(bits.astype(np.int64))
-        self.sensitivity.append(1)
-        return bits
-
-    def permutation(self, n):
-        return np.arange(n)
+from dpeffects.privacy.matched import MatchedRecords
+from dpeffects.privacy.minimise import propensity_weights
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import reads
+from dpeffects.privacy.sets import Box, whole_weights
+from dpeffects.privacy.strata import MatchedStrata
+from tests.privacy.bare import SHARES, Bare, change, curator, replaced
+from tests.privacy.problems import held
 
 
-def curator(y, t, x=None, *, limits=(0.0, 1.0), public=()):
-    x = np.zeros((len(y), 1)) if x is None else x
-    rows = Rows(np.clip(y, *limits), limits, t, lambda: x, x.shape[1])
-    noise = Bare()
-    return Curator(rows, Releaser(SHARES, Ledger(1e9), noise), frozenset(public)), noise
+@reads("outcome")
+def no_score(rows):
+    return np.zeros(rows.size)
 
 
-def change(one, two, call):
-    """Largest L1 distance of what two curators would noise, over the declared sensitivity."""
-    (first, noise1), (second, noise2) = one, two
-    call(first)
-    call(second)
-    assert noise1.sensitivity == noise2.sensitivity, "the sensitivity depends on private data"
-    drawn = zip(noise1.values, noise2.values, noise1.sensitivity, strict=True)
-    return max(np.abs(a.astype(float) - b).sum() / bound for a, b, bound in drawn)
+def contrast(c, weights):
+    return MatchedRecords(c, no_score).contrast("c", weights, "a")
 
 
-SUMS = {
-    "count": lambda c: c.treated_count("a"),
-    "sums": lambda c: c.arm_sums("a"),
-    "squares": lambda c: c.arm_squares("a"),
-    "flips": lambda c: c.flipped_treatment("a"),
-}
+def test_flips_and_scores_move_for_one_record_only():
+    rng = np.random.default_rng(4)
+    worst = [0.0, 0.0]
+    for _ in range(100):
+        y, t, x = rng.random(6), rng.random(6) < 0.5, rng.random((6, 3))
+        score = PropensityScore(rng.normal(0, 10, 3))
+        other = replaced(rng, y, t, x, int(rng.integers(6)))
+        calls = (
+            lambda c, s=score: MatchedRecords(c, s).noisy_scores("a"),
+            lambda c, s=score: MatchedRecords(c, s).flipped_treatment("a"),
+        )
+        for k, call in enumerate(calls):
+            worst[k] = max(worst[k], change(curator(y, t, x), curator(*other), call))
+    assert 0.9 < worst[0] <= 1.0
+    assert worst[1] == 1.0
 
 
-@pytest.mark.parametrize("name", SUMS)
-def test_arm_primitives_on_all_replacements(name):
-    """All datasets of four records with extreme values, all replacements of one of them."""
-    y_values, worst = (0.0, 0.5, 1.0), 0.0
-    records = list(itertools.product(y_values, (False, True)))
-    for data in itertools.combinations_with_replacement(records, 3):
-        for a, b in itertools.combinations(records, 2):
-            pair = []
-            for extra in (a, b):
-                y, t = zip(*data, extra, strict=True)
-                pair.append(curator(np.array(y), np.array(t)))
-            worst = max(worst, change(*pair, SUMS[name]))
-    assert worst <= 1.0
-    assert worst == pytest.approx(1.0)  # attained: nothing is wasted either
-
-
-@pytest.mark.parametrize("name", ["sums", "squares"])
-def test_values_outside_the_bounds_change_no_more(name):
-    t = np.array([True, False, True, False])
-    one = curator(np.array([-1e300, 0.2, 0.7, 1.0]), t)
-    two = curator(np.array([1e300, 0.2, 0.7, 1.0]), t)
-    assert change(one, two, SUMS[name]) <= 1.0
-
-
-def replaced(rng, y, t, x, j):
-    y, t, x = y.copy(), t.copy(), x.copy()
-    y[j] = rng.choice([0.0, 1.0, rng.random()])
-    t[j] = rng.random() < 0.5
-    x[j] = rng.choice([0.0, 1.0], x.shape[1]) if rng.random() < 0.5 else rng.random(x.shape[1])
-    return y, t, x
+def test_released_scores_and_treatments_belong_to_the_same_records():
+    rng = np.random.default_rng(5)
+    y, t, x = rng.random(50), rng.random(50) < 0.5, rng.random((50, 1))
+    c, noise = curator(y, t, x)
+    noise.permutation = lambda n: np.random.default_rng(6).permutation(n)
+    records, order = MatchedRecords(c, PropensityScore(np.array([3.0]))), noise.permutation(50)
+    scores = 1 / (1 + np.exp(-3.0 * x[:, 0]))
+    assert records.noisy_scores("a").value == pytest.approx(scores[order], abs=1e-8)
+    assert (records.flipped_treatment("a") == t[order]).all()
+    first = records.contrast("c", np.eye(50)[0], "a")
+    assert float(first) == pytest.approx(y[order][0] - 0.5, abs=1e-6)
 
 
 def test_contrast_with_any_weights():
@@ -108,7 +73,7 @@ def test_contrast_with_any_weights():
         for j in range(n):
             y2 = y.copy()
             y2[j] = 1 - y[j]
-            call = lambda c, w=weights: c.contrast("c", w, "a")  # noqa: E731
+            call = lambda c, w=weights: contrast(c, w)  # noqa: E731
             worst = max(worst, change(curator(y, t), curator(y2, t), call))
     assert worst <= 1.0
     assert worst == pytest.approx(1.0)
@@ -139,10 +104,10 @@ def test_matching_contrast_and_variance(limits):
         y = rng.choice([0.0, 1.0], n)
         signed = np.where(t, weight, -weight)
         calls = {
-            "contrast": lambda c, w=signed: c.contrast("c", w, "a"),
-            "variance": lambda c, m=matches, p=partner, e=extra: c.matched_squares(
-                m.neighbours, m.found, p, e, "a"
-            ),
+            "contrast": lambda c, w=signed: contrast(c, w),
+            "variance": lambda c, m=matches, p=partner, e=extra: MatchedRecords(
+                c, no_score
+            ).matched_squares(m.neighbours, m.found, p, e, "a"),
         }
         for j, name in itertools.product(range(n), calls):
             y2 = y.copy()
@@ -168,134 +133,94 @@ def test_a_sensitivity_of_the_printed_kind_would_be_caught():
     assert max(moved) > printed
 
 
-COVARIATES = {
-    "plain": lambda c, model: c.arm_covariates("a"),
-    **{
-        estimand: lambda c, model, e=estimand: c.weighted_covariates(model, e, "a")
-        for estimand in ("ATE", "ATT", "ATC")
-    },
-}
+def test_matched_squares_are_what_they_say():
+    rng = np.random.default_rng(8)
+    n = 60
+    y, t, scores = rng.random(n), rng.random(n) < 0.5, rng.random(n)
+    matches, partner, extra = match(scores, t, 3), pairs(scores, t), rng.random(n) * 4
+    extra = np.where(partner >= 0, extra + extra[partner], 0.0)
+    total = 0.0
+    for i in range(n):
+        own = [j for j in matches.neighbours[i] if j >= 0]
+        total += (y[i] - y[own].mean()) ** 2
+        if partner[i] > i:
+            total += extra[i] * (y[i] - y[partner[i]]) ** 2 / 2.0
+    c, _ = curator(y, t)
+    records = MatchedRecords(c, no_score)
+    got = records.matched_squares(matches.neighbours, matches.found, partner, extra, "a")
+    assert float(got) == pytest.approx(total, rel=0.01)
 
 
-@pytest.mark.parametrize("name", COVARIATES)
-def test_covariates_by_arm(name):
-    """Corners and random rows, any model; with flat weights the bound is attained."""
-    rng, worst, longest = np.random.default_rng(11), 0.0, 0.0
-    for trial in range(300):
-        n, m = int(rng.integers(4, 8)), int(rng.integers(1, 5))
-        x = np.column_stack([np.ones(n), rng.choice([0.0, 1.0, 0.5], (n, m))])
-        t = rng.random(n) < 0.5
-        y2, t2, x2 = replaced(rng, np.zeros(n), t, x, 0)
-        if trial % 2:  # from one corner to another, and perhaps to the other arm
-            t[0], t2[0] = True, trial % 4 == 1
-            x[0], x2[0] = 0.0, rng.choice([-50.0, 0.0, 1.0, 50.0])
-        x[:, 0] = x2[:, 0] = 1.0
-        slopes = rng.normal(0, 5, m + 1) * (trial % 3 > 0)
-        model = Propensity.within(slopes, float(rng.normal()), limits(name, 0.1))
-        call = lambda c, model=model: COVARIATES[name](c, model)  # noqa: E731
-        one, two = curator(np.zeros(n), t, x), curator(y2, t2, x2)
-        worst = max(worst, change(one, two, call))
-        moved = (one[1].values[-1] - two[1].values[-1]) * 2.0**-20
-        squared = max(4 * m, 2 + (2.125 if name == "plain" else 2) * m)
-        longest = max(longest, float(np.linalg.norm(moved)) / np.sqrt(squared))
-    assert worst <= 1.0
-    assert longest <= 1.0 + 1e-5
-    assert min(worst, longest) > 0.999  # attained: nothing is wasted
-
-
-def test_covariates_by_arm_are_the_sums():
-    rng = np.random.default_rng(12)
-    x = np.column_stack([np.ones(80), rng.random((80, 2))])
-    t = rng.random(80) < 0.5
-    c, _ = curator(np.zeros(80), t, x)
-    got, u = c.arm_covariates("a").value, 2 * x[:, 1:] - 1
-    model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
-    weighted = c.weighted_covariates(model, "ATE", "a").value
-    norm = np.sqrt(1.5) * (1 + 1e-9)
-    e = 1 / (1 + np.exp(-(0.3 + (0.2 + 2 * (x[:, 1] - 0.5) - (x[:, 2] - 0.5)) / norm)))
-    e = np.clip(e, model.low, model.high)
-    for arm, rows, w in ((0, t, 1 / e), (1, ~t, 1 / (1 - e))):
-        assert got[arm, 0] == rows.sum()
-        assert got[arm, 1:3] == pytest.approx(u[rows].sum(axis=0), abs=1e-3)
-        assert got[arm, 3:] == pytest.approx((u[rows] ** 2 - 0.5).sum(axis=0) / 2, abs=1e-3)
-        mean = (w[rows, None] * u[rows]).sum(axis=0) / w[rows].sum()
-        assert weighted[arm, 1:] / weighted[arm, 0] == pytest.approx(mean, abs=1e-3)
-
-
-def test_noisy_scores_move_for_one_record_only():
-    rng = np.random.default_rng(4)
-    for _ in range(100):
-        n, d = 6, 3
-        y, t, x = rng.random(n), rng.random(n) < 0.5, rng.random((n, d))
-        w = rng.normal(0, 10, d)
-        y2, t2, x2 = replaced(rng, y, t, x, int(rng.integers(n)))
-        call = lambda c, w=w: c.noisy_scores(w, "a")  # noqa: E731
-        assert change(curator(y, t, x), curator(y2, t2, x2), call) <= 1.0
-
-
-@pytest.mark.parametrize("name", ["sums", "contrast"])
-def test_sums_are_exact(name):
+def test_weighted_sums_are_exact():
     """Against Python integers, at a size where float sums are off."""
     rng = np.random.default_rng(10)
     n = 300_000
     y, t = rng.random(n), rng.random(n) < 0.5
     weights = np.where(t, 3.1, -2.7)
     c, noise = curator(y, t)
-    SUMS[name](c) if name == "sums" else c.contrast("c", weights, "a")
-    grid = Grid.for_sum((0.0, 1.0), n, 1.0)
-    if name == "sums":
-        steps = grid.encode(y).tolist()
-        arms = t.tolist()
-        expected = [
-            sum(v for v, a in zip(steps, arms, strict=True) if a is arm) for arm in (True, False)
-        ]
-    else:
-        size = np.abs(weights_to_grid(weights))
-        grid = Grid.for_sum((0.0, 1.0), float(size.sum()), 1.0, float(size.max()))
-        pairs_ = zip(weights_to_grid(weights).tolist(), grid.encode(y).tolist(), strict=True)
-        expected = [sum(w * v for w, v in pairs_)]
-    assert noise.values[-1].tolist() == expected
+    contrast(c, weights)
+    steps = whole_weights(weights)
+    largest, count = int(np.abs(steps).max()), int(np.abs(steps).sum())
+    grid = Box(0.0, 1.0).on(count, 1.0 / largest)
+    whole = grid.project(y[:, None].copy())[:, 0].astype(int)
+    expected = sum(w * v for w, v in zip(steps.tolist(), whole.tolist(), strict=True))
+    assert noise.values[-1].tolist() == [expected]
+    assert noise.sensitivity[-1] == largest * grid.reach.same.l1
 
 
-def test_private_bounds_histogram():
+def test_private_search_for_bounds():
     rng = np.random.default_rng(9)
-    for _ in range(200):
+    for _ in range(50):
         x = rng.normal(0, 10.0 ** rng.integers(-8, 20), 5)
         x2 = x.copy()
-        x2[0] = rng.choice([0.0, 1e300, -1e300, 1e-300, 5.0])
-        assert np.abs(magnitude_counts(x) - magnitude_counts(x2)).sum() <= 2
-    noise = Bare()
-    find_bounds({"x": np.full(10_000, 3.0)}, Releaser(SHARES, Ledger(1e9), noise))
-    assert noise.sensitivity == [2]
+        x2[0] = rng.choice([0.0, 1e300, -1e300, 1e-300, 5.0, np.nan, np.inf])
+        drawn = []
+        for values in (np.append(x, [3.0] * 9999), np.append(x2, [3.0] * 9999)):
+            noise = Bare()
+            source = held(np.ones((len(values), 1)), values > 0, values)
+            find_bounds({"x": source}, Releaser(Split(SHARES), Ledger(1e9), noise))
+            drawn.append(noise.values[0])
+            assert noise.sensitivity == [2]
+        assert drawn[0].size == BINS
+        assert np.abs(drawn[0] - drawn[1]).sum() <= 2
 
 
 def test_private_columns_are_not_handed_out():
-    c, _ = curator(np.zeros(4), np.array([True, False, True, False]))
-    for ask in (c.treatment, lambda: c.public_scores(0.1)):
+    t = np.array([True, False, True, False])
+    for public in ((), ("treatment",), ("covariates",)):
         with pytest.raises(PrivacyError):
-            ask()
-    c, _ = curator(np.zeros(4), np.array([True, False, True, False]), public=("treatment",))
-    assert c.treatment().sum() == 2
-    with pytest.raises(PrivacyError):
-        c.public_scores(0.1)
+            MatchedRecords(curator(np.zeros(4), t, public=public)[0], no_score).public()
+    c, noise = curator(np.zeros(4), t, public=("treatment", "covariates"))
+    scores, treated = MatchedRecords(c, no_score).public()
+    assert (treated == t).all()
+    assert not scores.any()
+    assert noise.values == []
 
 
 def test_a_charge_comes_before_its_draw():
     """When the ledger refuses, nothing is drawn."""
-    noise = Bare()
-    rows = Rows(np.zeros(4), (0.0, 1.0), np.array([True, False] * 2), lambda: np.zeros((4, 1)), 1)
-    c = Curator(rows, Releaser(SHARES, Ledger(0.5), noise), frozenset())
-    weights = np.ones(4)
+    t, strata = np.array([True, False] * 2), (np.zeros(4, dtype=np.int64), 1)
+    c, noise = curator(np.zeros(4), t, strata=strata, ledger=Ledger(0.5))
+    index = np.array([[1], [0], [3], [2]], dtype=np.int32)
+    records, ones = MatchedRecords(c, no_score), np.ones(4, dtype=np.int32)
+
+    def models(x, treated, outcome):
+        return lambda new: np.zeros((3, len(new)))
+
     for ask in (
-        lambda: c.arm_sums("a"),
-        lambda: c.arm_squares("a"),
-        lambda: c.treated_count("a"),
-        lambda: c.flipped_treatment("a"),
-        lambda: c.contrast("c", weights, "a"),
-        lambda: c.propensity_weights(0.1, "a"),
-        lambda: c.noisy_scores(np.zeros(1), "a"),
-        lambda: c.arm_moments("a"),
-        lambda: c.arm_covariates("a"),
+        lambda: treated_count(c, "a"),
+        lambda: arm_sums(c, "a"),
+        lambda: arm_squares(c, "a"),
+        lambda: records.flipped_treatment("a"),
+        lambda: records.noisy_scores("a"),
+        lambda: records.contrast("c", np.ones(4), "a"),
+        lambda: records.matched_squares(index, ones, 0 * ones - 1, np.zeros(4), "a"),
+        lambda: propensity_weights(c, 0.1, "a"),
+        lambda: c.norm_of_sum("norm", no_score, Box(0, 1), share="a"),
+        lambda: MatchedStrata(c, "means").difference_globally("a"),
+        lambda: MatchedStrata(c, "means").variance("a", 2.5),
+        lambda: MatchedStrata(c, "means").log_sensitivity("a", 0.1),
+        lambda: Folds(c, models, Terms("aipw", 0.2), 2).mean_by_predictions("m", "a"),
     ):
         with pytest.raises(BudgetError, match="left"):
             ask()

@@ -9,16 +9,26 @@ from functools import cache
 
 import numpy as np
 import pytest
-from dpeffects.privacy.cells import Counts, Strata, capped_sensitivity
 
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.privacy import smooth
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.curator import Curator, Releaser, Rows
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Lattice, Smoothing, excess, widest
-from tests.replay import replay
+from dpeffects.privacy.strata import (
+    Counts,
+    MatchedStrata,
+    Sizes,
+    capped_sensitivity,
+    difference_lattice,
+    variance_lattice,
+)
+from tests.privacy.bare import Bare
+from tests.replay import Frozen, Measuring, replay
 
 WEIGHTS = ("means", "round_robin")
 CAPS = (2.0, 2.5, 3.0, math.inf)
@@ -28,6 +38,20 @@ FINE = 2**20
 def counts(*pairs, empty=False):
     t, c = np.array(pairs).T
     return Counts(t, c, empty)
+
+
+def matched(x, strata, t, y, weights):
+    """Counts of the strata, n f of whole values, and squares as a function of the cap."""
+    cell = 2 * np.asarray(x) + t
+    sizes = Sizes(np.bincount(cell, minlength=2 * strata))
+    control, treated = sizes.sizes.reshape(-1, 2).T
+    found = Counts(treated, control, bool((control + treated == 0).any()))
+    sums, squares = (
+        np.array([v[cell == c].sum() for c in range(2 * strata)], dtype=np.int64)
+        for v in (np.asarray(y), np.asarray(y) ** 2)
+    )
+    contrast = sizes.contrast(sums) if weights == "means" else sizes.dealt_contrast(cell, y)
+    return found, contrast, lambda half, cap: sizes.squares(sums, squares, half, weights, cap)
 
 
 # --- all small datasets
@@ -56,9 +80,10 @@ class World:
     @staticmethod
     def measure(records, strata, weights):
         x, t, y = (np.array(column) for column in zip(*records, strict=True))
-        s = Strata.of(x, strata, t)
-        v = [s.squares(64 * y, 64, weights, cap).sum() / 128**2 for cap in CAPS]
-        return s.contrast(FINE * y, weights) / (2 * FINE), v, s.counts
+        found, f, _ = matched(x, strata, t, FINE * y, weights)
+        _, _, squares = matched(x, strata, t, 64 * y, weights)
+        v = [squares(64, cap).sum() / 128**2 for cap in CAPS]
+        return f / (2 * FINE), v, found
 
     def local(self, values):
         gap = np.abs(values[:, None] - values[None, :])
@@ -223,25 +248,49 @@ def plain_matching(x, t, y, weights):
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("declared", [5, 10**9])
 def test_contrast_is_that_of_the_paper(weights, declared):
+    """On the curator; a billion strata are declared where five have records."""
     rng = np.random.default_rng(4)
     for _ in range(40):
         n = int(rng.integers(4, 40))
-        x, t, y = rng.integers(0, 5, n), rng.random(n) < 0.4, rng.integers(-(2**30), 2**30, n)
-        strata = Strata.of(x * (declared // 5), declared, t)
-        want = plain_matching(x.tolist(), t.tolist(), y.tolist(), weights)
-        assert strata.contrast(y, weights) == pytest.approx(want, abs=12 + 1e-9 * abs(want))
+        x, t, y = rng.integers(0, 5, n), rng.random(n) < 0.4, rng.random(n)
+        c = curator(x * (declared // 5), t, y, Bare(), declared)
+        strata = MatchedStrata(c, weights)
+        want = plain_matching(x.tolist(), t.tolist(), (y - 0.5).tolist(), weights)
+        assert float(strata.difference_globally("a")) == pytest.approx(want, abs=1e-6)
         occupied = len(set(x.tolist()))
-        assert strata.counts.empty == (occupied < declared)
+        assert strata._counts.empty == (occupied < declared)
 
 
 def test_sums_are_exact_where_floats_are_not():
-    n = 2**16
-    values = np.full(n, 2**30 - 1, dtype=np.int64)
-    values[::2] = -(2**30)
-    values[1] = 12345
-    strata = Strata.of(np.zeros(n, dtype=np.int64), 1, np.arange(n) % 4 < 2)
-    want = [int(values[np.arange(n) % 4 >= 2].sum()), int(values[np.arange(n) % 4 < 2].sum())]
-    assert strata.sums(values).tolist() == want
+    """Differences in means in Python's fractions, of outcomes on the grid."""
+    rng, n = np.random.default_rng(8), 2**16
+    x, t, y = rng.integers(0, 3, n), rng.random(n) < 0.3, rng.random(n)
+    noise = Bare()
+    c = curator(x, t, y, noise)
+    strata = MatchedStrata(c, "means")
+    strata.difference_globally("a")
+    whole = strata._outcome_grid("a").project(y[:, None].copy())[:, 0].astype(np.int64)
+    total = Fraction(0)
+    for s in range(3):
+        own = [[int(v) for v in whole[(x == s) & (t == arm)]] for arm in (True, False)]
+        one, zero = (Fraction(sum(values), len(values)) for values in own)
+        total += (len(own[0]) + len(own[1])) * (one - zero)
+    assert abs(int(noise.values[0][0]) - total) <= 6  # each arm of a stratum is rounded
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_the_order_of_rows_does_not_matter_but_for_the_secret_one(weights):
+    rng, n = np.random.default_rng(9), 300
+    x, t, y = rng.integers(0, 3, n), rng.random(n) < 0.3, rng.random(n)
+    found, order = [], rng.permutation(n)
+    for rows in ((x, t, y), (x[order], t[order], y[order])):
+        noise = Bare()
+        strata = MatchedStrata(curator(*rows, noise), weights)
+        strata.variance("a", 2.5)
+        if weights == "means":
+            strata.difference_globally("a")
+        found.append([v.tolist() for v in noise.values])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
@@ -263,8 +312,8 @@ def test_squares_are_weighted_variances(weights):
             else:
                 load = [1 + len(range(j, other, own.size)) for j in range(own.size)]
             total += spread * sum(min(w, 2.5) ** 2 for w in load)
-    got = Strata.of(x, 6, t).squares(y, 128, weights, 2.5)
-    assert got.sum() == pytest.approx(total)
+    _, _, squares = matched(x, 6, t, y, weights)
+    assert squares(128, 2.5).sum() == pytest.approx(total)
 
 
 # --- the noise
@@ -361,15 +410,19 @@ def curator(x, t, y, noise, strata=3, ledger=None):
         np.clip(y, 0.0, 1.0), (0.0, 1.0), t, lambda: np.zeros((len(y), 1)), 1, lambda: (x, strata)
     )
     ledger = ledger or Ledger(1e9, 0.5)
-    make = getattr(noise, "releaser", Releaser)
-    return Curator(rows, make(SHARES, ledger, noise), frozenset())
+    make = Measuring if isinstance(noise, Frozen) else Releaser
+    return Curator(rows, make(Split(SHARES), ledger, noise), frozenset())
 
 
 CALLS = {
-    "log": lambda c, w: c.log_smooth_sensitivity("b", 0.03, w),
-    "log of the variance": lambda c, w: c.log_smooth_variance("b", 0.03, w),
-    "global": lambda c, w: c.matched_difference_global("a", w),
-    "variance": lambda c, w: c.matched_variance("a", w, 2.7),
+    "log": lambda m: m.log_sensitivity("b", 0.03),
+    "log of the paper's": lambda m: m.log_sensitivity("b", 0.03, paper=True, part=0.5),
+    "log of the variance": lambda m: m.log_variance_sensitivity("b", 0.03),
+    "global": lambda m: m.difference_globally("a"),
+    "variance": lambda m: m.variance("a", 2.7),
+    "smooth": lambda m: m.difference("a", Smoothing(0.5, 0.02), 1.0),
+    "the paper's": lambda m: m.difference("a", Smoothing(0.5, 0.02), 1.0, paper=True),
+    "smooth variance": lambda m: m.smooth_variance("a", Smoothing(0.5, 0.02), 1.0),
 }
 
 
@@ -377,7 +430,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_declared_sensitivities_on_random_neighbours(name, weights):
     def call(data, noise):
-        return CALLS[name](curator(*data, noise), weights)
+        return CALLS[name](MatchedStrata(curator(*data, noise), weights))
 
     rng = np.random.default_rng(6)
     largest = 0.0
@@ -401,10 +454,11 @@ def test_the_ledger_shows_the_released_sensitivity_only():
         x, t = np.repeat([0, 1], strata), np.arange(100) % 2 == 0
         ledger = Ledger(10.0, 0.1)
         c = curator(x, t, rng.random(100), SeededNoise(1), 2, ledger)
-        choice = widest(c.matched_lattice().usable(SHARES["a"]), 0.5)
-        got = c.matched_difference("a", choice, "means", 0.123)
-        choice = widest(c.variance_lattice().usable(SHARES["b"]), 0.2)
-        other = c.smooth_matched_variance("b", choice, "means", 4.56)
+        c = MatchedStrata(c, "means")
+        choice = widest(difference_lattice(100).usable(SHARES["a"]), 0.5)
+        got = c.difference("a", choice, 0.123)
+        choice = widest(variance_lattice(100).usable(SHARES["b"]), 0.2)
+        other = c.smooth_variance("b", choice, 4.56)
         shown.append((ledger.spends, got.scale, other.scale))
     assert shown[0] == shown[1]
     assert shown[0][0][0].sensitivity == (0.123,)
@@ -417,18 +471,18 @@ def test_what_is_not_certified_is_not_drawn():
     c = curator(x, t, y, SeededNoise(0), ledger=ledger)
     for choice in (Smoothing(0.9, 0.2), Smoothing(0.5, 0.2), Smoothing(1.1, 1e-4), Smoothing(1, 0)):
         with pytest.raises(PrivacyError, match="nothing drawn"):
-            c.matched_difference("a", choice, "means", 1.0)
+            MatchedStrata(c, "means").difference("a", choice, 1.0)
     assert ledger.spends == ()
     small = curator(x, t, y, SeededNoise(0), ledger=Ledger(0.5, 0.1))
     with pytest.raises(BudgetError):
-        small.matched_difference("a", Smoothing(0.5, 0.01), "means", 1.0)
+        MatchedStrata(small, "means").difference("a", Smoothing(0.5, 0.01), 1.0)
 
 
 def test_no_strata_no_release():
     rows = Rows(np.zeros(4), (0.0, 1.0), np.array([True, False] * 2), lambda: np.zeros((4, 1)), 1)
-    c = Curator(rows, Releaser(SHARES, Ledger(1.0), SeededNoise(0)), frozenset())
+    c = Curator(rows, Releaser(Split(SHARES), Ledger(1.0), SeededNoise(0)), frozenset())
     with pytest.raises(PrivacyError, match="strata"):
-        c.matched_difference_global("a", "means")
+        MatchedStrata(c, "means")
 
 
 def test_noise_is_at_most_half_of_the_papers():

@@ -1,63 +1,139 @@
+"""Grids: whole numbers within their ends, whatever comes in; the same in every order and engine."""
+
+from __future__ import annotations
+
+import narwhals.stable.v2 as nw
 import numpy as np
 import pytest
-from dpeffects.privacy.sums import Grid, weights_to_grid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpeffects.errors import DataError
+from dpeffects.errors import DataError, OptionError, PrivacyError
+from dpeffects.privacy.sets import COUNT, Box, bits_for, whole_weights
 
-finite = st.floats(-1e12, 1e12, allow_nan=False)
-anything = st.lists(st.floats(-1e300, 1e300), min_size=1)
+NASTY = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 2.0**-1022, 1e308, -1e308, 1e300]
+)
+BOXES = {
+    "unit": Box(0, 1),
+    "signed": Box(-1, 1),
+    "offset": Box(1e16, 1e16 + 8),
+    "from 0": Box(0.5, 3.0, centre=0.0),
+    "centre outside": Box(2.0, 3.0, centre=5.0),
+    "centre below": Box(-7.0, 3.0, centre=-7.0),
+    "tiny": Box(0.0, 2.0**-300),
+    "huge": Box(-1e99, 1e99),
+    "odd": Box(-1 / 3, 0.1),
+    "count": COUNT,
+}
 
 
-@given(finite, st.floats(1e-6, 1e9), anything, st.integers(6, 30))
-def test_encoded_values_stay_on_the_grid_whatever_comes_in(lower, width, values, bits):
-    grid = Grid(lower, lower + width, bits)
-    if grid.lower >= grid.upper:
+def values_for(grid, box, j=0):
+    """Nasty values, the ends and their neighbours, ties between two steps, and random ones."""
+    rng, low, high, centre = np.random.default_rng(1), box.low[j], box.high[j], box.centre[j]
+    ends = [low, high, centre, low - (high - low), high + (high - low)]
+    near = [np.nextafter(x, way) for x in ends for way in (-np.inf, np.inf)]
+    ties = centre + (rng.integers(-8, 8, 20) + 0.5) * grid.unit
+    inside = rng.uniform(low, high, 200)
+    far = rng.normal(0, 1, 50) * 10.0 ** rng.integers(-300, 300, 50)
+    return np.concatenate([NASTY, ends, near, ties, np.nextafter(ties, np.inf), inside, far])
+
+
+@given(
+    st.floats(-1e12, 1e12),
+    st.floats(1e-6, 1e9),
+    st.lists(st.floats(allow_nan=True), min_size=1),
+    st.integers(6, 30),
+)
+def test_whatever_comes_in_stays_within_the_ends(low, width, values, bits):
+    if not low < low + width:
         return
-    encoded = grid.encode(np.array(values))
-    assert np.abs(encoded).max() <= 2**bits
-    assert grid.span == 2 ** (bits + 1)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("ends", [(0.0, 1.0), (-1e308, 1e308), (-1e-310, 1e-310), (1e16, 1e16 + 2)])
-def test_nan_and_infinities_cannot_leave_the_grid(bad, ends):
-    """NaN would become the smallest integer on some machines and zero on others."""
-    with np.errstate(all="ignore"):
-        encoded = Grid(*ends, 10).encode(np.array([bad, 0.0, *ends, sum(ends) / 2]))
-    assert np.abs(encoded).max() <= 2**10
+    grid = Box(low, low + width).with_bits(bits)
+    steps = grid.project(np.array(values)[:, None])[:, 0]
+    (first,), (last,) = grid.ends
+    assert (steps == np.rint(steps)).all()
+    assert (first <= steps).all()
+    assert (steps <= last).all()
+    assert grid.reach.same.l1 == last - first <= 2 ** (bits + 1) + 1
 
 
 @given(st.floats(0, 1), st.integers(8, 30))
-def test_decoding_is_close(value, bits):
-    grid = Grid(-3.0, 5.0, bits)
+def test_steps_are_close_to_the_value(value, bits):
+    grid = Box(-3.0, 5.0).with_bits(bits)
     y = -3.0 + 8.0 * value
-    back = grid.encode(np.array([y]))[0] * grid.unit + grid.middle
+    back = grid.project(np.array([[y]]))[0, 0] * grid.unit + grid.offset(1)[0]
     assert back == pytest.approx(y, abs=grid.unit)
 
 
 def test_sums_do_not_depend_on_order_while_float_sums_do():
     rng = np.random.default_rng(0)
     y = rng.lognormal(0, 4, 200_000)
-    grid = Grid.for_sum((0.0, 1e6), y.size, 1.0)
+    grid = Box(0.0, 1e6).on(y.size, 1.0)
     orders = [rng.permutation(y.size) for _ in range(8)]
-    assert len({int(grid.encode(y)[o].sum()) for o in orders}) == 1
+    assert len({int(grid.totals(y[o][:, None], None, 1)[0, 0]) for o in orders}) == 1
     assert len({float(np.add.accumulate(y[o])[-1]) for o in orders}) > 1
 
 
 @pytest.mark.parametrize("n", [4, 10**3, 10**6, 10**9])
-def test_the_largest_possible_sum_fits(n):
-    grid = Grid.for_sum((0.0, 1.0), n, 1.0)
-    assert n * 2**grid.bits <= 2**57
+@pytest.mark.parametrize("rate", [1e-3, 1.0, 100.0])
+def test_the_largest_possible_sum_fits(n, rate):
+    grid = Box(0.0, 1.0).on(n, rate)
+    assert n * max(abs(end[0]) for end in grid.ends) <= 2**57
+    assert grid.reach.same.l1 / rate <= 2**57
 
 
 def test_too_small_an_epsilon_is_refused():
     with pytest.raises(DataError):
-        Grid.for_sum((0.0, 1.0), 10, 2.0**-60)
+        Box(0.0, 1.0).on(10, 2.0**-60)
+    with pytest.raises(DataError):
+        bits_for(2.0**52, 1.0)
 
 
 def test_weights_round_to_sixteen_bits():
-    assert weights_to_grid(np.array([1.0, -0.5, 1 / 3])).tolist() == [65536, -32768, 21845]
-    with pytest.raises(DataError):
-        weights_to_grid(np.array([np.inf]))
+    assert whole_weights(np.array([1.0, -0.5, 1 / 3])).tolist() == [65536, -32768, 21845]
+    for bad in (np.inf, np.nan, 2.0**30):
+        with pytest.raises(PrivacyError):
+            whole_weights(np.array([bad]))
+
+
+# --- the same whole numbers in every engine -------------------------------------------------------
+
+
+def on_polars(values, grid, j):
+    pl = pytest.importorskip("polars")
+    frame = nw.from_native(pl.DataFrame({"v": values}).lazy())
+    return frame.select(grid.expression(nw.col("v"), j).alias("v")).collect("polars")["v"].to_numpy()
+
+
+def on_duckdb(values, grid, j):
+    duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    table = pl.DataFrame({"v": values}).with_row_index("k").to_arrow()
+    frame = nw.from_native(duckdb.from_arrow(table)).with_columns(grid.expression(nw.col("v"), j).alias("v"))
+    return frame.sort("k").collect("polars")["v"].to_numpy()
+
+
+@pytest.mark.parametrize("engine", [on_polars, on_duckdb], ids=["polars", "duckdb"])
+@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize("bits", [8, 30])
+def test_engines_have_the_same_whole_numbers(engine, name, bits):
+    box = BOXES[name]
+    grid = box.on(1000, 1.0) if box.whole else box.with_bits(bits)
+    values = values_for(grid, box)
+    here = grid.project(values[:, None].copy())[:, 0]
+    assert (engine(values, grid, 0) == here).all()
+
+
+@pytest.mark.parametrize("engine", [on_polars, on_duckdb], ids=["polars", "duckdb"])
+def test_engines_have_the_same_whole_numbers_in_every_column(engine):
+    box = Box([0.0, -1.0, 2.0], [1.0, 5.0, 2.5], centre=[0.5, 0.0, 2.0])
+    grid = box.on(10**5, 0.1)
+    for j in range(3):
+        values = np.tile(values_for(grid, box, j)[:, None], 3)
+        here = grid.project(values.copy())[:, j]
+        assert (engine(values[:, j], grid, j) == here).all()
+
+
+def test_an_engine_has_no_ball():
+    grid = Box(-1.0, 1.0, radius=0.5).on(10, 1.0)
+    with pytest.raises(OptionError, match="ball"):
+        grid.expression(nw.col("v"))

@@ -1,4 +1,4 @@
-"""Averages over blocks: worst-case learners, learners that cheat, learners that fail."""
+"""Parts of the records: blocks with worst-case, cheating and failing learners; two halves."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import warnings
 
 import numpy as np
 import pytest
-from dpeffects.privacy.aggregate import answer
 
-from dpeffects.errors import BudgetError, EstimationError, OptionError, PrivacyError
-from dpeffects.privacy.budget import Share
-from dpeffects.privacy.curator import Curator, Releaser, Rows
+from dpeffects.errors import BudgetError, EstimationError, OptionError
+from dpeffects.estimators.arms import arm_sums, treated_count
+from dpeffects.estimators.sample_aggregate import SquaredAnswer, mean_answer
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SeededNoise, fixed_generator
-from tests.privacy.test_sensitivity import Bare, change, curator, replaced
+from dpeffects.privacy.noise import SeededNoise
+from dpeffects.privacy.parts import answer, by_block, fixed_generator, halves
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import Rows
+from dpeffects.privacy.sets import Box, entries
+from tests.privacy.bare import Bare, change, curator, replaced
 
 RANGE = (-1.0, 1.0)
 
@@ -23,11 +28,23 @@ def mean(x, treated, outcome):
     return [outcome.mean()]
 
 
-def ask(learner, blocks=3, size=1, interval=RANGE, squares=True):
+def answers(c, learner, blocks=3, size=1, interval=RANGE):
+    return mean_answer(by_block(c, learner, blocks, size), "answers", interval, "a", size)
+
+
+def squares(c, learner, blocks=3, size=1, interval=RANGE):
+    low, high = interval
+    top = np.full(size, ((high - low) / 2.0) ** 2)
+    row = SquaredAnswer((low + high) / 2.0)
+    own = by_block(c, learner, blocks, size)
+    return own.sums("squares", row, Box(0 * top, top), share="a")
+
+
+def ask(learner, *rest, second=True):
     def call(c):
-        c.block_answers("answers", learner, blocks, interval, size, "a")
-        if squares:
-            c.block_squares("squares", "a")
+        answers(c, learner, *rest)
+        if second:
+            squares(c, learner, *rest)
 
     return call
 
@@ -77,13 +94,13 @@ def test_the_bound_is_attained_and_never_exceeded(size, interval):
     worst = {False: 0.0, True: 0.0}
     for one, two in itertools.permutations((0.0, 0.5, 1.0), 2):
         first = np.array([0.0, 1.0, 0.5, 0.3, 0.2, 0.1])
-        second = first.copy()
-        first[1], second[1] = one, two
+        other = first.copy()
+        first[1], other[1] = one, two
         t = np.zeros(6, dtype=bool)
-        for squares in (False, True):
-            call = ask(learner, 3, size, interval, squares)
-            worst[squares] = max(
-                worst[squares], change(curator(first, t), curator(second, t), call)
+        for second in (False, True):
+            call = ask(learner, 3, size, interval, second=second)
+            worst[second] = max(
+                worst[second], change(curator(first, t), curator(other, t), call)
             )
     assert worst == {False: 1.0, True: 1.0}
 
@@ -99,26 +116,17 @@ def test_squares_alone_attain_their_bound():
     assert abs(int(drawn[0][0][0]) - int(drawn[1][0][0])) == drawn[0][1]  # z: -1 to 0
 
 
-def released(y, size, blocks, delta=0.0):
-    rows = Rows(y, (0.0, 1.0), np.zeros(len(y), dtype=bool), lambda: np.ones((len(y), 1)), 1)
-    releaser = Releaser({"a": Share(1.0, delta)}, Ledger(10.0, 1e-3), SeededNoise(1))
-    c = Curator(rows, releaser, frozenset())
-    learner = lambda x, t, y: np.full(size, y.mean())  # noqa: E731
-    return c.block_answers("b", learner, blocks, (0.0, 0.5), size, "a"), c.block_squares("s", "a")
-
-
-def test_declared_sensitivities_in_the_units_of_the_answers():
-    y = np.linspace(0, 1, 60)
-    answers, squares = released(y, 1, 10)
-    assert answers.spend.sensitivity[0] == pytest.approx(0.5 / 10)
-    assert squares.spend.sensitivity[0] == pytest.approx(0.25**2 / 10)
-    assert (answers.spend.claim, squares.spend.claim) == (38, 39)
-    answers, squares = released(y, 7, 10)
-    assert answers.spend.sensitivity[0] == pytest.approx(7 * 0.5 / 10)
-    answers, squares = released(y, 400, 10, 1e-5)
-    assert answers.spend.mechanism == squares.spend.mechanism == "Gaussian"
-    assert answers.spend.sensitivity[0] == pytest.approx(20 * 0.5 / 10)
-    assert squares.spend.sensitivity[0] == pytest.approx(20 * 0.25**2 / 10)
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_declared_sensitivities_in_the_units_of_the_answers(size):
+    y, delta, box = np.linspace(0, 1, 60), 1e-5 * (size == 400), Box(np.zeros(size), np.ones(size))
+    rows = Rows(y, (0.0, 1.0), np.zeros(60, dtype=bool), lambda: np.ones((60, 1)), 1)
+    split = Split.of(Budget(1.0, delta), {"a": 1.0}, {"a": entries(box)})
+    c = Curator(rows, Releaser(split, Ledger(1.0, 1e-3), SeededNoise(1)), frozenset())
+    mean = answers(c, lambda x, t, y: np.full(size, y.mean()), 10, size, (0.0, 0.5))
+    span = (20 if delta else size) * 0.5
+    assert mean.gaussian == (delta > 0)
+    assert mean.spend.sensitivity[0] == pytest.approx(span)
+    assert mean.scale == pytest.approx(mean.spend.scale[0] / 10)
 
 
 # --- blocks -----------------------------------------------------------------------------------
@@ -134,7 +142,7 @@ def index_sets(y, t, blocks):
 
     x = np.column_stack([np.arange(len(y)) / 100, y, t])
     c, _ = curator(y, t, x)
-    ask(spy, blocks)(c)
+    answers(c, spy, blocks)
     return seen
 
 
@@ -154,17 +162,17 @@ def test_the_mean_and_the_squares_of_clipped_answers():
     y, t, x = rng.random(90), rng.random(90) < 0.5, rng.random((90, 2))
     c, _ = curator(y, t, x)
     learner = lambda x, t, y: np.array([y[t].mean() - y[~t].mean(), 3 * x[:, 0].mean()])  # noqa: E731
-    got = c.block_answers("b", learner, 9, (-0.1, 1.5), 2, "a").value
+    got = answers(c, learner, 9, 2, (-0.1, 1.5)).value
     by_hand = np.clip([learner(x[k::9], t[k::9], y[k::9]) for k in range(9)], -0.1, 1.5)
     assert got == pytest.approx(by_hand.mean(axis=0), abs=1e-8)
-    squares = c.block_squares("s", "a").value
-    assert squares == pytest.approx(((by_hand - 0.7) ** 2).mean(axis=0), abs=1e-8)
+    second = squares(c, learner, 9, 2, (-0.1, 1.5)).value / 9
+    assert second == pytest.approx(((by_hand - 0.7) ** 2).mean(axis=0), abs=1e-8)
 
 
 def test_each_block_is_asked_once():
     calls = []
     c, _ = curator(*data(np.random.default_rng(4), 20))
-    ask(lambda x, t, y: calls.append(len(y)) or [0.0], 6)(c)
+    answers(c, lambda x, t, y: calls.append(len(y)) or [0.0], 6)
     assert calls == [4, 4, 3, 3, 3, 3]
 
 
@@ -188,9 +196,10 @@ def test_a_failing_block_answers_with_the_middle(name):
     y, t = np.array([1.0, 0.2, 0.3, 1.0, 0.4, 0.5]), np.zeros(6, dtype=bool)
     c, _ = curator(y, t)
     some = lambda x, t, y: FAILING[name](x, t, y) if y.max() == 1.0 else [5.0]  # noqa: E731
-    got = c.block_answers("b", some, 3, (1.0, 5.0), 1, "a").value  # one block of three fails
+    got = answers(c, some, 3, 1, (1.0, 5.0)).value  # one block of three fails
     assert got == pytest.approx([(3.0 + 5.0 + 5.0) / 3])
-    assert c.block_squares("s", "a").value == pytest.approx([(0.0 + 4.0 + 4.0) / 3])
+    second = squares(c, some, 3, 1, (1.0, 5.0)).value
+    assert second == pytest.approx([0.0 + 4.0 + 4.0])
     with pytest.raises((EstimationError, ValueError, TypeError, ArithmeticError)):
         answer(FAILING[name], (np.zeros((3, 1)), t[:3], y[:3]), 1)
 
@@ -247,7 +256,7 @@ def test_rows_survive_a_learner_that_overwrites_them():
     kept = y.copy(), t.copy(), x.copy()
     c, _ = curator(y, t, x)
     for _ in range(2):
-        assert c.block_answers("b", vandal, 3, RANGE, 1, "a").value == pytest.approx([y.mean()])
+        assert answers(c, vandal).value == pytest.approx([y.mean()])
     assert all(np.array_equal(a, b) for a, b in zip(kept, (y, t, x), strict=True))
 
 
@@ -267,22 +276,77 @@ def test_the_global_generator_is_given_back():
 
 def test_refusals_draw_nothing():
     c, noise = curator(*data(np.random.default_rng(9), 12))
-    with pytest.raises(PrivacyError, match="no block"):
-        c.block_squares("s", "a")
-    for blocks, size, interval in ((1, 1, RANGE), (13, 1, RANGE), (3, 0, RANGE), (3, 1, (1, 1))):
+    for blocks, size in ((1, 1), (13, 1), (3, 0)):
         with pytest.raises(OptionError, match="blocks"):
-            c.block_answers("b", mean, blocks, interval, size, "a")
+            by_block(c, mean, blocks, size)
+    with pytest.raises(OptionError, match="a set needs"):
+        answers(c, mean, interval=(1, 1))
     assert noise.values == []
 
 
 def test_a_charge_comes_before_its_draw():
-    noise = Bare()
-    rows = Rows(np.zeros(4), (0.0, 1.0), np.array([True, False] * 2), lambda: np.zeros((4, 1)), 1)
-    c = Curator(rows, Releaser({"a": Share(1.0)}, Ledger(0.5), noise), frozenset())
-    for call in (
-        lambda: c.block_answers("b", mean, 2, RANGE, 1, "a"),
-        lambda: c.block_squares("s", "a"),
-    ):
+    c, noise = curator(np.zeros(4), np.array([True, False] * 2), ledger=Ledger(0.5))
+    for call in (answers, squares):
         with pytest.raises(BudgetError, match="left"):
-            call()
+            call(c, mean, 2)
     assert noise.values == []
+
+
+# --- two halves -------------------------------------------------------------------------------
+
+FIRST, SECOND = {"model": 1.0}, {"b": 1.0, "c": 3.0}
+
+
+def halved(y, t, x):
+    ledger = Ledger(2.0, 1e-6)
+    rows = Rows(y, (0.0, 1.0), t, lambda: x, x.shape[1])
+    split = Split.of(Budget(1.0, 4e-7), SECOND, {"b": None, "c": None})
+    c = Curator(rows, Releaser(split, ledger, Bare()), frozenset())
+    uses = {"model": None, "b": None, "c": None}
+    run = lambda half: (half, treated_count(half, "model"))  # noqa: E731
+    return halves(c, FIRST, SECOND, run, uses), ledger
+
+
+def test_halves_are_disjoint_and_charged_once():
+    rng = np.random.default_rng(14)
+    y, t, x = data(rng, n=9)
+    ((even, count), odd), ledger = halved(y, t, x)
+    assert (even.n, odd.n) == (5, 4)
+    assert float(count) == t[::2].sum()
+    assert (odd._rows.outcome == y[1::2]).all()
+    assert (odd._rows.covariates() == x[1::2]).all()
+    before = ledger.spent
+    assert before[0] == pytest.approx(1.0)
+    arm_sums(odd, "b")
+    treated_count(odd, "c")
+    assert ledger.spent == before
+    covered = odd._releaser._ledger.spent
+    assert covered[0] <= before[0]
+    assert float(covered[0]) == pytest.approx(1.0)
+    with pytest.raises(BudgetError):
+        treated_count(odd, "b")  # more than was paid for
+
+
+def test_what_is_covered_is_named_without_a_price():
+    y, t, x = data(np.random.default_rng(16), n=9)
+    ((_, _), odd), ledger = halved(y, t, x)
+    arm_sums(odd, "b")
+    count, covered = ledger.spends
+    assert (count.label, count.alone) == ("treated count", False)
+    assert "covered" in covered.label
+    assert (covered.epsilon, covered.delta) == (0.0, 0.0)
+
+
+def test_a_record_is_seen_by_one_half_only():
+    rng = np.random.default_rng(15)
+    for j in range(6):
+        y, t, x = data(rng, n=6)
+        seen = []
+        for turned in (False, True):
+            other = t.copy()
+            other[j] ^= turned
+            ((_, count), odd), _ = halved(y, other, x)
+            seen.append((float(count), float(treated_count(odd, "c"))))
+        (even, odd), (even2, odd2) = seen
+        assert (even != even2) == (j % 2 == 0)
+        assert (odd != odd2) == (j % 2 == 1)
