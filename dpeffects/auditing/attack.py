@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.auditing.audit_result import AuditResult, PairOutcome
 from dpeffects.auditing.chunks import gather, misfit
 from dpeffects.auditing.events import Runs, choose, foresee, lower_bound
 from dpeffects.auditing.mechanisms import Mechanism, mechanism
 from dpeffects.auditing.pairs import BOUNDS, Neighbours, neighbours, own_pairs
-from dpeffects.auditing.audit_result import AuditResult, PairOutcome
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.privacy.budget import Budget
