@@ -100,7 +100,7 @@ def circles(files):
         graph = {name: others for name, others in graph.items() if name in used}
 
 
-MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.runs", "datasets"}
+MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
 MAY_DRAW |= {"study.runs", "study.simulation", "planning", "leaderboard.problems"}
 MAY_DRAW |= {"unproved.generators.worker"}  # from tables that are released already
 

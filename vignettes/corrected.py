@@ -28,7 +28,7 @@ import textwrap
 
 import numpy as np
 import pandas as pd
-from dpeffects.privacy.cells import Counts
+from dpeffects.privacy.strata import Counts
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
