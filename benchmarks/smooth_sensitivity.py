@@ -22,11 +22,11 @@ from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
-from dpeffects.privacy.strata import Counts, Strata
 from report import save
 
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.smooth import Smoothing, widest
+from dpeffects.privacy.strata import Counts, Strata
 
 SIZES = [(10_000, 100), (1_000_000, 1_000), (10_000_000, 10_000), (10_000_000, 1_000_000)]
 SMALL = SIZES[:2]

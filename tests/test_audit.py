@@ -25,7 +25,7 @@ from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import diff_in_means, proved
 from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.noise import SeededNoise, flip_chance

@@ -59,9 +59,9 @@ from dpeffects.estimators._learners import (
 )
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.parts import answer, by_block
 from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
 from dpeffects.privacy.sets import Box
