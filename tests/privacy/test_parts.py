@@ -99,9 +99,7 @@ def test_the_bound_is_attained_and_never_exceeded(size, interval):
         t = np.zeros(6, dtype=bool)
         for second in (False, True):
             call = ask(learner, 3, size, interval, second=second)
-            worst[second] = max(
-                worst[second], change(curator(first, t), curator(other, t), call)
-            )
+            worst[second] = max(worst[second], change(curator(first, t), curator(other, t), call))
     assert worst == {False: 1.0, True: 1.0}
 
 

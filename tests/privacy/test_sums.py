@@ -102,13 +102,17 @@ def test_weights_round_to_sixteen_bits():
 def on_polars(values, grid, j):
     pl = pytest.importorskip("polars")
     frame = nw.from_native(pl.DataFrame({"v": values}).lazy())
-    return frame.select(grid.expression(nw.col("v"), j).alias("v")).collect("polars")["v"].to_numpy()
+    return (
+        frame.select(grid.expression(nw.col("v"), j).alias("v")).collect("polars")["v"].to_numpy()
+    )
 
 
 def on_duckdb(values, grid, j):
     duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     table = pl.DataFrame({"v": values}).with_row_index("k").to_arrow()
-    frame = nw.from_native(duckdb.from_arrow(table)).with_columns(grid.expression(nw.col("v"), j).alias("v"))
+    frame = nw.from_native(duckdb.from_arrow(table)).with_columns(
+        grid.expression(nw.col("v"), j).alias("v")
+    )
     return frame.sort("k").collect("polars")["v"].to_numpy()
 
 
