@@ -8,7 +8,6 @@ rows beside it would let one record move the values of all others.
 from __future__ import annotations
 
 import importlib
-import inspect
 import itertools
 import math
 import pkgutil
@@ -114,8 +113,8 @@ def row_functions():
         for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             for name, value in vars(importlib.import_module(info.name)).items():
                 own = getattr(value, "__module__", "") == info.name
-                callable_ = inspect.isfunction(value) or hasattr(value, "__call__")  # noqa: B004
-                if own and callable_ and hasattr(value, "reads") and name[0] != "R":
+                says = getattr(value, "reads", None)
+                if own and isinstance(says, tuple | property):
                     yield name
 
 
@@ -176,7 +175,7 @@ def test_every_row_function_is_tried():
 
 def test_a_function_of_its_company_is_found():
     def product(rows):
-        return rows.covariates @ WEIGHTS  # whose bits depend on where a row stands
+        return np.tile(rows.covariates, 9) @ np.tile(WEIGHTS, 9)  # bits by where a row stands
 
     def mean(rows):
         return rows.outcome - rows.outcome.mean()

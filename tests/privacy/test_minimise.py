@@ -13,8 +13,8 @@ import pytest
 from scipy.optimize import brentq, minimize
 from scipy.special import ndtr
 
-from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.design.features import Fourier, Linear, unit_rows
+from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators.strengths import default_strength, least_strength
 from dpeffects.privacy import logistic, minimise
 from dpeffects.privacy import rows as private_rows
