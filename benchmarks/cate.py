@@ -155,7 +155,7 @@ def main() -> None:
         "PEHE of the best constant: "
         + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
         + ". Rows marked (claimed) have no proven guarantee: their noise is an asymptotic claim "
-        "that one record can break many times over (PROOFS.md, claim 37), and their nuisances are "
+        "that one record can break many times over (unproved/CLAIMS.md), and their nuisances are "
         "not private; they are averages of 3 repeats, like sample "
         "and aggregate (forests of 10 trees; effects within 8, or 16 for data set 2). Bands "
         "cover noise, sampling and shrinkage, on average over points. Missing rows are not "

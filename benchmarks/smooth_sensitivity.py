@@ -22,7 +22,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
-from dpeffects.privacy.cells import Counts, Strata
+from dpeffects.privacy.strata import Counts, Strata
 from report import save
 
 from dpeffects.privacy.budget import Share

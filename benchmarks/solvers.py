@@ -50,7 +50,7 @@ def counted(rows: Rows) -> Counted:
 
 
 def matching(rng: np.random.Generator, penalty: float) -> Found:
-    """Logistic regression on rows in [0, 1]^d (claim 9)."""
+    """Logistic regression on rows in [0, 1]^d (claim 20)."""
     t, x = nasty.treatment_and_rows(rng)
     problem = Logistic(x.shape[1], penalty, centred=False)
     w = problem.solve(counted(problems.held(x, t)))
@@ -76,7 +76,7 @@ def weighting(rng: np.random.Generator, penalty: float) -> Found:
 
 
 def effects(rng: np.random.Generator, penalty: float) -> Found:
-    """Huber regression with noise in the objective (claim 31); the penalty is 10^6 times larger."""
+    """Huber regression with noise in the objective (claim 23); the penalty is 10^6 times larger."""
     n, d = int(rng.choice(nasty.SIZES)), int(rng.choice(nasty.WIDTHS))
     rows, slopes, targets = nasty.huber_terms(rng, n, d)
     noise = rng.laplace(size=d) * 1e6 * penalty * float(rng.choice([0.0, 1.0, 1e2, 1e4]))
@@ -86,7 +86,7 @@ def effects(rng: np.random.Generator, penalty: float) -> Found:
     return nasty.huber_gradient(problem, w, noise), problem.solver_error(push) * problem.strength
 
 
-KINDS = {"matching (claim 9)": matching, "weighting (20, 22)": weighting, "effects (31)": effects}
+KINDS = {"matching (claim 20)": matching, "weighting (20, 22)": weighting, "effects (23)": effects}
 
 
 def run(count: int) -> list[dict]:

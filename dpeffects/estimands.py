@@ -6,6 +6,7 @@ A new estimand is a record here; a method that has it names it in its `MethodSpe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,8 @@ class Estimand:
     of_control: bool = True
     conditional: bool = False
 
-    def population(self, treated: float, control: float) -> float:
-        """Size of the population, from the sizes of the arms."""
+    def population(self, treated: Any, control: Any) -> Any:
+        """What belongs to the population, of numbers (such as sizes) for the two arms."""
         return treated * self.of_treated + control * self.of_control
 
     def weights(self, propensity: FloatArray) -> tuple[FloatArray, FloatArray]:

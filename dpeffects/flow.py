@@ -259,7 +259,7 @@ class Estimation:
         if noise is not None:
             budget = self.request.budget
             self.noise, self.ledger = noise, Ledger(budget.epsilon, budget.delta)
-        releaser = Releaser(self.split, self.ledger, self.noise)
+        releaser = self.releaser = Releaser(self.split, self.ledger, self.noise)
         # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
         with np.errstate(all="ignore"):
             missing = self.table.design.missing
@@ -419,7 +419,7 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     if kind == "none":
         return Guarantee(math.inf, unit="nothing", public=(), kind=kind)
     from_data = "data" in bounds.sources.values()
-    epsilon, delta = estimation.ledger.spent
+    epsilon, delta = estimation.releaser.promised()
     asked = (
         estimation.request.budget.epsilon
     )  # shares are rounded down, by less than one should read

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlanSetting:
     """What is planned: the call, and what is assumed about the data."""
 
     formula: str
@@ -77,7 +77,7 @@ class Plan(Shown, JsonRecord):
     around the estimate, ``detectable`` the smallest effect found with the wanted power.
     """
 
-    setting: Setting
+    setting: PlanSetting
     rows: tuple[Planned, ...]
 
     def tidy(self) -> pd.DataFrame:
@@ -215,7 +215,7 @@ def plan(
             raise OptionError(f"{name} must be within [{least:g}, {most:g}], got {value!r}")
     if method is None and options:
         raise OptionError("options belong to a method: name one with method=...")
-    setting = Setting(
+    setting = PlanSetting(
         formula=parsed.source,
         n=n,
         epsilon=float(epsilon),
@@ -237,7 +237,7 @@ def plan(
     return Plan(setting, tuple(_row_or_reason(setting, name) for name in bar(names, "planning")))
 
 
-def _row(setting: Setting, method: str) -> Planned:
+def _row(setting: PlanSetting, method: str) -> Planned:
     spec = get(method)
     spec.check_estimand(setting.estimand)
     if spec.needs_delta and not setting.delta:
@@ -245,14 +245,14 @@ def _row(setting: Setting, method: str) -> Planned:
     return _rehearsed(setting, method)
 
 
-def _row_or_reason(setting: Setting, method: str) -> Planned:
+def _row_or_reason(setting: PlanSetting, method: str) -> Planned:
     try:
         return _row(setting, method)
     except DPEffectsError as error:
         return Planned(method, reason=str(error).splitlines()[0])
 
 
-def _rehearsed(setting: Setting, method: str) -> Planned:
+def _rehearsed(setting: PlanSetting, method: str) -> Planned:
     """Run on made-up records; medians over repeats, because a noisy variance has a long tail."""
     runs = [
         estimate_effect(
@@ -282,7 +282,7 @@ def _rehearsed(setting: Setting, method: str) -> Planned:
     return Planned(method, noise_sd, error, width, detectable, split)
 
 
-def made_up_records(setting: Setting, seed: int) -> Declared:
+def made_up_records(setting: PlanSetting, seed: int) -> Declared:
     """Covariates spread evenly over their ranges and levels, and no effect of treatment.
 
     The log odds of treatment are a sum of the standardised covariates with standard deviation
@@ -327,7 +327,7 @@ _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}
 
 
-def _solve(setting: Setting, method: str, half_width: float, of: str) -> float:
+def _solve(setting: PlanSetting, method: str, half_width: float, of: str) -> float:
     """Solve on logarithmic scales, where the half-width is nearly a line, to half a per cent."""
 
     def excess(position: float) -> float:
@@ -371,7 +371,7 @@ def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
         raise BoundsError("a plan has no data to read bounds from: declare them")
     if not (bounds is None or isinstance(bounds, Mapping)):
         raise BoundsError("bounds must map column names to ranges or levels")
-    known = Bounds.declared(bounds)
+    known = Bounds.declared({n: x for n, x in (bounds or {}).items() if n in formula.columns})
     for name, levels in formula.levels.items():
         known = known.with_levels(name, levels, source="declared")
     for name in formula.columns:
@@ -382,12 +382,7 @@ def _declared(formula: Formula, bounds: Mapping[str, Any] | None) -> Bounds:
         raise BoundsError(
             f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
         )
-    kept = [n for n in formula.columns if n in known]
-    return Bounds(
-        {n: known[n] for n in kept},
-        {n: known.source(n) for n in kept},
-        frozenset(n for n in kept if known.is_levels(n)),
-    )
+    return known
 
 
 def _outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:

@@ -22,8 +22,8 @@ from unittest import mock
 
 import numpy as np
 
+from dpeffects.auditing.leaves import leaves
 from dpeffects.auditing.minimisers import gradient
-from dpeffects.auditing.outputs import leaves
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import largest_noise

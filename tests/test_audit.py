@@ -17,11 +17,11 @@ from scipy.stats import binomtest
 
 import dpeffects as dpe
 from dpeffects.auditing import audit
+from dpeffects.auditing.chunks import gather
 from dpeffects.auditing.events import LINEAR, LOSS, lower_bound
 from dpeffects.auditing.mechanisms import mechanism
 from dpeffects.auditing.pairs import BOUNDS, neighbours
 from dpeffects.auditing.recording import RecordedNoise
-from dpeffects.auditing.runs import gather
 from dpeffects.design import columns as recipe
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import proved

@@ -1,175 +1,159 @@
-"""PROOFS.md is complete: one numbered claim for each primitive, and every charge cites one."""
+"""The proofs are complete: numbered claims with a proof, code and tests, and code cites them."""
 
 from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
-import dpeffects as dpe
-from dpeffects.estimators import proved
+HOME = Path(__file__).parents[1]
+ROOT = HOME / "dpeffects"
 
-ROOT = Path(dpe.__file__).parent
-TEXT = (ROOT / "privacy" / "PROOFS.md").read_text()
-CLAIMS = {
-    int(number): (title, body)
-    for number, title, body in re.findall(
-        r"^## Claim (\d+)\. ([^\n]+)\n(.*?)(?=^## |\Z)", TEXT, flags=re.M | re.S
-    )
+
+def claims_in(path):
+    """Titles and bodies by number, "L1" for ledgers."""
+    pattern = r"^## Claim (L?\d+)\. ([^\n]+)\n(.*?)(?=^## |\Z)"
+    found = re.findall(pattern, path.read_text(), flags=re.M | re.S)
+    return {number: (title, body) for number, title, body in found}
+
+
+TEXTS = {
+    "privacy": ROOT / "privacy" / "PROOFS.md",
+    "ledgers": ROOT / "ledgers" / "PROOFS.md",
+    "unproved": ROOT / "unproved" / "CLAIMS.md",
 }
-SOURCES = sorted((ROOT / "privacy").glob("*.py"))
-CHARGING = {"release", "flip", "pay", "smooth_laplace", "claimed_gaussian", "by_library"}
+CLAIMS = {int(number): claim for number, claim in claims_in(TEXTS["privacy"]).items()}
+OF_LEDGERS = claims_in(TEXTS["ledgers"])
+ALL = {f"{number}": claim for number, claim in CLAIMS.items()} | OF_LEDGERS
+CHARGING = {"release", "laplace", "gaussian", "flip", "smooth_laplace"}
 """Methods of a releaser that charge the ledger."""
-UNPROVED = {37}
 
 
 def test_claims_are_numbered_without_gaps():
     assert list(CLAIMS) == list(range(1, len(CLAIMS) + 1))
-    assert len({title for title, _ in CLAIMS.values()}) == len(CLAIMS)
+    assert list(OF_LEDGERS) == [f"L{k}" for k in range(1, len(OF_LEDGERS) + 1)]
+    assert len({title for title, _ in ALL.values()}) == len(ALL)
 
 
-@pytest.mark.parametrize("number", CLAIMS)
-def test_a_claim_has_a_proof_or_says_that_it_has_none(number):
-    title, body = CLAIMS[number]
-    if number in UNPROVED:
-        assert "not proved" in title
-        assert "There is no proof" in " ".join(body.split())
-    else:
-        by_others = re.search(r"\(\d{4}\), Theorem", body)
-        assert "∎" in body or by_others
-    assert len(body.split()) > 10
+@pytest.mark.parametrize("number", ALL)
+def test_a_claim_has_a_proof_code_and_tests(number):
+    _, body = ALL[number]
+    statement, proof = body.split("*Proof.*", 1)
+    assert len(statement.split()) > 10
+    assert "∎" in proof
+    assert re.search(r"^\*Code: ", proof, flags=re.M)
+    assert re.search(r"^\*Tests: `tests/", proof, flags=re.M)
 
 
-def calls(tree):
+def test_what_has_no_proof_says_so():
+    parts = re.split(r"^## ", TEXTS["unproved"].read_text(), flags=re.M)[1:]
+    assert len(parts) == 3
+    for part in (" ".join(part.split()) for part in parts):
+        assert "There is no proof" in part or "What is *not* proved here" in part
+        assert "**Who claims" in part
+        assert "∎" not in part
+
+
+@cache
+def defined(path):
+    """Names of functions and classes of a file, methods with their class."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            inside = (n.name for n in node.body if isinstance(n, ast.FunctionDef))
+            names |= {f"{node.name}.{name}" for name in inside}
+    return names
+
+
+@pytest.mark.parametrize("folder", TEXTS)
+def test_named_code_is_there(folder):
+    lines = re.findall(r"^\*Code: (.*?)\.\*$", TEXTS[folder].read_text(), flags=re.M | re.S)
+    assert lines
+    for line in lines:
+        for part in " ".join(line.split()).split("; "):
+            file, names = part.split(": ")
+            path = ROOT / folder / file.strip("`")
+            assert path.exists(), part
+            assert {name.strip("`") for name in names.split(", ")} <= defined(path), part
+
+
+@pytest.mark.parametrize("folder", TEXTS)
+def test_named_tests_are_there(folder):
+    files = set(re.findall(r"`((?:tests|benchmarks)/[\w/.]+)`", TEXTS[folder].read_text()))
+    assert files
+    assert [file for file in sorted(files) if not (HOME / file).exists()] == []
+
+
+def constants(node):
+    return {x.value for x in ast.walk(node) if isinstance(x, ast.Constant) and type(x.value) is int}
+
+
+def claimed(tree):
+    """Numbers that code gives as a claim, by line.
+
+    They are keywords, class variables, pairs of them, and arguments of `minimise.Fit.draw`.
+    """
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield node, node.func.attr, ast.unparse(node.func.value)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("fit.draw", "_linear"):
+            numbers = (x for x in node.args if isinstance(x, ast.Constant))
+            yield from ((node.lineno, x.value) for x in numbers if type(x.value) is int)
+        if isinstance(node, ast.keyword) and node.arg == "claim":
+            yield from ((node.value.lineno, number) for number in constants(node.value))
+        if isinstance(node, ast.AnnAssign | ast.Assign) and node.value is not None:
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            if {ast.unparse(target) for target in targets} & {"claim", "claims"}:
+                yield from ((node.lineno, number) for number in constants(node.value))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.stem)
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_claims_that_code_gives_are_there(path):
+    """Zero stands for "no proof here", and is given by unproved releases only."""
+    numbers = {number for _, number in claimed(ast.parse(path.read_text()))}
+    if "unproved" in path.parts:
+        assert numbers <= {0}
+    else:
+        assert numbers <= set(CLAIMS)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "privacy").glob("*.py")), ids=lambda p: p.stem)
 def test_every_charge_names_a_claim(path):
-    """Where a releaser is asked for something, a claim is given, and it is there."""
-    for node, name, owner in calls(ast.parse(path.read_text())):
-        if name in CHARGING and owner.split(".")[-1].lstrip("_") == "releaser":
-            given = [k.value for k in node.keywords if k.arg == "claim"]
-            assert given, f"{path.name}:{node.lineno} charges without a claim"
-            if isinstance(given[0], ast.Constant):
-                assert given[0].value in CLAIMS
-            else:  # a problem knows its own, or callers in this file say it
-                assert ast.unparse(given[0]) in ("problem.claim", "claim")
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.stem)
-def test_a_claim_that_is_passed_on_is_given_by_every_caller(path):
-    tree = ast.parse(path.read_text())
-    passing = {
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and "claim" in [a.arg for a in node.args.kwonlyargs]
-    }
-    for node, name, owner in calls(tree):
-        if name in passing and owner == "self":
-            given = [k.value for k in node.keywords if k.arg == "claim"]
-            assert given, f"{path.name}:{node.lineno} passes no claim on"
-            assert isinstance(given[0], ast.Name) or given[0].value in CLAIMS
-
-
-def test_what_a_problem_claims_is_there():
-    found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef) and node.name == "claim":
-                returned = [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
-                found += [r.value for r in returned if isinstance(r, ast.Constant)]
-    assert found
-    assert set(found) <= set(CLAIMS)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        owner = ast.unparse(node.func.value).split(".")[-1].lstrip("_")
+        if node.func.attr in CHARGING and owner == "releaser":
+            given = {keyword.arg for keyword in node.keywords}
+            assert given & {"claim", None}, f"{path.name}:{node.lineno} charges without a claim"
 
 
 def mentioned(text):
-    """Numbers in "claim 7", "claims 15, 16" and "claims 20 and 21"."""
-    for group in re.findall(r"\bclaims? (\d+(?:(?:, | and |-)\d+)*)", text, flags=re.I):
+    """Numbers in "claim 7", "claims 15, 16", "claims 20 and 21", "claims 13-16", "claim L2"."""
+    pattern = r"\bclaims? (L?\d+(?:(?:, | and | to |-)L?\d+)*)"
+    for group in re.findall(pattern, " ".join(text.split()), flags=re.I):
         for part in re.split(r", | and ", group):
-            ends = [int(x) for x in part.split("-")]
-            yield from range(ends[0], ends[-1] + 1)
+            ends = re.split(r"-| to ", part)
+            if len(ends) == 2:
+                yield from (str(k) for k in range(int(ends[0]), int(ends[1]) + 1))
+            else:
+                yield part
 
 
 def test_what_is_mentioned_is_there_and_nothing_is_left_out():
     cited = set()
-    for path in sorted(ROOT.rglob("*.py")):
-        numbers = set(mentioned(path.read_text()))
-        numbers |= {int(n) for n in re.findall(r"claim=(\d+)", path.read_text())}
-        assert numbers <= set(CLAIMS), f"{path.name} cites {numbers - set(CLAIMS)}"
+    for path in FILES:
+        text = path.read_text()
+        numbers = set(mentioned(text)) | {str(n) for _, n in claimed(ast.parse(text)) if n}
+        assert numbers <= set(ALL), f"{path} cites {numbers - set(ALL)}"
         cited |= numbers
-    assert set(mentioned(TEXT)) <= set(CLAIMS)
-    assert cited == set(CLAIMS)
-
-
-def frame(n=60):
-    rng = np.random.default_rng(0)
-    x = rng.random(n)
-    return pd.DataFrame(
-        {"y": rng.random(n), "t": rng.random(n) < 0.3 + 0.4 * x, "x": x, "g": ["a", "b"] * (n // 2)}
-    )
-
-
-BOUNDS = {"y": (0, 1), "x": (0, 1), "g": ["a", "b"]}
-PATHS = {
-    **{
-        f"{name}, {level}": (name, {"level": level})
-        for name, spec in proved().items()
-        for level in spec.levels
-    },
-    "public arms": ("diff_in_means", {"arms": "public"}),
-    "noise on the weights": ("private_ipw", {"propensity": "output"}),
-    "halves": ("private_ipw", {"split": True}),
-    "Gaussian": ("private_ipw", {"noise": "gaussian", "delta": 1e-5}),
-    "blocks": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": True}),
-    "smooth variance": ("smooth_matching", {"variance_noise": "smooth"}),
-    "found bounds": ("diff_in_means", {"bounds": {}, "epsilon": 8.0}),
-}
-EFFECTS = {
-    "function": {},
-    "kernel": {"noise": "kernel"},
-    "points": {"release": "points", "at": {"x": [0.2, 0.8]}},
-    "groups": {"release": "groups", "by": "g"},
-}
-
-
-def checked(spends):
-    assert spends
-    for spend in spends:
-        assert spend.claim in CLAIMS
-        assert spend.epsilon > 0 or spend.delta > 0 or "claim 26" in spend.label
-        if spend.mechanism in ("Laplace", "Gaussian", "smooth Laplace"):
-            assert all(s > 0 for s in (*spend.sensitivity, *spend.scale))
-
-
-@pytest.mark.parametrize(("name", "given"), PATHS.values(), ids=PATHS)
-def test_every_spend_of_a_method_cites_a_claim(name, given):
-    spec = proved()[name]
-    formula = "y ~ t | g" if spec.needs_strata else "y ~ t | x"
-    call = {"epsilon": 1.0, "delta": 1e-5 * spec.needs_delta, "bounds": BOUNDS, "seed": 1, **given}
-    checked(dpe.dp_ate(formula, frame(1200), name, **call).spends)
-
-
-@pytest.mark.parametrize("given", EFFECTS.values(), ids=EFFECTS)
-def test_every_spend_of_conditional_effects_cites_a_claim(given):
-    fit = dpe.dp_cate("y ~ t | x", frame(), epsilon=1, delta=1e-5, bounds=BOUNDS, seed=1, **given)
-    checked(fit.spends)
-
-
-def test_every_spend_of_balance_cites_a_claim():
-    found = dpe.dp_balance(
-        "y ~ t | x", frame(), epsilon=1, delta=1e-5, bounds=BOUNDS, adjusted=True, seed=1
-    )
-    checked(found.spends)
-    assert {spend.share for spend in found.spends} == {
-        "balance",
-        "propensity",
-        "overlap",
-        "adjusted",
-    }
+    assert cited == set(ALL)
+    documents = [*TEXTS.values(), *(HOME / "docs").glob("*.md"), *(HOME / "vignettes").glob("*.py")]
+    for path in documents:
+        assert set(mentioned(path.read_text())) <= {"0", *ALL}, path

@@ -28,7 +28,7 @@ import textwrap
 
 import numpy as np
 import pandas as pd
-from dpeffects.privacy.cells import Counts
+from dpeffects.privacy.strata import Counts
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
@@ -84,7 +84,7 @@ beside(
     f"with k = 1 it reached {max(row['true'] for row in rows)}. Limits are raised until everybody "
     "can be served, and the noise follows from the weights that came out, which are made from "
     "released values",
-    "claim 8",
+    "claim 9",
 )
 
 # %%
@@ -126,7 +126,7 @@ beside(
     f"one record moves them by {moved['penalised']:.4f} when the intercept is penalised, by "
     f"{moved['not']:.3f} when it is not. A solver that stops at a gradient of 1e-4 adds (times the "
     f"printed bound, 10 covariates) {stopped}",
-    "claim 9: the intercept is a penalised column, and the solver's gap is part of the bound",
+    "claim 20: the intercept is a penalised column, and the solver's gap is part of the bound",
 )
 
 # %%
@@ -214,9 +214,9 @@ else:
         "noise by the influence function gives (epsilon, delta) for any learner (Theorem 1)",
         f"n = {size}, claimed epsilon 1: one outcome moves the forest by {shift:.2f}, the noise "
         f"has an sd of {sd:.2f}. The true epsilon is at least {true_epsilon(shift / sd):.0f}",
-        "claim 37 (a claim without proof): it needs accept_asymptotic=True and is marked wherever "
-        "it is shown. Exact: function releases (claims 31, 32), points (33), sample and aggregate "
-        "(38)",
+        "a claim without proof (unproved/CLAIMS.md): it needs accept_asymptotic=True and is marked "
+        "wherever it is shown. Exact: function releases (claims 23, 24), points (24), sample and "
+        "aggregate (10)",
     )
 
 # %%
@@ -260,7 +260,7 @@ beside(
     "one record moves the function by at most L K(x, x) / (lambda n) (Lemma 3, equation 14)",
     f"in {rows[-1][1]} dimensions it moves by {rows[-1][4]:,.0f} times that. A spare factor of 4 "
     "in Theorem 2 covers it for narrow kernels only. And L must include each record's weight rho",
-    "claim 32; features of norm 1 make K(x, x) = 1",
+    "claim 24; features of norm 1 make K(x, x) = 1",
 )
 
 # %%
@@ -297,7 +297,7 @@ beside(
     f"say. A released function of ours answered {once[0]:.2f} and {once[1]:.2f} at two points "
     f"(true: {true[0]:.2f} and {true[1]:.2f}), and when asked again {again[0]:.2f} and "
     f"{again[1]:.2f}",
-    "claims 31 and 32: one draw of the weights is the noise at every query there will ever be",
+    "claims 23 and 24: one draw of the weights is the noise at every query there will ever be",
 )
 
 # %%
@@ -485,7 +485,7 @@ print(pd.DataFrame(rows, columns=columns).to_string(index=False, float_format="{
 beside(
     "sigma = sqrt(2 ln(1.25 / delta)) / epsilon",
     "too much noise at small epsilon, too little at large epsilon",
-    "claim 12: the analytic scale, on integers",
+    "claim 4: the analytic scale, on integers",
 )
 
 # %%
@@ -514,7 +514,7 @@ beside(
     "S = 2 C_y / n times the larger of 1 / omega_1 and 1 / (1 - omega_2) (section 3.2)",
     "wherever a weight exceeds 1 / omega, one record can move the estimate further than the noise "
     "is made for",
-    "claim 23: propensities are clipped to declared limits before they divide",
+    "claim 5: propensities are clipped to declared limits before they divide",
 )
 
 # %%
@@ -541,7 +541,7 @@ beside(
     f"Centred outcomes need less: on {len(nsw)} records at epsilon 1 private_ipw has noise of "
     f"sd {widths['none']:,.0f} with outcomes as they are, {widths['middle']:,.0f} when they are "
     "centred at the middle of their range",
-    "claim 23: the exact length of the interval of a record's term",
+    "claim 5: the exact length of the interval of a record's term",
 )
 
 # %%
@@ -592,7 +592,7 @@ beside(
     f"the effect on the treated is 0.1 and the treated are {share:.0%}; the printed formula gives "
     f"{terms.mean():.3f}, divided by their share {terms.mean() / share:.3f}. dp_att at epsilon 2: "
     f"{fit.estimate:.3f}",
-    "claims 6 and 23: the sum is divided by a released count",
+    "claim 5: the sum is divided by a released count",
 )
 
 # %%

@@ -283,7 +283,7 @@ extremes(fig3)
 # %%
 # The price of a large limit at a small epsilon is the paper's finding too. Two things differ. A
 # limit that cannot serve everybody (k = 1 on IHDP, where treated children are few) is raised to the
-# smallest that can, because otherwise the printed noise is too small (PROOFS claim 8, and
+# smallest that can, because otherwise the printed noise is too small (PROOFS claim 9, and
 # :doc:`corrected`). And the noise is that of the weights that came out, not of the limit, so a
 # limit that nobody reaches costs nothing.
 

@@ -21,6 +21,8 @@ PAGES = {
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "dpeffects/privacy/PROOFS.md": "proofs.md",
+    "dpeffects/ledgers/PROOFS.md": "ledger_proofs.md",
+    "dpeffects/unproved/CLAIMS.md": "unproved_claims.md",
     "dpeffects/federation/app/README.md": "federation.md",
     "data/README.md": "data.md",
 }
@@ -35,7 +37,7 @@ def texts() -> dict[str, str]:
         text = _read(source)
         if source == "README.md":
             text = text.replace("# dpeffects\n", "# The package on one page\n", 1)
-        if source.endswith("PROOFS.md"):
+        if source.endswith(("PROOFS.md", "CLAIMS.md")):
             text = typeset(text)
         made[page] = relink(text, posixpath.dirname(source), posixpath.dirname(f"{HOME}/{page}"))
     return made

@@ -64,11 +64,13 @@ Everything a user needs is at the top level: ``import dpeffects as dpe``.
 _PLOTS = """Plots
 =====
 
-.. py:module:: dpeffects.report.plots
+.. py:module:: dpeffects.plots
 
 They are at ``dpe.plots``, and need ``pip install "dpeffects[plot]"``. Every function takes ``ax``
 and returns the axes; results call them by ``plot()``. Each is shown in the
 :doc:`gallery </generated/gallery/index>`.
+
+.. currentmodule:: dpeffects.report.plots
 
 """
 

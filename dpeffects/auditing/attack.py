@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from dpeffects.auditing.audit_result import AuditResult, PairOutcome
+from dpeffects.auditing.chunks import gather, misfit
 from dpeffects.auditing.events import Runs, choose, foresee, lower_bound
 from dpeffects.auditing.mechanisms import Mechanism, mechanism
-from dpeffects.auditing.pairs import BOUNDS, Pair, neighbours, own_pairs
-from dpeffects.auditing.runs import gather, misfit
+from dpeffects.auditing.pairs import BOUNDS, Neighbours, neighbours, own_pairs
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.privacy.budget import Budget
@@ -132,7 +132,7 @@ class _Attack:
     workers: int
     entropy: int | None
 
-    def on(self, pairs: Sequence[Pair], runs: int) -> dict[str, Any]:
+    def on(self, pairs: Sequence[Neighbours], runs: int) -> dict[str, Any]:
         """Find the worst pair by a few runs on each, and give it the rest."""
         outcomes = [PairOutcome(p.name, p.about, skipped=misfit(self.mechanism, p)) for p in pairs]
         usable = [k for k, outcome in enumerate(outcomes) if not outcome.skipped]
@@ -156,7 +156,7 @@ class _Attack:
             "runs": sum(outcome.runs for outcome in outcomes),
         }
 
-    def _runs(self, pair: Pair, place: tuple[int, int], count: int, about: str = "") -> Runs:
+    def _runs(self, pair: Neighbours, place: tuple[int, int], count: int, about: str = "") -> Runs:
         seed = None if self.entropy is None else (self.entropy, *place)
         return gather(self.mechanism, pair, count, seed, self.watched, self.workers, about)
 
@@ -179,7 +179,7 @@ class _Attack:
 
 def _all_pairs(
     audited: Mechanism, pairs: Any, library: bool, formula: str | None, bounds: Any
-) -> list[Pair]:
+) -> list[Neighbours]:
     """The user's own pairs and the library's, where they fit."""
     of_library = audited.formula is not None and formula is None
     own = own_pairs(
@@ -204,7 +204,7 @@ def _entropy(seed: int | None) -> int:
     return int(seed)
 
 
-def _outcome(pair: Pair, parts: Sequence[Runs]) -> PairOutcome:
+def _outcome(pair: Neighbours, parts: Sequence[Runs]) -> PairOutcome:
     losses = np.concatenate([[*runs.loss[0], *-runs.loss[1]] for runs in parts])
     known = bool(losses.size) and not np.isnan(losses).any()
     return PairOutcome(

@@ -1,9 +1,9 @@
 """From runs on two datasets to a lower bound on epsilon that holds with confidence.
 
 An event of chance p on one dataset and q on its neighbour shows epsilon >= log((p - delta) / q).
-Some runs choose the event (a score, a threshold, a direction), others count how often it happens,
-and Clopper and Pearson's limits (1934) make the bound hold with the confidence asked for, whatever
-the score is.
+Some runs choose the event (a statistic, a threshold, a direction), others count how often it
+happens, and Clopper and Pearson's limits (1934) make the bound hold with the confidence asked for,
+whatever the statistic is.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Score:
+class Statistic:
     """A number computed from each run, on both datasets."""
 
     name: str
@@ -73,9 +73,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Event:
-    """A score on one side of a threshold; it is to be likelier on dataset ``first`` (0 or 1)."""
+    """A statistic beyond a threshold; it is to be likelier on dataset ``first`` (0 or 1)."""
 
-    score: Score
+    statistic: Statistic
     threshold: float
     above: bool
     first: int
@@ -83,21 +83,23 @@ class Event:
     def hits(self, runs: Runs) -> tuple[int, int]:
         """How often it happened: on its own dataset, on the other."""
         beyond = np.greater_equal if self.above else np.less_equal
-        counts = [int(beyond(values, self.threshold).sum()) for values in self.score.of(runs)]
+        counts = [int(beyond(values, self.threshold).sum()) for values in self.statistic.of(runs)]
         return counts[self.first], counts[1 - self.first]
 
     def __str__(self) -> str:
-        return f"{self.score.name} {'>=' if self.above else '<='} {self.threshold:.6g}"
+        return f"{self.statistic.name} {'>=' if self.above else '<='} {self.threshold:.6g}"
 
 
-def _score(name: str, function: Callable[[FloatArray], FloatArray]) -> Score:
+def _statistic(name: str, function: Callable[[FloatArray], FloatArray]) -> Statistic:
     """A function of everything that was shown."""
-    return Score(name, lambda runs: (function(runs.shown[0]), function(runs.shown[1])))
+    return Statistic(name, lambda runs: (function(runs.shown[0]), function(runs.shown[1])))
 
 
 # Equal losses differ in their last digits.
-LOSS_SCORE = Score(LOSS, lambda runs: (np.round(runs.loss[0], 9), np.round(runs.loss[1], 9)))
-NO_EVENT = Event(LOSS_SCORE, math.inf, True, 0)
+LOSS_STATISTIC = Statistic(
+    LOSS, lambda runs: (np.round(runs.loss[0], 9), np.round(runs.loss[1], 9))
+)
+NO_EVENT = Event(LOSS_STATISTIC, math.inf, True, 0)
 
 
 def lower_bound(
@@ -139,24 +141,24 @@ def foresee(runs: Runs, size: int, delta: float, conf_level: float) -> tuple[flo
         k = int(np.argmax(bounds))
         if bounds[k] > best:
             threshold = float(loss[k] if first == 0 else -loss[k])
-            best, event = float(bounds[k]), Event(LOSS_SCORE, threshold, first == 0, first)
+            best, event = float(bounds[k]), Event(LOSS_STATISTIC, threshold, first == 0, first)
     return best, event
 
 
 def choose(runs: Runs, size: int, delta: float, conf_level: float) -> Event:
     """Return the event that promises the largest bound in ``size`` further runs on each dataset.
 
-    The privacy loss is the best score where the noise is what it should be. Another event must have
-    a larger bound already in half of these runs, at a confidence for all scores together; the other
-    half makes the weighted sum.
+    The privacy loss is the best statistic where the noise is what it should be. Another event must
+    have a larger bound already in half of these runs, at a confidence for all statistics together;
+    the other half makes the weighted sum.
     """
-    second, candidates = runs.part(0.5, 1.0), list(_scores(runs.part(0.0, 0.5)))
+    second, candidates = runs.part(0.5, 1.0), list(_statistics(runs.part(0.0, 0.5)))
     promised, best = -1.0, NO_EVENT
     if runs.watched:
         promised, best = foresee(runs, size, delta, conf_level)
     sure = 1.0 - (1.0 - conf_level) / (10.0 * max(len(candidates), 1))
-    for score in candidates:
-        values = score.of(second)
+    for statistic in candidates:
+        values = statistic.of(second)
         cuts = _cuts(values)
         for above, first in itertools.product((True, False), (0, 1)):
             own, other = values[first], values[1 - first]
@@ -164,21 +166,21 @@ def choose(runs: Runs, size: int, delta: float, conf_level: float) -> Event:
             bounds = lower_bound(hits, (own.size, other.size), delta, sure)
             k = int(np.argmax(bounds))
             if bounds[k] > promised:
-                promised, best = float(bounds[k]), Event(score, float(cuts[k]), above, first)
+                promised, best = float(bounds[k]), Event(statistic, float(cuts[k]), above, first)
     return best
 
 
-def _scores(runs: Runs) -> Iterator[Score]:
-    """Every score there is: the loss, a weighted sum, each shown value."""
+def _statistics(runs: Runs) -> Iterator[Statistic]:
+    """Every statistic there is: the loss, a weighted sum, each shown value."""
     if runs.watched:
-        yield LOSS_SCORE
+        yield LOSS_STATISTIC
     both = np.concatenate(runs.shown)
     known = ~np.isnan(both).all(axis=0)
     varying = np.flatnonzero(known & (np.ptp(np.nan_to_num(both), axis=0) > 0.0))
     if varying.size:
         yield _linear(runs, varying)
     for j in varying:
-        yield _score(runs.names[j], partial(_column, j=int(j)))
+        yield _statistic(runs.names[j], partial(_column, j=int(j)))
 
 
 def _column(shown: FloatArray, j: int) -> FloatArray:
@@ -199,7 +201,7 @@ def _counts(values: FloatArray, cuts: FloatArray, above: bool) -> FloatArray:
     return np.asarray(ordered.size - below if above else below, dtype=np.float64)
 
 
-def _linear(runs: Runs, columns: IntArray) -> Score:
+def _linear(runs: Runs, columns: IntArray) -> Statistic:
     """Fisher's discriminant (1936) of everything shown, by its spread within datasets."""
     both = np.concatenate(runs.shown)[:, columns]
     centre = np.nanmedian(both, axis=0)
@@ -215,4 +217,4 @@ def _linear(runs: Runs, columns: IntArray) -> Score:
     covariance = within.T @ within / max(len(within) - 2, 1)
     covariance += np.diag(_RIDGE * (np.diag(covariance) + 1.0))
     weights = np.linalg.solve(covariance, one.mean(axis=0) - other.mean(axis=0))
-    return _score(LINEAR, lambda shown: np.asarray(standardised(shown) @ weights))
+    return _statistic(LINEAR, lambda shown: np.asarray(standardised(shown) @ weights))

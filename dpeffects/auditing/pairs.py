@@ -24,7 +24,7 @@ _LARGE = 1e16
 
 
 @dataclass(frozen=True)
-class Pair:
+class Neighbours:
     """Two frames that differ in one record, and how to read them."""
 
     name: str
@@ -42,7 +42,7 @@ class Pair:
         )
 
 
-def neighbours(public: Iterable[str]) -> list[Pair]:
+def neighbours(public: Iterable[str]) -> list[Neighbours]:
     """Return the pairs that differ only in what is private: neither of "treatment", "covariates".
 
     Examples
@@ -54,7 +54,7 @@ def neighbours(public: Iterable[str]) -> list[Pair]:
     return [p for p in _all() if p.changes and not {_ROLES[c] for c in p.changes} & known]
 
 
-def _all() -> list[Pair]:
+def _all() -> list[Neighbours]:
     even, crowd, many = _frame(12, 6), _frame(26, 5), _frame(240, 120)
     ties = even.assign(x=0.5)
     lone, mixed = _frame(26, 1), even.assign(g=["a"] * 11 + ["b"])
@@ -100,15 +100,15 @@ def _arm(**values: Any) -> dict[str, Any]:
     return {"t": (True, False), **values}
 
 
-def _pair(name: str, about: str, base: Any, record: Mapping[str, Any], row: int = 0) -> Pair:
+def _pair(name: str, about: str, base: Any, record: Mapping[str, Any], row: int = 0) -> Neighbours:
     """One record takes the first values in one frame, the second values in the other."""
     one, other = base.copy(), base.copy()
     for column, (first, second) in record.items():
         one.loc[row, column], other.loc[row, column] = first, second
-    return Pair(name, about, one, other, BOUNDS)
+    return Neighbours(name, about, one, other, BOUNDS)
 
 
-def _large_offset(base: Any) -> Pair:
+def _large_offset(base: Any) -> Neighbours:
     """Outcomes near 1e16 within a range of 8: where float sums over an arm jump by far more."""
     treated = base["t"].to_numpy()
     for high in range(len(base)):
@@ -118,10 +118,10 @@ def _large_offset(base: Any) -> Pair:
             break
     bounds = {**BOUNDS, "y": (_LARGE, _LARGE + 8.0)}
     about = "outcomes near 1e16 within a range of 8"
-    return Pair("large offset", about, base.assign(y=one), base.assign(y=other), bounds)
+    return Neighbours("large offset", about, base.assign(y=one), base.assign(y=other), bounds)
 
 
-def _between_strata() -> Pair:
+def _between_strata() -> Neighbours:
     """The worst case of exact matching: a pair loses its treated record to a crowd of controls."""
     import pandas as pd
 
@@ -138,7 +138,9 @@ def _between_strata() -> Pair:
     return _pair("between strata", about, base, {"y": (1, 0), "g": ("a", "b")})
 
 
-def own_pairs(given: Any, formula: str | None, bounds: Any, public: Iterable[str]) -> list[Pair]:
+def own_pairs(
+    given: Any, formula: str | None, bounds: Any, public: Iterable[str]
+) -> list[Neighbours]:
     """Check pairs of frames given by a user: neighbours that differ in private columns only."""
     listed = isinstance(given, list | tuple)
     if not listed or not all(isinstance(p, list | tuple) and len(p) == 2 for p in given):
@@ -147,13 +149,15 @@ def own_pairs(given: Any, formula: str | None, bounds: Any, public: Iterable[str
     for k, frames in enumerate(given):
         one, other = (_as_pandas(frame) for frame in frames)
         _require_neighbours(one, other, f"pairs[{k}]")
-        pair = Pair(f"own pair {k}", "given", one, other, bounds, formula)
+        pair = Neighbours(f"own pair {k}", "given", one, other, bounds, formula)
         _require_private(pair, formula, frozenset(public), f"pairs[{k}]")
         checked.append(pair)
     return checked
 
 
-def _require_private(pair: Pair, formula: str | None, public: frozenset[str], who: str) -> None:
+def _require_private(
+    pair: Neighbours, formula: str | None, public: frozenset[str], who: str
+) -> None:
     if formula is None:
         return
     read = parse(formula)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
 
 Function = Callable[..., Any]
 
@@ -61,7 +62,7 @@ IN_A_SHELL: dict[str, dict[str, Any]] = {
     "seed": {"help": "reproducible noise; the result is not private then"},
     "method": {"help": "see dpeffects methods"},
     "level": {"choices": ["sample", "label"], "help": "what is private; default the method's"},
-    "estimand": {"choices": ["ATE", "ATT", "ATC"]},
+    "estimand": {"choices": list(AVERAGES)},
     "path": {"metavar": "FILE.csv"},
 }
 """What differs from Python for parameters that several functions share."""

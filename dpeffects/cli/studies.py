@@ -20,6 +20,7 @@ from dpeffects.cli.output import (
 )
 from dpeffects.cli.parser import Command
 from dpeffects.errors import OptionError
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.leaderboard import entries, tasks
@@ -244,7 +245,7 @@ COMMANDS = (
         skip=["pairs", "library", "formula", "bounds"],
         changes={
             "epsilon": {"help": "what is promised"},
-            "estimand": {"choices": ["ATE", "ATT", "ATC", "CATE"], "help": "what it estimates"},
+            "estimand": {"choices": list(ESTIMANDS), "help": "what it estimates"},
             "watch": {"choices": ["releases", "returned"], "help": "what the attacker sees"},
             "noise": {"choices": ["seeded", "secure"], "help": "seeded is faster"},
             "workers": {"help": "processes"},

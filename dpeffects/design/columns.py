@@ -128,15 +128,11 @@ class Columns:
             return codes(column, self.arms).astype(np.bool_)
         values = column.to_numpy()
         if values.dtype != np.bool_ and not ((values == 0) | (values == 1)).all():
-            raise self.not_two_arms()
+            raise DataError(
+                f"treatment {self.treatment!r} must be 0/1, bool, or two declared levels, control "
+                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
+            )
         return values.astype(np.bool_)
-
-    def not_two_arms(self) -> DataError:
-        """What to say of a treatment with other values than two."""
-        return DataError(
-            f"treatment {self.treatment!r} must be 0/1, bool, or two declared levels, control "
-            f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
-        )
 
     def empty_arm(self) -> DataError:
         """What to say where nobody is treated, or everybody."""
@@ -163,7 +159,7 @@ def numbers(column: nw.Series[Any]) -> npt.NDArray[Any]:
     values = (column.cast(nw.Float64) if wide else column).to_numpy()
     values = values if values.dtype.kind in "fiub" else values.astype(np.float64)
     if not np.isfinite(values).all():
-        raise infinite_values(column.name)
+        raise DataError(f"column {column.name!r} holds infinite values")
     return values
 
 
@@ -180,17 +176,19 @@ def codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
     return found.astype(np.int64)
 
 
-def missing_values(names: Sequence[str]) -> DataError:
-    """What to say of columns with nulls or NaN."""
-    return DataError(
-        f"missing values in {listed(names)}: dropping rows silently would change n, which is "
-        "public. Drop or impute them by a rule that looks at one row at a time"
-    )
+def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
+    """Refuse nulls and NaN by column."""
+    if bad := [name for name in names if _has_missing(frame[name])]:
+        raise DataError(
+            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
+            "public. Drop or impute them by a rule that looks at one row at a time"
+        )
 
 
-def infinite_values(name: str) -> DataError:
-    """What to say of a column with values that are not finite."""
-    return DataError(f"column {name!r} holds infinite values")
+def _has_missing(column: nw.Series[Any]) -> bool:
+    if bool(column.is_null().any()):
+        return True
+    return column.dtype.is_float() and bool(column.is_nan().any())
 
 
 def outside_levels(name: str) -> DataError:

@@ -30,9 +30,7 @@ from dpeffects.design.columns import (
     Design,
     IntArray,
     Recipe,
-    infinite_values,
-    missing_values,
-    outside_levels,
+    refuse_missing,
 )
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
@@ -205,10 +203,11 @@ def checked(
     fine = set(found) == {0, 1} and all(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
-    if not fine:
-        _refuse(_what_is_wrong(frame, columns), columns)
+    if not fine:  # say why, as for rows in memory
+        run(frame, [*_named(columns), columns.treatment], partial(_refuse, columns=columns))
+        raise columns.empty_arm()
     if doubtful := _doubtful(frame, columns):
-        run(frame, doubtful, partial(_readable, columns=columns))
+        run(frame, doubtful, partial(_refuse, columns=columns))
     ready = {_key(phi, grid): _pair(found, phi) for phi, grid in sums.items()}
     return found[1]["count"], ready
 
@@ -232,12 +231,13 @@ def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
     return [name for name in levels if not plain(name)]
 
 
-def _readable(native: Any, columns: Columns) -> Totals | None:
-    """Raise where a value is not a declared level as rows are read later; nothing to add up."""
+def _refuse(native: Any, columns: Columns) -> Totals | None:
+    """Raise where a value cannot be used as rows are read later; there is nothing to add up."""
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    columns.codes(frame, frame.columns)
+    refuse_missing(frame, frame.columns)
+    columns.read(frame, frame.columns)
     if columns.treatment in frame.columns:
         columns.treated(frame)
     return (np.zeros(0, dtype=np.int64),)
@@ -300,41 +300,6 @@ def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
     if len(levels) > 8:
         return column.is_in(list(levels))
     return reduce(operator.or_, [column == level for level in levels])
-
-
-def _what_is_wrong(frame: nw.LazyFrame[Any], columns: Columns) -> dict[str, int]:
-    """Count what cannot be used, by column and kind."""
-    schema = frame.collect_schema()
-    floats = [n for n in [*columns.numeric, columns.treatment] if schema[n].is_float()]
-    ask = {f"null {name}": _count(nw.col(name).is_null()) for name in _named(columns)}
-    ask |= {f"nan {name}": _count(nw.col(name).is_nan()) for name in floats}
-    ask |= {f"inf {name}": _count(~nw.col(name).is_finite()) for name in floats}
-    for name, levels in columns.levels.items():
-        ask[f"level {name}"] = _count(~_one_of(nw.col(name), levels))
-    arm = nw.col(columns.treatment)
-    ask[f"null {columns.treatment}"] = _count(arm.is_null())
-    ask["arm"] = _count(~_one_of(arm, _arms(columns, schema)))
-    return _query(frame, ask)
-
-
-def _count(condition: nw.Expr) -> nw.Expr:
-    return condition.cast(nw.Int64).sum()
-
-
-def _refuse(found: Mapping[str, int], columns: Columns) -> None:
-    names = [*_named(columns), columns.treatment]
-    if bad := [n for n in dict.fromkeys(names) if found[f"null {n}"] or found.get(f"nan {n}")]:
-        raise missing_values(bad)
-    for name in columns.numeric:
-        if found.get(f"inf {name}"):
-            raise infinite_values(name)
-    for name in columns.levels:
-        if found[f"level {name}"]:
-            raise outside_levels(name)
-    if found["arm"]:
-        named = columns.arms is not None
-        raise outside_levels(columns.treatment) if named else columns.not_two_arms()
-    raise columns.empty_arm()
 
 
 def _arms(columns: Columns, schema: Any) -> list[Any]:

@@ -28,9 +28,9 @@ from dpeffects.design.columns import (
     codes,
     intervals_of,
     levels_of,
-    missing_values,
     numbers,
     outside_levels,
+    refuse_missing,
 )
 from dpeffects.design.engines import LazyTable
 from dpeffects.errors import BoundsError, DataError, listed, shorten
@@ -159,7 +159,7 @@ def read(
     if n < 4:
         raise DataError(f"the data has {n} rows; at least 4 are needed")
     if isinstance(frame, nw.DataFrame):
-        _refuse_missing(frame, formula.columns)
+        refuse_missing(frame, formula.columns)
     elif from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
     reader = _ColumnReader(frame, known, formula)
@@ -251,18 +251,6 @@ def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> N
 def _not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
     return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
-
-
-def _refuse_missing(frame: nw.DataFrame[Any], names: Sequence[str]) -> None:
-    """Refuse nulls and NaN by column: dropping rows would change n, which is public."""
-    if bad := [name for name in names if _has_missing(frame[name])]:
-        raise missing_values(bad)
-
-
-def _has_missing(column: nw.Series[Any]) -> bool:
-    if bool(column.is_null().any()):
-        return True
-    return column.dtype.is_float() and bool(column.is_nan().any())
 
 
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
@@ -423,7 +411,7 @@ class _ColumnReader:
                 "them from the data would give away who is in it. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
-        factors = [formula.outcome, *(f for term in formula.terms for f in term)]
+        factors = (formula.outcome, *formula.factors)
         fixed = {name for factor in factors for name in needs_domain(factor)}
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
@@ -436,7 +424,7 @@ class _ColumnReader:
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
     ends: list[float] = []
-    for factor in (f for term in formula.terms for f in term if name in columns(f)):
+    for factor in (f for f in formula.factors if name in columns(f)):
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None
         ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
@@ -445,14 +433,15 @@ def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
 
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
-    factors = [f for term in formula.terms for f in term]
-    computed = {n for f in factors if not isinstance(f, Column | Categorical) for n in columns(f)}
-    return computed | ({f.name for f in factors if isinstance(f, Column)} & _names_in_c(formula))
+    plain = (Column, Categorical)
+    computed = {n for f in formula.factors if not isinstance(f, plain) for n in columns(f)}
+    numbers = {f.name for f in formula.factors if isinstance(f, Column)}
+    return computed | (numbers & _names_in_c(formula))
 
 
 def _names_in_c(formula: Formula) -> set[str]:
     """Columns that stand in C(...)."""
-    return {f.column for term in formula.terms for f in term if isinstance(f, Categorical)}
+    return {f.column for f in formula.factors if isinstance(f, Categorical)}
 
 
 def queries(
@@ -468,7 +457,7 @@ def queries(
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
     if is_text(data):
         frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
-    _refuse_missing(frame, formula.covariate_columns)
+    refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
     coded: dict[str, IntArray] = {}
     clipped: dict[str, int] = {}

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.design.features import logits
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._plan import MOST_LEFT, weight_noise
 from dpeffects.estimators.strengths import default_strength
 from dpeffects.estimators.weighting import propensity_model
@@ -190,7 +191,7 @@ class Blocks:
     ) -> Blocks:
         size = np.maximum(counts.value, 1.0)
         size *= n / size.sum()
-        by = {"ATE": size.sum(axis=0), "ATT": size[TREATED], "ATC": size[CONTROL]}[estimand]
+        by = ESTIMANDS[estimand].population(size[TREATED], size[CONTROL])
         blocked = by / by.sum() / size
         plain = np.ones_like(size) / size.sum(axis=1, keepdims=True)
         left = left if left <= MOST_LEFT else 0.0

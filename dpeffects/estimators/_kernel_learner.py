@@ -3,15 +3,15 @@
 After the first stage (`_first_stage`) a record has a slope s and a target r, and the second stage
 regresses r on s g(x), shrunk towards the average effect. What is released of it:
 
-- a function: the weights of g, with noise in the objective or on the weights (claims 22, 31, 32).
+- a function: the weights of g, with noise in the objective or on the weights (claims 22, 23, 24).
 - points: with noise in its objective a function mostly has the least error at points too. Noise on
   the answers (``noise="kernel"``) can do better for few points, above all without a delta;
   ``noise="auto"`` compares what both promise, from public numbers. One record moves the weights by
   at most 2 steepest / strength, and so the answers at query features Q by that times the largest
-  singular value of Q (claim 33).
+  singular value of Q (claim 24).
 - groups: the effect in a group is the least-squares one, sum of s r / sum of s^2 over its records.
   Both sums are released for all groups at once; a record is in one group, so they cost no more
-  than one sum of each (claim 36).
+  than one sum of each (claim 5).
 - the finite release of the paper at points (`_paper_learner`), where ``second_stage`` is any other
   learner.
 """

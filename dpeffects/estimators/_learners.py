@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Predict = Callable[[FloatArray], FloatArray]
 
-AVERAGES = ("aipw", "ipw", "regression")
+ESTIMATOR_NAMES = ("aipw", "ipw", "regression")
 AT_POINTS = {"dr_learner": False, "r_learner": True}
 """Learners of effects at points, and whether they weight by residuals of the treatment."""
 _LEAST_IN_ARM = 2
@@ -155,7 +155,7 @@ class Nuisances:
 
 def weights_of(estimand: str, treated: BoolArray) -> FloatArray:
     """Weights, of mean 1, of the records that an effect is the average over."""
-    kept = {"ATE": np.ones(len(treated)), "ATT": 1.0 * treated, "ATC": 1.0 - treated}[estimand]
+    kept = ESTIMANDS[estimand].population(1.0 * treated, 1.0 - treated)
     return np.asarray(kept / kept.mean())
 
 

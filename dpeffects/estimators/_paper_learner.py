@@ -3,7 +3,7 @@
 Nuisances and second stage are any scikit-learn learners, fitted without noise. The noise follows
 from the largest size of the influence function over all records that could be (L-BFGS-B from
 several starts, as in the paper). It is not a proven guarantee at any n, and for flexible learners
-it is false (PROOFS.md, claim 37), so `dp_cate` asks for ``accept_asymptotic=True``.
+it is false (unproved/CLAIMS.md), so `dp_cate` asks for ``accept_asymptotic=True``.
 `method="sample_aggregate"` takes any learner with an exact guarantee.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,24 +70,14 @@ def _unfitted(learner: Any) -> Any:
     return clone(learner)
 
 
-class PseudoOutcomes(Protocol):
-    """What the R-learner and the DR-learner regress on."""
-
-    @property
-    def weighted_residuals(self) -> bool:
-        """True where the regression is weighted."""
-
-    def pseudo_outcomes(
-        self, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Pseudo-outcomes and weights (equations 4 and 5)."""
-
-
 @dataclass(frozen=True)
 class PaperLearner:
-    """Fit both stages, answer at query rows, and find the largest influence."""
+    """Fit both stages, answer at query rows, and find the largest influence.
 
-    stage: PseudoOutcomes
+    ``learner`` is the R-learner or the DR-learner (`_kernel_learner`).
+    """
+
+    learner: Any
     second_stage: Any
     queries: FloatArray
     outcome_range: Interval
@@ -105,9 +95,9 @@ class PaperLearner:
         a = treated.astype(np.float64)
         propensity = _perceptron("Classifier", (32,)).fit(x, treated)
         mean = _perceptron("Regressor", (32,)).fit(np.column_stack([x, a]), outcome)
-        first = _Fitted(self.stage, propensity, mean, None, 1.0)
+        first = _Fitted(self.learner, propensity, mean, None, 1.0)
         pseudo, weight = first.pseudo(x, a, outcome)
-        second, weighted = _unfitted(self.second_stage), self.stage.weighted_residuals
+        second, weighted = _unfitted(self.second_stage), self.learner.weighted_residuals
         taken = weighted and "sample_weight" in inspect.signature(second.fit).parameters
         second = second.fit(x, pseudo, **({"sample_weight": weight} if taken else {}))
         score = first.score(x)
@@ -139,7 +129,7 @@ class PaperLearner:
 class _Fitted:
     """Fitted models; nothing in it is private from the curator."""
 
-    stage: PseudoOutcomes
+    learner: Any
     propensity: Any
     mean: Any
     second: Any
@@ -156,7 +146,8 @@ class _Fitted:
         return [np.asarray(self.mean.predict(np.column_stack([x, arm]))) for arm in arms]
 
     def pseudo(self, x: FloatArray, a: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return self.stage.pseudo_outcomes(a, y, self.score(x), *self.outcomes(x))
+        pseudo, weight = self.learner.pseudo_outcomes(a, y, self.score(x), *self.outcomes(x))
+        return pseudo, weight
 
     def influence(self, x: FloatArray, a: FloatArray, y: FloatArray) -> FloatArray:
         """Size of the influence function (Lemmas 2 and 2b)."""

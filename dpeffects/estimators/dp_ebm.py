@@ -16,7 +16,7 @@ the released bins, cost nothing more.
   and the sum of weights off the data: records are thinned by a public sequence instead.
 
 The library means datasets that differ in the presence of one record; replacing one is two such
-steps, and half of epsilon is given (claim 48). Bounds and types are declared to it. It assumes
+steps, and half of epsilon is given (unproved/CLAIMS.md). Bounds and types are declared. It assumes
 residuals within the range of the target but does not clip them, and noise can carry predictions
 beyond that range: then a record weighs more than the library charges. The summary shows how far
 that could have gone in the models that were released, and warns beyond 1.

@@ -7,7 +7,7 @@ are cross-fitted without noise, and the interval holds the sampling error and th
 
 The guarantee is a claim about large n and **not proved**: an influence function says what an
 infinitesimal change does, and leaves out that a changed record also changes the models of other
-records, and the scale of the noise itself (claim 37, which has no proof). With models that a single
+records, and the scale of the noise itself (unproved/CLAIMS.md). With models that a single
 record can change, it is false at any n; the tests have a pair. It is here to be compared with, and
 runs only with ``accept_asymptotic=True``. For any models with an exact guarantee there are
 ``sample_aggregate`` and ``model_folds``, which also need less noise: on the confounded simulation

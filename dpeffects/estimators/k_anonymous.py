@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._learners import AVERAGES, wrap_models
+from dpeffects.estimators._learners import ESTIMATOR_NAMES, wrap_models
 from dpeffects.estimators.spec import MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
@@ -62,7 +63,7 @@ class KAnonymousOptions(Options):
 
     def __post_init__(self) -> None:
         check_whole("k", self.k, _LEAST_K)
-        check_choice("estimator", self.estimator, AVERAGES)
+        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
         check_clip(self.clip)
         wrap_models(self)
 
@@ -151,7 +152,7 @@ SPEC = MethodSpec(
     name="k_anonymous",
     title="k-anonymised covariates",
     about="covariates averaged in groups of k near records; no differential privacy at all",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("none",),
     options=KAnonymousOptions,
     shares=shares,

@@ -16,14 +16,14 @@ ipw        B / (c n) + B W (n - m) / (2 n (K - 1)), about B W / (2 K)
 aipw       2 B / (c n) + B (1/c + W (K - 2)/(K - 1)) (n - m) / (n (K - 1)), about B (1/c + W) / K
 ========== ===================================================================================
 
-where m is the size of a fold (claim 45; all are attained). AIPW is not linear in the models: a
+where m is the size of a fold (claim 25; all are attained). AIPW is not linear in the models: a
 weight and the residual that it multiplies change together. A bound that moves one of them at a time
 is about half of this. Outcomes are measured from the middle of their range, which halves the noise
 of IPW.
 
 ``average="estimates"``, the default, takes the averages in the other order: the models of each fold
 give an estimate over all records outside of the fold, the K estimates are clipped to the range of
-effects, and their mean is released. It moves by at most 2 B / K + 2 B / (c n) (claim 46): for AIPW
+effects, and their mean is released. It moves by at most 2 B / K + 2 B / (c n) (claim 25): for AIPW
 with c = 0.1 about a tenth of the above. Averaged predictions are better models (without noise half
 the error, measured), but that does not make up for ten times the noise. A narrow ``effect_range``
 divides the noise further. Root mean squared errors on the confounded simulation, epsilon 1, 25 runs

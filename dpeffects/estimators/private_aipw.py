@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from dpeffects.design.arms import ARMS
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import diff_in_means
 from dpeffects.estimators._blocks import (
     CONTROL,
@@ -197,7 +198,7 @@ def _variance(
     value = float(factor @ within) + blocks.allowance()
     value += (0.5 * hidden) ** 2 * max(float(within.mean()), 0.0)
     if regression:
-        over = {"ATE": curator.n, "ATT": rows[TREATED], "ATC": rows[CONTROL]}[estimand]
+        over = ESTIMANDS[estimand].population(rows[TREATED], rows[CONTROL])
         value += regression.effect_variance() / float(over)
     by_squares = squares.scale / rows
     by_sums = 2.0 * np.sqrt(mean_square) * math.sqrt(blocks.sums.variance / 2.0) / half / rows
@@ -255,7 +256,7 @@ SPEC = MethodSpec(
     name="private_aipw",
     title="doubly robust, by blocks",
     about="private propensity blocks and outcome regression; adjusts where it pays",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("sample",),
     options=PrivateAIPWOptions,
     shares=shares,

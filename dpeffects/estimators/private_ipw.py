@@ -48,7 +48,7 @@ import numpy as np
 
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
-from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._plan import price
@@ -358,7 +358,8 @@ def _variance(
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     (total, size), n = released, curator.n
-    minus = {"ATE": (extra, extra), "ATT": (extra, 0.0), "ATC": (0.0, extra)}[score.estimand]
+    own = ESTIMANDS[score.estimand]
+    minus = (extra * own.of_treated, extra * own.of_control)
     about = replace(score, minus=minus)
     part = _SQUARES if model.noise_sd > 0 else 1.0
     top = max(abs(end) for end in about.interval())
@@ -406,7 +407,7 @@ def reference(
     arms = (outcome[treated].mean(), outcome[~treated].mean())
     one, zero = arms if centre == "arms" else (middle, middle)
     a, b = ESTIMANDS[estimand].weights(e)
-    part = {"ATE": np.ones_like(e), "ATT": 1.0 * treated, "ATC": 1.0 - treated}[estimand]
+    part = ESTIMANDS[estimand].population(1.0 * treated, 1.0 - treated)
     terms = np.where(treated, a * (outcome - one), -b * (outcome - zero))
     extra = terms.sum() / part.sum()
     variance = np.sum((terms - extra * part) ** 2) / part.sum() ** 2
@@ -417,7 +418,7 @@ SPEC = MethodSpec(
     name="private_ipw",
     title="inverse probability weighting",
     about="PP-IPW: a private logistic propensity model, then one weighted sum of outcomes",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("sample", "label"),
     options=PrivateIPWOptions,
     shares=shares,

@@ -3,7 +3,7 @@
 The n records are put into a secret order and dealt to K blocks in turn. The whole estimator is
 fitted in each block, its answer is clipped to a declared range of effects, and the mean of the K
 answers is released. One record moves one answer, by at most the length R of the range, so the mean
-moves by at most R / K, whatever the models are (claim 38).
+moves by at most R / K, whatever the models are (claim 10).
 
 The noise falls with the number of blocks, so blocks should be small; the models must still work in
 them. Bias that is left in a block is left in the mean, and no interval shows it. ``blocks=None``
@@ -32,7 +32,7 @@ binary, n = 20,000                66           5            5    12     10
 U-shaped, n = 20,000              70          70           60    73           20
 ====================== ============= =========== ============ ===== ====== =====
 
-The sampling variance is the variance between blocks over K, from a noisy sum of squares (claim 39).
+The sampling variance is the variance between blocks over K, from a noisy sum of squares (claim 10).
 Blocks in which the models fail, or which lack an arm, answer with the middle of the range: rare
 treatments need larger blocks. A narrow ``effect_range`` divides the noise, and makes larger blocks
 worth having.
@@ -48,9 +48,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole, is_number
 from dpeffects.estimators._learners import (
-    AVERAGES,
+    ESTIMATOR_NAMES,
     BlockLearner,
     models_of,
     weights_of,
@@ -103,7 +104,7 @@ class SampleAggregateOptions(Options):
         return "learners need the rows of their blocks as arrays"
 
     def __post_init__(self) -> None:
-        check_choice("estimator", self.estimator, AVERAGES)
+        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
         check_clip(self.clip)
         if not (self.crossfit is None or isinstance(self.crossfit, bool)):
             raise OptionError(f"crossfit must be True or False, got {self.crossfit!r}")
@@ -308,7 +309,7 @@ SPEC = MethodSpec(
     name="sample_aggregate",
     title="sample and aggregate",
     about="any scikit-learn models, fitted in disjoint blocks; the mean of the answers gets noise",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("sample",),
     options=SampleAggregateOptions,
     shares=shares,

@@ -14,7 +14,7 @@ estimator then runs on those as if they were data: it costs nothing more.
 Generators and noise are those of dpmm, in its own environment (``dpeffects synthetic-setup``). The
 fit to released tables is ours, because the library's takes minutes, and is post-processing.
 The library means datasets that differ in the presence of one record; replacing one costs 2.2 times
-its rho by AIM and 2.7 times by MST, and that much less is given (claim 47).
+its rho by AIM and 2.7 times by MST, and that much less is given (unproved/CLAIMS.md).
 
 There is no interval: the error of cells, tables left out and noise together is not known.
 """
@@ -28,8 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._learners import AVERAGES, BlockLearner, models_of, wrap_models
+from dpeffects.estimators._learners import ESTIMATOR_NAMES, BlockLearner, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -73,7 +74,7 @@ class SyntheticOptions(Options):
 
     def __post_init__(self) -> None:
         check_choice("generator", self.generator, GENERATORS)
-        check_choice("estimator", self.estimator, AVERAGES)
+        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
         if self.workload is not None:
             check_choice("workload", self.workload, WORKLOADS)
         check_whole("cells", self.cells, 2, 64)
@@ -142,7 +143,7 @@ SPEC = MethodSpec(
     name="synthetic",
     title="synthetic data",
     about="private synthetic records by AIM or MST (dpmm), then any estimator",
-    estimands=("ATE", "ATT", "ATC"),
+    estimands=AVERAGES,
     levels=("sample",),
     options=SyntheticOptions,
     shares=shares,

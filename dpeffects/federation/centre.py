@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpeffects import documents
 from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.federation.question import Question
 from dpeffects.formula import parse
-from dpeffects.sites import Combined, SiteRelease, combine, document
+from dpeffects.sites import Combined, SiteRelease, combine
 from dpeffects.sites.plausible import why_not
 
 MAX_REPLY = 1_000_000
@@ -99,14 +100,13 @@ def collect(
         else:
             left_out[_clean(sender)] = "was not asked"
     releases = []
-    for site, found in by_site.items():
+    for site, sent in by_site.items():
+        if not sent:
+            left_out.setdefault(site, f"late: no answer within {question.deadline:g} s")
+            continue
         try:
-            if found:
-                releases.append(_read_all(site, found, question))
-                left_out.pop(site, None)
-            else:
-                late = f"late: no answer within {question.deadline:g} s"
-                left_out.setdefault(site, late)
+            releases.append(_read_all(site, sent, question))
+            left_out.pop(site, None)
         except ReleaseError as error:
             left_out[site] = _clean(str(error))
     return Collected(question, tuple(releases), left_out)
@@ -144,8 +144,8 @@ def _plain(reply: Any) -> Mapping[str, Any]:
         if len(reply) > MAX_REPLY:
             raise ReleaseError("malformed: the reply is too long")
         try:
-            reply = document.parse(reply)
-        except ReleaseError as error:
+            reply = documents.parse_json(reply)
+        except documents.FieldError as error:
             raise ReleaseError(f"malformed: {error}") from None
     if not isinstance(reply, Mapping):
         raise ReleaseError("malformed: the reply is not an object")
@@ -172,9 +172,9 @@ def _check(site: str, release: SiteRelease, question: Question) -> None:
         raise ReleaseError(f"not plausible: {reason}")
 
 
-def _same_formula(given: str, asked: str) -> bool:
+def _same_formula(released: str, asked: str) -> bool:
     try:
-        return parse(given) == parse(asked)
+        return parse(released) == parse(asked)
     except DPEffectsError:
         return False
 
@@ -183,5 +183,5 @@ def _clean(text: Any) -> str:
     """Make foreign text safe to print: one short line without control characters."""
     if not isinstance(text, str):
         return "no reason given"
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(kept.split())[:_LONGEST] or "no reason given"
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())[:_LONGEST] or "no reason given"

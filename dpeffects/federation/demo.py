@@ -42,7 +42,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "west": {"max_epsilon": 0.5, "total_epsilon": 2.0, "above_maximum": "lower"},
 }
 _START = 300.0
-_ROOM = 300.0
+_MARGIN = 300.0
 """Seconds for a program to start, and beyond the deadlines for a round to end."""
 _OURS = "dpeffects-federation-demo"
 """A file in the folder of a demo, which may be used again."""
@@ -82,7 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dpeffects.federation.demo", description=main.__doc__)
     sites = list(PARTS)
     parser.add_argument("--kill", choices=sites, help="kill a site's node in mid-round")
-    parser.add_argument("--slow", choices=sites, help="stop a site's node in mid-round for good")
     parser.add_argument("--refuse", choices=sites, help="a site whose policy refuses")
     parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
     parser.add_argument("--epsilon", type=float, default=1.0)
@@ -96,7 +95,7 @@ def _run(args: argparse.Namespace, folder: Path) -> int:
         for number in range(1, 2 + args.again):
             _say("asking" if number == 1 else "asking again with the same request id")
             output = folder / "centre" / f"round-{number}"
-            with running.faults(args.kill, args.slow):
+            with running.killing(args.kill):
                 running.ask(output, epsilon=args.epsilon, deadline=args.deadline)
             print("\n" + (output / "summary.txt").read_text(), flush=True)
     _print_ledgers(folder)
@@ -111,47 +110,40 @@ class Federation:
     port: int
     nodes: Mapping[str, Program]
 
-    def ask(self, output: Path, *, app: Path = operate.APP, **asked: Any) -> None:
+    def ask(self, output: Path, *, app: Path = operate.APP, **changes: Any) -> None:
         """Submit a question and wait until the round has ended."""
-        deadline = asked.setdefault("deadline", 30.0)
-        start = asked.setdefault("start-deadline", _START)
-        question = {**QUESTION, **asked, "sites": ",".join(self.nodes), "output": str(output)}
+        deadline = changes.setdefault("deadline", 30.0)
+        start = changes.setdefault("start-deadline", _START)
+        question = {**QUESTION, **changes, "sites": ",".join(self.nodes), "output": str(output)}
         path = self.folder / "centre" / "question.toml"
         path.write_text(_toml(question), encoding="utf-8")
-        log = operate.ask(self.folder / "centre" / "state", path, start + deadline + _ROOM, app)
+        log = operate.ask(self.folder / "centre" / "state", path, start + deadline + _MARGIN, app)
         if not (output / "round.json").exists():
             raise RuntimeError(f"the round did not end well:\n{log}")
 
     @contextmanager
-    def faults(self, kill: str | None = None, slow: str | None = None) -> Iterator[None]:
-        """Kill or stop a site's node as soon as it has received a question in the block."""
-        over = threading.Event()
+    def killing(self, site: str | None) -> Iterator[None]:
+        """Kill a site's node as soon as it has received a question in the block."""
+        if site is None:
+            yield
+            return
+        log, group = self.folder / site / "node.log", self.nodes[site].pid
+        seen, over = log.stat().st_size, threading.Event()
 
-        def strike(site: str, number: signal.Signals, seen: int) -> None:
+        def kill() -> None:
             while not over.wait(0.02):
-                if b"Receiving: query" in self._log(site).read_bytes()[seen:]:
+                if b"Receiving: query" in log.read_bytes()[seen:]:
                     with suppress(ProcessLookupError):
-                        os.killpg(self.nodes[site].pid, number)
+                        os.killpg(group, signal.SIGKILL)
                     return
 
-        threads = [
-            threading.Thread(
-                target=strike, args=(site, number, self._log(site).stat().st_size), daemon=True
-            )
-            for site, number in ((kill, signal.SIGKILL), (slow, signal.SIGSTOP))
-            if site is not None
-        ]
-        for thread in threads:
-            thread.start()
+        thread = threading.Thread(target=kill, daemon=True)
+        thread.start()
         try:
             yield
         finally:
             over.set()
-            for thread in threads:
-                thread.join()
-
-    def _log(self, site: str) -> Path:
-        return self.folder / site / "node.log"
+            thread.join()
 
 
 @contextmanager
@@ -242,13 +234,7 @@ def _listens(port: int) -> bool:
 
 
 def _toml(entries: Mapping[str, Any]) -> str:
-    """Write plain values, one level of tables and inline tables below, as TOML."""
-    plain = {k: v for k, v in entries.items() if not isinstance(v, Mapping)}
-    lines = [f"{name} = {_value(value)}" for name, value in plain.items()]
-    for name, table in entries.items():
-        if isinstance(table, Mapping):
-            lines += [f"[{name}]", *(f"{k} = {_value(v)}" for k, v in table.items())]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{name} = {_value(value)}\n" for name, value in entries.items())
 
 
 def _value(value: Any) -> str:

@@ -16,11 +16,12 @@ from dpeffects import documents
 from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.documents import FieldError
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import proved
 from dpeffects.estimators.spec import LEVELS
-from dpeffects.federation.question import ESTIMANDS, Question, check_name
+from dpeffects.federation.question import Question, check_name
 from dpeffects.federation.records import Layout, read_columns
-from dpeffects.federation.rehearsal import Task
+from dpeffects.federation.rehearsal import Rehearsal
 from dpeffects.federation.store import Price, Store
 from dpeffects.files import bound
 from dpeffects.formula import Formula, parse
@@ -137,7 +138,7 @@ class SitePolicy:
             raise PolicyError("columns must name the outcome, the treatment and the covariates")
         _among("columns", self.columns, _ROLES)
         _among("methods", self.methods, proved())
-        _among("estimands", self.estimands, ESTIMANDS)
+        _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
         columns = [name for names in self.columns.values() for name in names]
@@ -261,10 +262,10 @@ class SitePolicy:
         """
         return Declared(self._records()[0], Bounds.declared(self.bounds))
 
-    def task(self, formula: str, grant: Grant, n: int) -> Task:
+    def task(self, formula: str, grant: Grant, n: int) -> Rehearsal:
         """Return what is tried on made-up records before the site pays for a question."""
         limits = (self.max_seconds, self.max_memory)
-        return Task(formula, grant.arguments, self.layout, n, *limits)
+        return Rehearsal(formula, grant.arguments, self.layout, n, *limits)
 
     def check(self) -> None:
         """Check the data against the policy, for the site's operator.

@@ -20,7 +20,6 @@ from dpeffects.sites.rules import RULES
 
 Scalar = str | int | float | bool | None
 
-ESTIMANDS = AVERAGES
 MAX_LENGTH = 65_536
 MAX_FORMULA = 4_000
 MAX_VALUES = 200
@@ -84,7 +83,7 @@ class Question:
         check_name("request", self.request)
         _check_options(self.options)
         documents.check_types(self)
-        for name, known in (("estimand", ESTIMANDS), ("rule", RULES)):
+        for name, known in (("estimand", AVERAGES), ("rule", RULES)):
             if getattr(self, name) not in known:
                 raise FieldError(f"{name} must be one of {', '.join(known)}")
         if not 0 < self.deadline <= MAX_DEADLINE:

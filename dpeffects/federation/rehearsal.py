@@ -32,7 +32,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
-class Task:
+class Rehearsal:
     """What is tried: arguments of `site_release`, on n made-up records, within limits."""
 
     formula: str
@@ -43,7 +43,7 @@ class Task:
     megabytes: int
 
 
-def rehearse(task: Task) -> None:
+def rehearse(task: Rehearsal) -> None:
     """Try a question; raise RefusalError where it fails, in words of the question and n only."""
     key = repr(task)
     with _lock:
@@ -65,7 +65,7 @@ _workers: dict[int, _Worker] = {}
 """The process of this process: one that was forked needs its own."""
 
 
-def _tried(task: Task) -> str:
+def _tried(task: Rehearsal) -> str:
     worker = _workers.get(os.getpid())
     if worker is None or not worker.alive:
         _workers.clear()
@@ -99,7 +99,7 @@ class _Worker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, task: Task) -> str | None:
+    def ask(self, task: Rehearsal) -> str | None:
         """Return why the question is refused, an empty text, or None where there was no answer."""
         assert self._process.stdin is not None
         with self._within(task.seconds):
@@ -149,7 +149,7 @@ def main() -> None:
             _say(out, _reason(task))
 
 
-def _reason(task: Task) -> str:
+def _reason(task: Rehearsal) -> str:
     """Why the question fails on made-up records, or an empty text."""
     from dpeffects.design.bounds import Bounds, Declared
     from dpeffects.sites import site_release

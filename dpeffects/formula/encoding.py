@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpeffects.errors import BoundsError, DataError, FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
-from dpeffects.formula.parse import Formula, Term
+from dpeffects.formula.parser import Formula, Term
 from dpeffects.formula.ranges import clip, range_of
 
 MAX_COLUMNS = 10_000
@@ -201,7 +201,7 @@ def width_of(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> int:
     >>> width_of(parse("y ~ t | age * region"), {"region": ("N", "S", "W")})
     6
     """
-    sizes = (_columns_of(term) for term in _layout(formula, levels, most))
+    sizes = (_term_width(term) for term in _layout(formula, levels, most))
     return formula.intercept + sum(sizes)
 
 
@@ -214,22 +214,22 @@ def _layout(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> list[_
     distinct = {frozenset(term): term for term in terms}
     found, total = [], int(formula.intercept)
     for term in _coded(distinct.values(), formula.intercept):
-        total += _columns_of(term)
+        total += _term_width(term)
         if total > most:
             name = shorten(":".join(_short_name(factor) for factor, _ in term))
             raise FormulaError(
-                f"term `{name}`: {_columns_of(term)} columns, which makes {total} in all, and "
+                f"term `{name}`: {_term_width(term)} columns, which makes {total} in all, and "
                 f"{most} are the most; write fewer interactions, levels, cut points or knots"
             )
         found.append(term)
     return found
 
 
-def _columns_of(term: _Coded) -> int:
-    return math.prod(_levels_of(factor) - reduced for factor, reduced in term)
+def _term_width(term: _Coded) -> int:
+    return math.prod(columns_of(factor) - reduced for factor, reduced in term)
 
 
-def _levels_of(factor: Factor) -> int:
+def columns_of(factor: Factor) -> int:
     """Columns of a factor, before one may go."""
     match factor:
         case Categorical(_, levels):

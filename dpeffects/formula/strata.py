@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dpeffects.errors import FormulaError
 from dpeffects.formula import expression as ex
-from dpeffects.formula.encoding import Arrays, Levels, prepared, resolve
+from dpeffects.formula.encoding import Arrays, Levels, columns_of, prepared, resolve
 from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor
-from dpeffects.formula.parse import Formula
+from dpeffects.formula.parser import Formula
 
 MAX_STRATA = 2**62
 
@@ -43,7 +43,7 @@ class Strata:
         ``binary`` names numeric columns that are 0 or 1 by their type. A factor that is not
         discrete is refused.
         """
-        found = dict.fromkeys(resolve(f, levels) for term in formula.terms for f in term)
+        found = dict.fromkeys(resolve(f, levels) for f in formula.factors)
         sizes = tuple(_size(factor, binary) for factor in found)
         if math.prod(sizes) > MAX_STRATA:
             raise FormulaError("the covariates declare too many strata; write fewer levels")
@@ -84,10 +84,8 @@ def _values(factor: Factor, size: int) -> list[str]:
 
 def _size(factor: Factor, binary: Collection[str]) -> int:
     match factor:
-        case Categorical(_, levels):
-            return len(levels or ())
-        case Cut(_, points):
-            return len(points) - 1
+        case Categorical() | Cut():
+            return columns_of(factor)
         case Compare():
             return 2
         case Column(name) if name in binary:

@@ -2,7 +2,7 @@
 
 from dpeffects.leaderboard.benchmark import bench
 from dpeffects.leaderboard.board import Leaderboard
-from dpeffects.leaderboard.entries import Entry, entries
-from dpeffects.leaderboard.tasks import Task, tasks
+from dpeffects.leaderboard.candidates import Entry, entries
+from dpeffects.leaderboard.problems import Task, tasks
 
 __all__ = ["Entry", "Leaderboard", "Task", "bench", "entries", "tasks"]

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from dpeffects.errors import OptionError, did_you_mean
 from dpeffects.leaderboard.board import Leaderboard
-from dpeffects.leaderboard.entries import Entry, entries
+from dpeffects.leaderboard.candidates import Entry, entries
 from dpeffects.leaderboard.memory import peak_growth
-from dpeffects.leaderboard.tasks import Task, tasks
+from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import frame_of
 from dpeffects.study import runs as study
 from dpeffects.study.file import on_file, run_batches

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dpeffects.leaderboard.candidates import Entry, entries
 from dpeffects.leaderboard.cells import cells_of, overall, places
-from dpeffects.leaderboard.entries import Entry, entries
-from dpeffects.leaderboard.tasks import Task, tasks
+from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import READERS, JsonRecord, frame_of, plain
 from dpeffects.summary import Shown, draw
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpeffects.leaderboard.entries import OURS
+from dpeffects.leaderboard.candidates import OURS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,7 @@
 
 Every charge is one transaction: read the totals, compare in exact arithmetic, add an entry, commit
 to the disk; only then is noise drawn. A process that dies in between has paid for nothing, and
-that is all that can happen (claim 40).
+that is all that can happen (claim L1).
 """
 
 from __future__ import annotations

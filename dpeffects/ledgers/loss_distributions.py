@@ -19,13 +19,13 @@ from dpeffects.privacy.guarantee import Spend
 _GRID = 2e-5
 """Privacy losses are rounded up to this part of the plain sum of epsilons."""
 _SLACK = 2e-5
-"""Epsilon for each Gaussian charge, because its noise is discrete (claim 12, 1e5 entries)."""
+"""Epsilon for each Gaussian charge, because its noise is discrete (claim 4, 1e5 entries)."""
 _MOST_PRICES = 100
 """Beyond this many different prices, they are rounded up by at most 1 %."""
 
 
 def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
-    """Return an epsilon such that all charges together are (epsilon, delta)-private (claim 42).
+    """Return an epsilon such that all charges together are (epsilon, delta)-private (claim L3).
 
     The least of three bounds: the plain sum, concentrated privacy, and privacy-loss distributions
     composed by ``dp-accounting``. Composable Gaussian draws enter with their sensitivity and

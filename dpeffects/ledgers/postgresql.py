@@ -43,12 +43,6 @@ class PostgreSQLStore(EntryStore):
         "SELECT tgname FROM pg_trigger WHERE tgrelid = 'dpeffects_entries'::regclass "
         "AND tgenabled <> 'D'"
     )
-    upgrade = (
-        "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
-        "DROP INDEX IF EXISTS dpeffects_by_dataset",
-        "DROP INDEX IF EXISTS dpeffects_by_call",
-        "DROP INDEX IF EXISTS dpeffects_datasets",
-    )
 
     def __init__(self, url: str) -> None:
         self._sql = _sqlalchemy()

@@ -44,8 +44,7 @@ def upgrade(store: EntryStore) -> str:
         if transaction.versions() != [1]:
             transaction.check_version()
         store.require_sound(session)
-        for statement in store.upgrade:
-            session.rows(statement)
+        store.upgrade_tables(session)
         replay = Replay.of(transaction)
         for number, (dataset, head) in enumerate(replay.heads.items()):
             if number == 0:
@@ -56,7 +55,6 @@ def upgrade(store: EntryStore) -> str:
                 state, hold = replay.agreements[dataset].settle(before, replay.holds[call])
                 body = {"reason": "open when the ledger was brought up to date"}
                 transaction.add("settle", dataset, body, state, hold, call)
-        session.rows(f"UPDATE dpeffects_version SET version = {VERSION}")
     return f"{store.name}: brought up to layout version {VERSION}, {replay.entries} entries checked"
 
 

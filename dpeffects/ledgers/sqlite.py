@@ -66,13 +66,6 @@ class SQLiteStore(EntryStore):
         f"(SELECT COALESCE(MAX(number), 0) + 1 FROM dpeffects_entries) {_REFUSE}",
     }
     list_triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-    upgrade = (
-        "ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''",
-        "DROP INDEX dpeffects_by_dataset",
-        "DROP INDEX dpeffects_by_call",
-        "DROP INDEX dpeffects_datasets",
-        _INDEX,
-    )
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: Path = Path(path).absolute()

@@ -61,8 +61,6 @@ class EntryStore(ABC):
     """What refuses changes of entries: names of triggers, and what each does."""
     list_triggers: ClassVar[str]
     """Statement that selects the names of the triggers that are there."""
-    upgrade: ClassVar[tuple[str, ...]]
-    """Statements that turn the tables of layout version 1 into those of this one."""
 
     @abstractmethod
     def create(self) -> None:
@@ -97,6 +95,15 @@ class EntryStore(ABC):
         for name, action in self.triggers.items():
             session.rows(f"CREATE TRIGGER {name} {action}")
         session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
+
+    def upgrade_tables(self, session: Session) -> None:
+        """Turn the tables of layout version 1 into those of this one."""
+        session.rows("ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''")
+        for index in ("dpeffects_by_dataset", "dpeffects_by_call", "dpeffects_datasets"):
+            session.rows(f"DROP INDEX IF EXISTS {index}")
+        for statement in self.additions:
+            session.rows(statement)
+        session.rows(f"UPDATE dpeffects_version SET version = {VERSION}")
 
 
 class Transaction:

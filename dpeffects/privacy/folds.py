@@ -66,7 +66,7 @@ class Terms:
         return {"aipw": 4.0 + weighted, "ipw": weighted, "regression": 4.0}[self.estimator]
 
     def moved(self, models: int) -> float:
-        """How far one of so many models moves a term, where predictions are averaged (claim 44)."""
+        """How far one of so many models moves a term, where predictions are averaged (claim 25)."""
         most = 1.0 / self.clip
         spread = most - 1.0 / (1.0 - self.clip)
         if self.estimator == "regression":
@@ -107,7 +107,7 @@ class Folds:
         self._second: tuple[_Moves, int] | None = None
 
     def mean_by_predictions(self, label: str, share: str) -> Noisy:
-        """Release the mean of the records' terms, by averages of predictions (claim 45).
+        """Release the mean of the records' terms, by averages of predictions (claim 25).
 
         Inverse propensities and mean outcomes of a record are averages over the models of the
         other folds.
@@ -121,13 +121,13 @@ class Folds:
         most, moved = terms.largest, terms.moved(folds - 1)
         others = self.n - self.n // folds
         top = most**2 / self.n
-        self._second = _Moves(values**2 / self.n, (0.0, top), others, 2.0 * top * moved / most), 45
+        self._second = _Moves(values**2 / self.n, (0.0, top), others, 2.0 * top * moved / most), 25
         return self._mean_of(
-            label, _Moves(values, (-most, most), others, moved), half, share, claim=45
+            label, _Moves(values, (-most, most), others, moved), half, share, claim=25
         )
 
     def mean_of_estimates(self, label: str, interval: Interval, share: str) -> Noisy:
-        """Release the mean of K estimates, each clipped to an interval (claim 46).
+        """Release the mean of K estimates, each clipped to an interval (claim 25).
 
         The models of a fold give an estimate: the mean of the terms of all records outside of it.
         """
@@ -150,16 +150,16 @@ class Folds:
             folds - 1,
             parts[0] * min(cap, far**2 / fewest) + parts[1] * 2.0 * reach * moved,
         )
-        self._second = second, 46
+        self._second = second, 25
         return self._mean_of(
-            label, _Moves(means, (low, high), folds - 1, moved), half, share, claim=46
+            label, _Moves(means, (low, high), folds - 1, moved), half, share, claim=25
         )
 
     def squares(self, label: str, share: str) -> tuple[Noisy, float]:
         """Release second moments that belong to the last release, and say how large they can be.
 
-        They are squares of terms over n (claim 45); after `mean_of_estimates` by regression also
-        squares of estimates over K - 1 (claim 46).
+        They are squares of terms over n; after `mean_of_estimates` by regression also squares of
+        estimates over K - 1 (claim 25).
         """
         if self._second is None:
             raise PrivacyError("there are no estimates yet; nothing drawn")
@@ -169,7 +169,7 @@ class Folds:
         return noisy, factor * what.interval[1]
 
     def _mean_of(self, label: str, what: _Moves, factor: float, share: str, *, claim: int) -> Noisy:
-        """Release a mean, times a public factor (claim 44)."""
+        """Release a mean, times a public factor (claim 25)."""
         low, high = what.interval
         worst = 1.0 + what.others * min(1.0, what.moved / (high - low))
         bits = bits_for(len(what.values), self._curator.epsilon(share), worst)

@@ -174,8 +174,8 @@ class Spend:
     ``sensitivity`` and ``scale`` have one entry for each noise scale used, in the units of the
     released value; ``claim`` is the number of the claim in PROOFS.md. ``alone`` is True where the
     charge is for one mechanism by itself, so that its noise can be composed with others'; a part
-    of a larger price (claims 22, 26) counts by its price only. A release that other charges cover
-    (claim 26) costs nothing here, and its label says what it would.
+    of a larger price (claims 11, 22) counts by its price only. A release that other charges cover
+    (claim 11) costs nothing here, and its label says what it would.
     """
 
     label: str
@@ -190,7 +190,7 @@ class Spend:
 
     @property
     def covered(self) -> bool:
-        """True for a release that other charges pay for (claim 26): no charge of its own."""
+        """True for a release that other charges pay for (claim 11): no charge of its own."""
         return self.epsilon == 0.0 and self.delta == 0.0
 
     def to_dict(self) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class Huber:
     strength: float
     steepest: float = 1.0
     by_arm: bool = False
-    gradient_shifts = 4  # a gradient is its row times a number of either sign (claim 31)
-    claims = (31, 32)
+    gradient_shifts = 4  # a gradient is its row times a number of either sign (claim 23)
+    claims = (23, 24)
 
     def __post_init__(self) -> None:
         if not (0.0 < self.steepest <= _STEEPEST and 0.0 < self.strength < math.inf):
@@ -72,11 +72,11 @@ class Huber:
         return self.steepest**2
 
     def largest_weights(self, n: int, noise: float = 0.0) -> float:
-        """Norm that no minimiser exceeds, for noise of at most this norm (claim 31)."""
+        """Norm that no minimiser exceeds, for noise of at most this norm (claim 23)."""
         return (n * self.steepest + noise) / self.strength
 
     def solver_error(self, n: int, noise: float = 0.0) -> float:
-        """L2 distance of a returned vector from the exact minimiser, at most (claim 31).
+        """L2 distance of a returned vector from the exact minimiser, at most (claim 23).
 
         ``noise`` bounds the norm of noise in the objective, and with it that of the weights, which
         the rounding error of residuals is proportional to.

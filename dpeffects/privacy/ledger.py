@@ -195,9 +195,9 @@ class Ledger(Account):
             )
 
     def cover(self, spend: Spend) -> None:
-        """Name a release of other rows that charges made here pay for too (claim 26)."""
+        """Name a release of other rows that charges made here pay for too (claim 11)."""
         price = f"{spend.epsilon:.3g}" + (f", {spend.delta:.3g}" if spend.delta else "")
-        label = f"{spend.label}, other half ({price} covered by claim 26)"
+        label = f"{spend.label}, other half ({price} covered by claim 11)"
         named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)
         with self._lock:
             self._spends.append(named)

@@ -38,7 +38,7 @@ _CAREFUL = Precision((13, 28, 43), 2 * GRID + 14)
 class Logistic:
     """On centred rows, the sum of losses + (strength/2) |w|^2 (claims 20 to 22).
 
-    On rows as they are, the mean of losses with that penalty (claim 9). Proofs have both as means,
+    On rows as they are, the mean of losses with that penalty (claim 20). Proofs have both as means,
     with the `penalty` that this makes, and noise over n.
     """
 

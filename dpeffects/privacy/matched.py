@@ -54,7 +54,7 @@ class MatchedRecords:
         pair_weight: FloatArray,
         share: str,
     ) -> Noisy:
-        """Release sum_i d_i^2 + sum over pairs of pair_weight (y_a - y_b)^2 / 2 (claim 10).
+        """Release sum_i d_i^2 + sum over pairs of pair_weight (y_a - y_b)^2 / 2 (claim 12).
 
         d_i is record i's outcome minus the mean outcome of its matches. Matches, pairs and weights
         are public or released; the weight of a pair is the one given at its first member.
@@ -87,7 +87,7 @@ class MatchedRecords:
             Sensitivity(most, float(most)),
             grid.unit**2 / 512.0,
             share=share,
-            claim=10,
+            claim=12,
         )
 
 

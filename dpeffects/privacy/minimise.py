@@ -89,7 +89,7 @@ class Weights:
 
 
 def propensity_weights(curator: Curator, penalty: float, share: str) -> Noisy:
-    """Release the weights of a penalised logistic regression on rows in [0, 1]^d (claim 9).
+    """Release the weights of a penalised logistic regression on rows in [0, 1]^d (claim 20).
 
     They move by 2d / (n penalty) between the exact minimisers, and by 2 sqrt(d) g / penalty more
     because each of the two returned vectors is within g / penalty of its minimiser.
@@ -99,7 +99,7 @@ def propensity_weights(curator: Curator, penalty: float, share: str) -> Noisy:
     bound = 2.0 * d / (n * penalty) + 2.0 * math.sqrt(d) * g / penalty
     steps, unit = _in_steps(fit.solve(), bound)
     moves = math.ceil(bound / unit) + 1 + d, 0.0
-    return fit.draw("propensity model", steps, moves, unit, 9, "laplace")
+    return fit.draw("propensity model", steps, moves, unit, 20, "laplace")
 
 
 def public_propensity_model(
@@ -114,7 +114,7 @@ def public_propensity_model(
 def minimise(
     curator: Curator, label: str, problem: Problem, share: str, noise: str = "auto"
 ) -> Weights:
-    """Release a minimiser by noise in its objective (claims 21, 22, 31).
+    """Release a minimiser by noise in its objective (claims 21, 22, 23).
 
     The share pays for three things: the noise, the change of volume from noise to weights, and a
     small noise on the result that covers an inexact solver and noise that lives on a grid.
@@ -172,7 +172,7 @@ def minimise(
 def noisy_weights(
     curator: Curator, label: str, problem: Problem, share: str, noise: str = "auto"
 ) -> Weights:
-    """Release a minimiser by noise on its weights (claims 20, 32).
+    """Release a minimiser by noise on its weights (claims 20, 24).
 
     On features of norm 1 that is a Gaussian process with the features' inner product.
     """
@@ -186,7 +186,7 @@ def noisy_predictions(
 ) -> Noisy:
     """Release predictions at public rows, which are put on the grid, with independent noise.
 
-    Rows Q move by at most their largest singular value times what the weights move by (claim 33).
+    Rows Q move by at most their largest singular value times what the weights move by (claim 24).
     """
     at, fit = on_grid(np.array(at_rows)), Fit(curator, problem, share)
     if not (row_norms_squared(at) <= 1.0).all():
@@ -196,7 +196,7 @@ def noisy_predictions(
     wider = 1.0 + max(1e-6, curator.n * math.sqrt(count) * along_error(size))
     widest = math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)) * wider + 1e-9
     l1 = min(float(np.linalg.norm(at, axis=1).sum()), math.sqrt(count) * widest) * wider
-    return _linear(fit, label, along(at, fit.solve()), (l1, widest), 33, "auto")
+    return _linear(fit, label, along(at, fit.solve()), (l1, widest), 24, "auto")
 
 
 def _linear(
@@ -204,7 +204,7 @@ def _linear(
 ) -> Noisy:
     """Release a linear function of the weights; ``norms`` are its L1 and L2 for weights of norm 1.
 
-    One record moves the weights by at most ``bound`` in L2 (claims 20, 32).
+    One record moves the weights by at most ``bound`` in L2 (claims 20, 24).
     """
     slope, error = fit.problem.gradient_bound[1], fit.problem.solver_error(fit.curator.n)
     bound = (2.0 * slope / fit.problem.strength + 2.0 * error) * _WIDER
@@ -229,7 +229,7 @@ def _sigma(laplace: float, l2: float, price: Share, size: int, noise: str) -> fl
 
 
 def largest_noise(scale: float, size: int, gaussian: bool) -> float:
-    """Norm of the noise that is exceeded with a chance below exp(-700) (claim 31)."""
+    """Norm of the noise that is exceeded with a chance below exp(-700) (claim 23)."""
     return scale * (math.sqrt(size) + 40.0 if gaussian else math.sqrt(size) * 720.0)
 
 

@@ -101,6 +101,9 @@ class Releaser:
         self.split, self._ledger, self._noise = split, ledger, noise
         self._alone, self._covering = alone, covering
         self._entries, self._pool = MOST_ENTRIES, math.hypot(*split.mu.values()) ** 2
+        pool = [split.shares[name] for name in split.mu]
+        self._unpaid = [sum(map(Fraction, x), Fraction()) for x in zip(*pool, strict=True)]
+        self._halves: list[Releaser] = []
 
     def share(self, name: str) -> Share:
         """Return the epsilon and delta of a named share."""
@@ -134,6 +137,7 @@ class Releaser:
         self._pool -= mu**2 * (1.0 - 1e-12)
         if self._pool < 0.0:
             raise PrivacyError("more Gaussian noise than its shares pay for; nothing drawn")
+        self._unpaid = [x - Fraction(paid) for x, paid in zip(self._unpaid, price, strict=True)]
         sigma = max(moves.l2, 1.0) / mu * (1.0 + 1e-12)
         return self.gaussian(label, values, moves.l2, sigma, unit, price, share=share, claim=claim)
 
@@ -195,7 +199,7 @@ class Releaser:
     def smooth_laplace(
         self, label: str, private: SmoothValue, shown: float, *, share: str, claim: int
     ) -> Noisy:
-        """Release a value with noise of a private scale (claims 17, 18).
+        """Release a value with noise of a private scale (claims 15, 16).
 
         ``shown``, a released value, stands for the private sensitivity wherever it is shown.
         """
@@ -247,10 +251,19 @@ class Releaser:
         """Exact totals of epsilon and delta charged so far."""
         return self._ledger.spent
 
+    def promised(self) -> tuple[Fraction, Fraction]:
+        """What all draws so far cost: what was paid, and the rest of a Gaussian pool drawn from."""
+        drawn_from = (x for x in (self, *self._halves) if x._entries < MOST_ENTRIES)
+        rests = [x._unpaid for x in drawn_from]
+        epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
+        return epsilon, delta
+
     def for_subset(self, split: Split, ledger: Ledger | None = None) -> Releaser:
         """Return a releaser for a part of the rows, by default on the same ledger (claim 11).
 
         On a ledger of its own it is covered by the charges made here, and named beside them.
         """
         covering = None if ledger is None else self._ledger
-        return type(self)(split, ledger or self._ledger, self._noise, False, covering)
+        part = type(self)(split, ledger or self._ledger, self._noise, False, covering)
+        self._halves += [part] if ledger is None else []
+        return part

@@ -78,8 +78,9 @@ class Block:
 class RowFunction(Protocol):
     """Rows -> a tuple of columns, an array (rows,) or an array (rows, k); row by row, bit by bit.
 
-    ``reads`` names the parts of a row that it gets. It may travel to other processes. It is not
-    trusted: whatever it returns or raises, a record moves a sum by no more than its set allows.
+    ``reads`` names the parts of a row that it gets. It may travel to other processes. But for
+    being row by row, it is not trusted: whatever it returns or raises for a row, a record moves a
+    sum by no more than its set allows (claim 5).
     """
 
     @property

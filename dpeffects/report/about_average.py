@@ -18,7 +18,14 @@ from dpeffects.report.paragraph import (
     reading,
     split,
 )
-from dpeffects.report.parts import ESTIMANDS, alert, closing, effect_table, header, percent
+from dpeffects.report.parts import (
+    alert,
+    closing,
+    effect_table,
+    header,
+    percent,
+    words_of,
+)
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Summary, Table, summarise
@@ -26,7 +33,7 @@ from dpeffects.summary import Summary, Table, summarise
 
 @summarise.register
 def _(fit: Result, conf_level: float = 0.95) -> Summary:
-    what = ESTIMANDS.get(fit.estimand, fit.estimand)
+    what = words_of(fit.estimand)
     private = f"Private {what}" if fit.level != "none" else f"Not private: {what}"
     notes = (*_inference_notes(fit, conf_level), *fit.notes)
     return Summary(

@@ -16,13 +16,13 @@ from dpeffects.report.paragraph import (
     split,
 )
 from dpeffects.report.parts import (
-    ESTIMANDS,
     effect_table,
     estimand_words,
     noted,
     p_text,
     percent,
     starred,
+    words_of,
 )
 from dpeffects.results.numbers import number, numbers
 from dpeffects.sites.combination import Combined
@@ -41,11 +41,11 @@ _PROMISES, _SHOWN = 5, 25
 
 @summarise.register
 def _(fit: Combined, conf_level: float | None = None) -> Summary:
-    level = fit.conf_level if conf_level is None else conf_level
-    what = ESTIMANDS.get(fit.estimand, fit.estimand)
+    conf_level = fit.conf_level if conf_level is None else conf_level
+    what = words_of(fit.estimand)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
     blocks = (
-        *(_header(fit), effect_table(fit, level), _sites(fit), _guarantees(fit)),
+        *(_header(fit), effect_table(fit, conf_level), _sites(fit), _guarantees(fit)),
         *(_heterogeneity(fit), _left_out(fit), noted(fit.notes)),
     )
     return Summary(

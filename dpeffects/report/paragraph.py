@@ -11,7 +11,7 @@ from typing import Any
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.privacy.guarantee import KINDS, Guarantee
-from dpeffects.report.parts import ESTIMANDS, LEVELS, bounds_text, percent
+from dpeffects.report.parts import LEVELS, bounds_text, percent, words_of
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
@@ -136,7 +136,7 @@ def split(
 
 def effect_words(result: Record | Combined) -> str:
     """Name the effect of the treatment on the outcome."""
-    what = ESTIMANDS.get(result.estimand, "effect")
+    what = words_of(result.estimand)
     return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"
 
 

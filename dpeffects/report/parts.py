@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.guarantee import KINDS, Spend
 from dpeffects.report.layout import NO_BREAK
@@ -14,12 +15,6 @@ from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import Block, Notes, Pairs, Table
 
-ESTIMANDS = {
-    "ATE": "average treatment effect",
-    "ATT": "average treatment effect on the treated",
-    "ATC": "average treatment effect on the controls",
-    "CATE": "conditional average treatment effect",
-}
 _PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
 """(epsilon, delta), which stays on one line."""
 LEVELS = {
@@ -34,6 +29,11 @@ SOURCES = {
     "private": "found privately",
     "data": "READ FROM THE DATA (not private)",
 }
+
+
+def words_of(estimand: str) -> str:
+    """An estimand in words."""
+    return ESTIMANDS[estimand].words if estimand in ESTIMANDS else "effect"
 
 
 def alert(result: Record) -> str:
@@ -68,7 +68,7 @@ def noted(notes: Iterable[str]) -> Notes | None:
 
 def estimand_words(estimand: str) -> str:
     """Return the estimand in words, as in "ATE, average treatment effect"."""
-    return f"{estimand}, {ESTIMANDS.get(estimand, 'effect')}"
+    return f"{estimand}, {words_of(estimand)}"
 
 
 def percent(share: float, form: str = ".4g") -> str:

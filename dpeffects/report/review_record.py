@@ -15,8 +15,8 @@ from os import PathLike
 from pathlib import Path
 
 from dpeffects import documents, writing
+from dpeffects.claims import titles
 from dpeffects.errors import OptionError
-from dpeffects.privacy.claims import titles
 from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import describe, versions

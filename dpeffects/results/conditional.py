@@ -284,14 +284,14 @@ class CateEffects(CateResult):
         privacy noise, because no sampling variance is released there.
         """
         inference.check_conf_level(conf_level)
-        level = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
+        each = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
         interval_of = inference.interval if self.kind == "groups" else inference.noise_interval
         around: dict[Any, tuple[float, ...]] = {}  # points share one law
         out = np.empty((len(self.effects), 2))
         for i, effect in enumerate(self.effects):
             law = (effect.laplace, effect.gaussian, effect.sampling)
             if law not in around:
-                interval = interval_of(replace(effect, value=0.0), level)
+                interval = interval_of(replace(effect, value=0.0), each)
                 missing = (math.nan, math.nan)
                 around[law] = missing if isinstance(interval, Unavailable) else tuple(interval)
             out[i] = np.add(around[law], effect.value)

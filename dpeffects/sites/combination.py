@@ -135,11 +135,11 @@ class Combined(Reported):
 
     def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
         """Confidence interval for the effect; by default at the level given to `combine`."""
-        level = check_conf_level(self.conf_level if conf_level is None else conf_level)
+        conf_level = check_conf_level(self.conf_level if conf_level is None else conf_level)
         if isinstance(self.law, Unavailable):
             return self.law
-        half = self.law.upper_point((1.0 - level) / 2.0)
-        return Interval(self.estimate - half, self.estimate + half, level)
+        half = self.law.upper_point((1.0 - conf_level) / 2.0)
+        return Interval(self.estimate - half, self.estimate + half, conf_level)
 
     @property
     def p_value(self) -> float | Unavailable:

@@ -65,12 +65,11 @@ def record(value: Any, name: str, *, fields: Mapping[str, Check], make: Callable
     what = name or "the release"
     if not isinstance(value, Mapping):
         raise ReleaseError(f"{what} must be an object, not {kind(value)}")
-    missing = [field for field in fields if field not in value]
-    if missing:
-        raise ReleaseError(f"{what} lacks the field{_s(missing)} {', '.join(missing)}")
-    extra = [str(field)[:40] for field in value if field not in fields]
-    if extra:
-        raise ReleaseError(f"{what} has the unknown field{_s(extra)} {', '.join(extra)}")
+    if value.keys() != fields.keys():
+        missing = [field for field in fields if field not in value]
+        extra = [str(field)[:40] for field in value if field not in fields]
+        wrong = f"lacks the field{_s(missing)}" if missing else f"has the unknown field{_s(extra)}"
+        raise ReleaseError(f"{what} {wrong} {', '.join(missing or extra)}")
     above = f"{name}." if name else ""
     return make(**{field: check(value[field], above + field) for field, check in fields.items()})
 

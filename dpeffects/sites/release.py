@@ -37,8 +37,6 @@ from dpeffects.sites.release_fields import (
     read_fields,
 )
 
-ESTIMATORS = AVERAGES
-
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
 _MOST_BYTES = 10_000_000
 
@@ -234,8 +232,8 @@ def begin_release(
 ) -> Estimation:
     """Check all that can be checked before the first charge of a site's release."""
     check_site(site)
-    if not isinstance(estimand, str) or estimand not in ESTIMATORS:
-        raise OptionError(f"estimand must be {', '.join(ESTIMATORS)}, got {estimand!r}")
+    if not isinstance(estimand, str) or estimand not in AVERAGES:
+        raise OptionError(f"estimand must be {', '.join(AVERAGES)}, got {estimand!r}")
     method = arguments.get("method")
     if isinstance(method, str) and method in registry():
         _check_kind(registry()[method].guarantee)

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
+from dpeffects.estimands import AVERAGES
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.guarantee import Guarantee, Spend
 from dpeffects.sites import document
@@ -18,7 +19,6 @@ from dpeffects.sites.document import flag, many, number, one_of, record, text, w
 FORMAT = "dpeffects site release"
 VERSION = 1
 
-ESTIMANDS = ("ATE", "ATT", "ATC")
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
 
@@ -106,7 +106,7 @@ RELEASE: Fields = {
     "version": whole,
     "site": check_site,
     "request": partial(text, empty=True),
-    "estimand": partial(one_of, allowed=ESTIMANDS),
+    "estimand": partial(one_of, allowed=AVERAGES),
     "formula": text,
     "outcome": text,
     "treatment": text,

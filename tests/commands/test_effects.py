@@ -308,7 +308,7 @@ def test_groups_and_points(study, capsys):
         (["--save", "x.json", "--out", "x.json"], "the same file"),
         (["--level", "label"], "unrecognized arguments"),
         (["--option", "at=3"], "an argument of its own"),
-        (["--method", "private_aipw"], "unknown method"),
+        (["--method", "private_aipw"], "not CATE"),
         (["--release", "points", "--at", "points.csv", "--option", "second_stage=random_forest"],
          "accept_asymptotic"),
     ],

@@ -12,7 +12,7 @@ from dpeffects import cli
 from tests.commands.shell import ENVIRONMENT, ROOT
 
 BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-DOOR = f'set -eu\ndpeffects() {{ "{sys.executable}" -m dpeffects "$@"; }}\n'
+SHELL = f'set -eu\ndpeffects() {{ "{sys.executable}" -m dpeffects "$@"; }}\n'
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_there_are_commands_in_the_readme():
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split("\n")[0][:30])
 def test_commands_in_the_readme_run(hospitals, block):
-    command = ["bash", "-c", DOOR + block]
+    command = ["bash", "-c", SHELL + block]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=hospitals)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

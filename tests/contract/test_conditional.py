@@ -11,10 +11,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects import flow
-from dpeffects.results import Balance, CateEffects, CateFunction
 from dpeffects.errors import BudgetError, DPEffectsError, OptionError
 from dpeffects.estimators import conditional_methods
 from dpeffects.privacy.budget import as_written
+from dpeffects.results import CateEffects, CateFunction
 from tests.cate.cases import FORMULA, LEARNERS, PATHS, frame, run
 
 SPECS = {name: s for name, s in conditional_methods().items() if s.guarantee == "exact"}

@@ -182,7 +182,7 @@ def test_the_budget_names_the_releases_of_both_halves(options, tmp_path):
     shown = [summary.as_html(), summary.as_latex(), summary.as_markdown(), summary.as_text(300)]
     for text in map(plain, [*shown, record]):
         assert "weighted sum, other half" in text
-        assert "covered by claim 26" in text
+        assert "covered by claim 11" in text
     sent = dpe.SiteRelease.from_result(fit, "North")
     assert dpe.SiteRelease.from_json(sent.to_json()).spends == fit.spends
     assert "estimate" in fit.report().text.split("They also pay")[1]

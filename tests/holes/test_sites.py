@@ -180,7 +180,9 @@ def test_the_type_of_a_stored_column_does_not_show(tmp_path, frozen, usual, colu
 def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
     """Exceptions that are not the package's own went through `answer`, and could quote values."""
     layout = Layout({"y": (0, 1)}, frozenset({"t"}))
-    task = rehearsal.Task("y ~ t", {"method": "diff_in_means", "epsilon": 1}, layout, 50, 60, 500)
+    task = rehearsal.Rehearsal(
+        "y ~ t", {"method": "diff_in_means", "epsilon": 1}, layout, 50, 60, 500
+    )
     assert rehearsal._reason(task) == ""
     for error, words in (
         (RuntimeError("4711"), rehearsal.UNUSABLE),
@@ -324,7 +326,7 @@ def test_a_question_beyond_its_time_is_stopped():
     """Half a million records in no time: the process is killed, a new one takes its place."""
     layout = Layout({"y": (0, 1), "x": (0, 1)}, frozenset({"t"}))
     slow = {"method": "model_folds", "epsilon": 1}
-    task = rehearsal.Task("y ~ t | x", slow, layout, 500_000, 0, 4000)
+    task = rehearsal.Rehearsal("y ~ t | x", slow, layout, 500_000, 0, 4000)
     assert rehearsal._tried(task) == rehearsal.TOO_LARGE
     assert rehearsal._tried(replace(task, n=200, seconds=60)) == ""
 

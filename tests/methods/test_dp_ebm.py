@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from dpeffects.privacy.boosting import price_of_presence
+from dpeffects.unproved.boosting import price_of_presence
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError

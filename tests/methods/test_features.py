@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-
-from dpeffects.estimators.features import Fourier, Linear, spread_points, unit_rows
+from dpeffects.design.features import Fourier, Linear, spread_points, unit_rows
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "additive"])

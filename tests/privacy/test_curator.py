@@ -240,6 +240,21 @@ def test_a_gaussian_share_has_no_price_of_its_own():
         held.sums("x", reads("outcome")(lambda rows: rows.outcome), Box(0, 1), share="a")
 
 
+def test_a_pool_that_was_drawn_from_is_promised_as_a_whole():
+    uses, outcome = {"a": 1e9, "b": 1e9}, reads("outcome")(lambda rows: rows.outcome)
+    held = curator([1, 2, 3], shares=("a", "b", "c"), delta=1e-6, uses=uses)
+    assert held._releaser.promised() == (0, 0)
+    held.sums("x", outcome, Box(0, 1), share="a")
+    pool = [held._releaser.share(name) for name in "ab"]
+    assert held._releaser.promised() == (
+        sum(Fraction(x.epsilon) for x in pool),
+        sum(Fraction(x.delta) for x in pool),
+    )
+    assert held._releaser.paid()[0] < held._releaser.promised()[0]
+    held.sums("x", outcome, Box(0, 1), share="b")
+    assert held._releaser.paid() == held._releaser.promised()
+
+
 def test_halves_take_all_of_a_gaussian_pool_or_none_of_it():
     uses, outcome = {"a": 1e9, "b": 1e9}, reads("outcome")(lambda rows: rows.outcome)
 

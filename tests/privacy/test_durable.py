@@ -27,9 +27,9 @@ from dpeffects.ledgers import (
     verify_ledger,
 )
 from dpeffects.ledgers.transaction import Session
-from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.ledger import Ledger, Terms
-from dpeffects.privacy.release import Releaser
+from dpeffects.privacy.release import Releaser, Split
 from tests.killing import TERMS, ZEROS, spend
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,8 +197,8 @@ class TestBothBackends:
             with contextlib.suppress(BaseException):
                 room = ledger.reserve(Budget(0.5), TERMS, ABOUT)
                 call = Ledger(0.5, parent=room, terms=TERMS)
-                releaser = Releaser(Budget(0.5).shares({"a": 1}), call, Deadly())
-                releaser.release("x", np.zeros(1, np.int64), 1, 1.0, share="a", claim=2)
+                releaser = Releaser(Split.of(Budget(0.5), {"a": 1}), call, Deadly())
+                releaser.laplace("x", np.zeros(1, np.int64), 1, 1.0, Share(0.5), share="a", claim=2)
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
         assert [s.label for s in open_ledger(address).spends] == ["x"]

@@ -100,7 +100,7 @@ def test_logistic_weights(penalty):
 
 
 def change(penalty, *pair):
-    """L1 distance of the weights of neighbours over the declared sensitivity (claim 9)."""
+    """L1 distance of the weights of neighbours over the declared sensitivity (claim 20)."""
     ask = lambda c: minimise.propensity_weights(c, penalty, "a")  # noqa: E731
     (one, declared), (two, same) = (drawn(curator(held(x, t)), ask) for x, t in pair)
     assert declared == same, "the sensitivity depends on private data"
@@ -642,7 +642,7 @@ def released(c, p, queries=None):
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_on_the_weights(steepest, linear, delta):
-    """Claim 32: L1 for Laplace noise, L2 for Gaussian noise, on neighbours."""
+    """Claim 24: L1 for Laplace noise, L2 for Gaussian noise, on neighbours."""
     rng = np.random.default_rng(7)
     features, nearest = (Linear(3) if linear else Fourier.gaussian(2, 0.35)), 0.0
     for _ in range(30):
@@ -652,7 +652,7 @@ def test_noise_on_the_weights(steepest, linear, delta):
         pair = (rows, replaced(rng, *rows))
         (one, spend), (two, same) = (released(of(*r, Share(1.0, delta)), p) for r in pair)
         assert spend == same, "the sensitivity depends on private data"
-        assert spend.claim == 32
+        assert spend.claim == 24
         assert spend.alone
         gaussian = spend.mechanism == "Gaussian"
         assert gaussian == (delta > 0 and not linear)  # of three weights, Laplace noise is less
@@ -667,7 +667,7 @@ def test_noise_on_the_weights(steepest, linear, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", ["one", "same", "spread", "more than features"])
 def test_predictions_at_points(delta, kind):
-    """Claim 33: the answers of neighbours, at queries where the replaced record is."""
+    """Claim 24: the answers of neighbours, at queries where the replaced record is."""
     rng = np.random.default_rng(8)
     features, nearest = Fourier.additive(2, 0.35), 0.0
     p = Huber(Slopes(features, 1.0), features.size, 80.0)
@@ -683,7 +683,7 @@ def test_predictions_at_points(delta, kind):
         pair = ((y, t, x), other)
         (one, spend), (two, same) = (released(of(*r, Share(1.0, delta)), p, queries) for r in pair)
         assert spend == same
-        assert spend.claim == 33
+        assert spend.claim == 24
         moved = np.linalg.norm(one - two, ord=2 if spend.mechanism == "Gaussian" else 1)
         assert moved <= spend.sensitivity[0]
         nearest = max(nearest, moved / spend.sensitivity[0])
@@ -734,7 +734,7 @@ def huber_curvature(p, w):
 
 
 def test_gradients_and_volumes_of_neighbours():
-    """Claim 31's two ingredients at any weights, huge ones too."""
+    """Claim 23's two ingredients at any weights, huge ones too."""
     rng = np.random.default_rng(10)
     far, wide = 0.0, 0.0
     for _ in range(600):
@@ -841,7 +841,7 @@ def test_a_huber_objective_pays_for_noise_volume_and_solver(epsilon, delta, stee
     else:
         assert ledger.spent[1] == 0
         assert inside.scale[0] >= 2.0 * steepest * 3.0 / inside.epsilon
-    assert [s.claim for s in ledger.spends] == [31, 22, 22]
+    assert [s.claim for s in ledger.spends] == [23, 22, 22]
     assert out.inside
     assert last.scale[0] < 1e-3 * out.noise_sd / strength
 

@@ -88,7 +88,7 @@ def test_interval_is_that_of_normal_errors_where_there_is_nothing_else():
     fit = combine(sites, "all", conf_level=0.9)
     half = stats.norm.isf(0.05) * math.sqrt(0.02 / 4)
     assert tuple(fit.conf_int()) == pytest.approx((0.15 - half, 0.15 + half))
-    assert fit.conf_int().level == 0.9
+    assert fit.conf_int().conf_level == 0.9
     assert fit.conf_int(0.99).upper > fit.conf_int(0.9).upper
     low, _ = fit.conf_int(1 - fit.p_value)
     assert low == pytest.approx(0.0, abs=1e-9)
@@ -265,7 +265,7 @@ def test_unknown_rule(rule):
 
 @pytest.mark.parametrize("level", [0, 1, 95, "0.95", True, None, math.nan])
 def test_wrong_level(level):
-    with pytest.raises(OptionError, match="confidence level"):
+    with pytest.raises(OptionError, match="conf_level"):
         combine(THREE, conf_level=level)
 
 

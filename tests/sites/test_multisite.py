@@ -104,14 +104,14 @@ def test_a_declared_site_without_records():
 
 
 def test_a_site_whose_releases_allow_no_estimate(monkeypatch):
-    real, sizes = multisite.finish, (DATA["hospital"] == "South").sum()
+    real, size = multisite.Estimation.result, (DATA["hospital"] == "South").sum()
 
-    def fails(ready):
-        if ready.call.table.n == sizes:
+    def fails(estimation):
+        if estimation.design.n == size:
             raise EstimationError("no stratum has both arms")
-        return real(ready)
+        return real(estimation)
 
-    monkeypatch.setattr(multisite, "finish", fails)
+    monkeypatch.setattr(multisite.Estimation, "result", fails)
     assert run().left_out["South"] == "no stratum has both arms (its budget is spent)"
 
 

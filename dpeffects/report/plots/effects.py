@@ -151,9 +151,9 @@ def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = Non
     >>> [t.get_text() for t in forest(dpe.combine(sent, "all")).get_yticklabels()]
     ['North', 'South', 'combined (all)']
     """
-    level = combined.conf_level if conf_level is None else conf_level
-    whole = combined.conf_int(level)
-    intervals = [inference.interval(release.released, level) for release in combined.releases]
+    conf_level = combined.conf_level if conf_level is None else conf_level
+    whole = combined.conf_int(conf_level)
+    intervals = [inference.interval(release.released, conf_level) for release in combined.releases]
     last = len(intervals)
     with look.canvas(ax, (7.0, 1.6 + 0.3 * (last + 1))) as axes:
         for row, release in enumerate(combined.releases):
@@ -165,7 +165,7 @@ def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = Non
         names = [release.site for release in combined.releases]
         look.rows(axes, [*names, f"combined ({combined.rule})"])
         axes.set_ylim(top=-1.3)  # room for the head of the columns
-        _columns(axes, combined, [*intervals, whole], level)
+        _columns(axes, combined, [*intervals, whole], conf_level)
         axes.margins(x=0.06)
         axes.set_xlabel(look.effect_label(combined.treatment, combined.outcome))
         axes.set_title(_caption(combined))

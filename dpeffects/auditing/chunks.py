@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.auditing.events import Runs
+from dpeffects.auditing.leaves import leaves
 from dpeffects.auditing.mechanisms import Mechanism, Run
-from dpeffects.auditing.outputs import leaves
-from dpeffects.auditing.pairs import Pair
+from dpeffects.auditing.pairs import Neighbours
 from dpeffects.auditing.recording import Impossible, RecordedNoise
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError
 from dpeffects.parallel import run_tasks
@@ -33,7 +33,7 @@ class Chunk:
     """Runs on one side of a pair, with noise of their own: seeded, or secure without a seed."""
 
     mechanism: Mechanism
-    pair: Pair
+    pair: Neighbours
     side: int
     count: int
     seed: int | None
@@ -54,7 +54,7 @@ class Chunk:
         return losses if self.side == 0 else -losses, shown
 
 
-def misfit(mechanism: Mechanism, pair: Pair) -> str:
+def misfit(mechanism: Mechanism, pair: Neighbours) -> str:
     """Why a pair cannot be used with a mechanism (too few records, ...), or nothing."""
     try:
         for side in (0, 1):
@@ -66,7 +66,7 @@ def misfit(mechanism: Mechanism, pair: Pair) -> str:
 
 def gather(
     mechanism: Mechanism,
-    pair: Pair,
+    pair: Neighbours,
     count: int,
     seed: Sequence[int] | None,
     watched: bool,
@@ -94,7 +94,7 @@ def _seed(seed: Sequence[int] | None, *place: int) -> int | None:
     return int.from_bytes(words.tobytes(), "little")
 
 
-def _prepared(mechanism: Mechanism, pair: Pair, side: int) -> Run:
+def _prepared(mechanism: Mechanism, pair: Neighbours, side: int) -> Run:
     data = (pair.one, pair.other)[side]
     return mechanism.prepare(data, pair.formula or mechanism.formula, pair.bounds)
 

@@ -89,7 +89,7 @@ def _wrapped(lead: str, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Record:
+class CatalogueEntry:
     """One entry of the catalogue: its facts, the bounds of its columns, and its file, if any."""
 
     info: DataInfo
@@ -98,14 +98,14 @@ class Record:
 
 
 @cache
-def catalogue() -> dict[str, Record]:
+def catalogue() -> dict[str, CatalogueEntry]:
     """Return all entries by name."""
     text = (Path(__file__).parent / "catalogue.toml").read_text(encoding="utf-8")
     entries: dict[str, dict[str, Any]] = {}
     for name, own in tomllib.loads(text).items():
         like = entries.get(own.pop("like", ""), {"outcome": "outcome", "treatment": "treatment"})
         entries[name] = {**like, **own, "name": name, "bounds": _bounds(like, own)}
-    return {name: _record(**entry) for name, entry in entries.items()}
+    return {name: _entry(**entry) for name, entry in entries.items()}
 
 
 def _bounds(like: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,14 +117,14 @@ def _bounds(like: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return bounds
 
 
-def _record(
+def _entry(
     bounds: Mapping[str, Any],
     covariates: list[str],
     file: str = "",
     indicators: Any = None,
     **facts: Any,
-) -> Record:
-    return Record(DataInfo(covariates=tuple(covariates), **facts), bounds, file)
+) -> CatalogueEntry:
+    return CatalogueEntry(DataInfo(covariates=tuple(covariates), **facts), bounds, file)
 
 
 def declared(name: str, frame: pd.DataFrame) -> Declared:

@@ -84,9 +84,13 @@ class Formula:
         return tuple(self._covariates)
 
     @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The factors of all covariate terms, in order."""
+        return tuple(factor for term in self.terms for factor in term)
+
+    @property
     def _covariates(self) -> dict[str, None]:
-        factors = (factor for term in self.terms for factor in term)
-        return {name: None for factor in factors for name in ex.columns(factor)}
+        return {name: None for factor in self.factors for name in ex.columns(factor)}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ class Formula:
         {'region': ('N', 'S')}
         """
         found: dict[str, tuple[Level, ...]] = {}
-        for factor in (self.treatment, *(factor for term in self.terms for factor in term)):
+        for factor in (self.treatment, *self.factors):
             if not isinstance(factor, Categorical) or factor.levels is None:
                 continue
             if found.setdefault(factor.column, factor.levels) != factor.levels:

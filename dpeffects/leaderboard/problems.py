@@ -89,15 +89,9 @@ def _in_one_stratum(n: int, seed: int) -> tuple[Declared, float]:
     return declare(data.frame.assign(everybody=0), {**data.bounds, "everybody": [0, 1]}), truth
 
 
-def _real(name: str, *, randomised: bool = False, **given: Any) -> Task:
+def _task(name: str, make: Callable[..., Any], strata: str = "", *, trial: bool = False) -> Task:
     info = data_info(name)
-    ask = {"make": partial(_drawn, name, randomised)} | given
-    return Task(name, info.rows, info.formula, randomised=randomised, **ask)
-
-
-def _simulation(name: str) -> Task:
-    info = data_info(name)
-    return Task(name, info.rows, info.formula, partial(_simulated, name))
+    return Task(name, info.rows, info.formula, make, strata, trial)
 
 
 def _indicators(*names: str) -> str:
@@ -109,7 +103,7 @@ _BIRTHS = (
     f"outcome ~ treatment | {_indicators('prenatal_first_trimester', 'married', 'first_baby')}"
     " + cut(mage, [12, 20, 30, 50])"
 )
-_IST = {"make": _in_one_stratum, "strata": "stroke_14_days ~ treatment | everybody"}
+_IST = "stroke_14_days ~ treatment | everybody"
 
 
 @cache
@@ -121,17 +115,19 @@ def tasks() -> dict[str, Task]:
     >>> tasks()["lalonde"].n
     445
     """
-    made = [
-        _real("lalonde", randomised=True, strata=_LALONDE),
-        _simulation("ihdp_a"),
-        _simulation("ihdp_b"),
-        _simulation("private_psm"),
-        _real("birthweight", strata=_BIRTHS),
-        _real("acic2016"),
-        _real("ist", randomised=True, **_IST),
-        _simulation("confounded"),
+    listed = [
+        _task("lalonde", partial(_drawn, "lalonde", True), _LALONDE, trial=True),
+        *(_task(name, partial(_simulated, name)) for name in ("ihdp_a", "ihdp_b", "private_psm")),
+        _task("birthweight", partial(_drawn, "birthweight", False), _BIRTHS),
+        *(
+            [_task("acic2016", partial(_drawn, "acic2016", False))]
+            if _installed("acic2016")
+            else []
+        ),
+        _task("ist", _in_one_stratum, _IST, trial=True),
+        _task("confounded", partial(_simulated, "confounded")),
     ]
-    return {task.name: task for task in made if task.name != "acic2016" or _installed("acic2016")}
+    return {task.name: task for task in listed}
 
 
 def _installed(name: str) -> bool:

@@ -1,0 +1,76 @@
+"""Hostile row functions against the trusted kernel, and bugs planted in it.
+
+    python benchmarks/kernel.py            # 40,000 pairs of records, 12,000 of units; some minutes
+    python benchmarks/kernel.py --small    # a tenth of that
+
+A pair is two neighbouring tables, a random set and a row function that returns NaN, infinities,
+wrong shapes and kinds, or raises (`tests/privacy/hostile.py`). No record, and no unit with all its
+rows, may move the totals by more than the set allows, in L1 and in L2. Then one line of the kernel
+is changed at a time (`tests/privacy/planted.py`): each change must be found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+import pandas as pd
+from report import save
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pytest
+
+from tests.privacy.hostile import pairs_of_records, pairs_of_units
+from tests.privacy.planted import BUGS, plant
+
+SEED = 20261115
+
+
+def attacked(cases: dict) -> pd.DataFrame:
+    rows = []
+    for what, (search, count) in cases.items():
+        found = search(count, SEED)
+        rows.append(
+            {
+                "neighbours replace": what,
+                "pairs": found.pairs,
+                "refused on rows of zeros": found.refused,
+                "violations": len(found.violations),
+                "largest move over its bound": f"{found.closest:.6f}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def planted() -> pd.DataFrame:
+    rows = []
+    for bug in BUGS:
+        search = pairs_of_units if "unit" in bug else pairs_of_records
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch, bug)
+            found = search(5000, SEED, most_violations=1)
+        rows.append({"bug": bug, "found": bool(found.violations), "after pairs": found.pairs + 0})
+    return pd.DataFrame(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="a tenth of the pairs")
+    part = 10 if parser.parse_args().small else 1
+    warnings.simplefilter("ignore", RuntimeWarning)
+    cases = {
+        "a record": (pairs_of_records, 42_000 // part),
+        "a unit": (pairs_of_units, 12_000 // part),
+    }
+    tables = {"Hostile row functions": attacked(cases), "Planted bugs": planted()}
+    save("kernel", "The trusted kernel under attack", tables)
+    bad = tables["Hostile row functions"]["violations"].sum()
+    if bad or not tables["Planted bugs"]["found"].all():
+        sys.exit("a bound was broken, or a bug was not found")
+
+
+if __name__ == "__main__":
+    main()
