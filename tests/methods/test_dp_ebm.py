@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from dpeffects.unproved.boosting import price_of_presence
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.privacy import boosting
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.noise import SeededNoise
+from dpeffects.unproved import boosting
+from dpeffects.unproved.boosting import price_of_presence
 
 interpret = pytest.importorskip("interpret.privacy")
 
