@@ -24,9 +24,14 @@ import numpy as np
 import pandas as pd
 from report import save
 
-from dpeffects.privacy.budget import Share
+from dpeffects.privacy.budget import Budget, Share
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.noise import SeededNoise
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Smoothing, widest
-from dpeffects.privacy.strata import Counts, Strata
+from dpeffects.privacy.strata import Counts, MatchedStrata
 
 SIZES = [(10_000, 100), (1_000_000, 1_000), (10_000_000, 10_000), (10_000_000, 1_000_000)]
 SMALL = SIZES[:2]
@@ -63,14 +68,17 @@ def measure(job: tuple[int, int]) -> dict[str, object]:
     rng = np.random.default_rng(n + strata)
     index = rng.integers(0, strata, n)
     treated = rng.random(n) < 0.4
-    y = rng.integers(-(2**30), 2**30, n)
+    rows = Rows(
+        rng.random(n), (0.0, 1.0), treated, lambda: np.ones((n, 1)), 1, lambda: (index, strata)
+    )
+    releaser = Releaser(Split.of(Budget(1.0), {"a": 1}), Ledger(1.0), SeededNoise(0))
     before, start = peak_mb(), time.perf_counter()
-    made = Strata.of(index, strata, treated)
+    made = MatchedStrata(Curator(rows, releaser, frozenset()), "means")
     counted = time.perf_counter()
-    made.contrast(y, "means")
+    made.difference_globally("a")
     summed = time.perf_counter()
-    made.counts.estimate_sensitivity(BETA)
-    made.counts.variance_sensitivity(BETA)
+    made._counts.estimate_sensitivity(BETA)
+    made._counts.variance_sensitivity(BETA)
     done = time.perf_counter()
     row = {
         "records": f"{n:,}",
@@ -85,7 +93,7 @@ def measure(job: tuple[int, int]) -> dict[str, object]:
     slow = "not tried"
     if n * strata <= PATIENCE:
         start = time.perf_counter()
-        printed(made.counts, BETA)
+        printed(made._counts, BETA)
         slow = f"{time.perf_counter() - start:.2f}"
     return {**row, "as printed (s)": slow}
 

@@ -10,15 +10,16 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from dpeffects.privacy.sums import Grid
 
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.design import engines
 from dpeffects.design import read as design
+from dpeffects.design.arms import ARMS, Outcome, ScaledSquare
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
-from dpeffects.privacy.rows import ArmTotals, Block
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Box
 
 N = 3001
 # bounds that are no round numbers in binary, and clip some values
@@ -218,17 +219,18 @@ def test_sums_of_an_engine_are_those_of_the_grid(interval, what):
     polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
     rng = np.random.default_rng(5)
     lower, upper = interval
-    grid = Grid.for_sum(interval if what == "sum" else (0.0, 1.0), 1000, 1.0)
+    phi = Outcome() if what == "sum" else ScaledSquare(*interval)
+    grid = (Box(*interval) if what == "sum" else Box(0, 1)).on(1000, 1.0)
     halves = lower + (rng.integers(0, 2**20, 300) + 0.5) * grid.unit * (upper - lower)
     y = np.concatenate([rng.uniform(lower, upper, 300), halves, [lower, upper, -1e300, 1e300]])
     t = rng.integers(0, 2, y.size)
     block = Block(t == 1, np.clip(y, lower, upper))
-    (expected,) = ArmTotals(what, grid, interval)(block)
+    expected = grid.totals(phi(block)[:, None].copy(), ARMS.of(block), 2)
     columns = engines.Columns("t", None, ("y",), {})
     data = pd.DataFrame({"y": y, "t": t})
     for native in (polars.from_pandas(data).lazy(), duckdb.from_df(data)):
-        found = engines._by_arm(nw.from_native(native), columns, ("y", interval), {what: grid})
-        assert [found[1][what], found[0][what]] == expected.tolist()
+        found = engines._by_arm(nw.from_native(native), columns, ("y", interval), {phi: grid})
+        assert (engines._pair(found, phi) == expected).all()
 
 
 # --- what is refused, before anything is charged ------------------------------------------------

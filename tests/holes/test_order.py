@@ -20,7 +20,8 @@ from scipy.stats import chi2
 import dpeffects as dpe
 from dpeffects.guarantee import Guarantee
 from dpeffects.privacy import noise as noises
-from dpeffects.privacy.noise import SecureNoise, SeededNoise, fixed_generator
+from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from dpeffects.privacy.parts import fixed_generator
 from tests.calls import Jumping
 from tests.replay import replay
 

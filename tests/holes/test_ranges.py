@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 import dpeffects as dpe
 from dpeffects.design import columns as recipe
-from dpeffects.design.bounds import clip, magnitude_counts
 from dpeffects.errors import BoundsError
 from dpeffects.estimators import proved
 from dpeffects.formula import parse
 from dpeffects.formula.encoding import Encoding
 from dpeffects.formula.expression import Binary, Call, Column, Number, Unary, evaluate
-from dpeffects.formula.ranges import range_of
+from dpeffects.formula.ranges import clip, range_of
 from dpeffects.formula.strata import Strata
+from tests.privacy.bare import magnitude_counts
 from tests.replay import replay
 
 NASTY = [math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0, -0.0]

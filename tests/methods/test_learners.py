@@ -7,7 +7,9 @@ import pytest
 
 from dpeffects.estimators._learners import BlockLearner, Learner
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
-from tests.privacy.test_sensitivity import curator
+from dpeffects.estimators.sample_aggregate import mean_answer
+from dpeffects.privacy.parts import by_block
+from tests.privacy.bare import curator
 
 linear_model = pytest.importorskip("sklearn.linear_model")
 LINEAR = linear_model.LinearRegression()
@@ -119,7 +121,8 @@ def test_effects_at_points_through_the_curator():
     x, t, y = records(1200)
     c, _ = curator(np.clip(y, 0, 1), t, x)
     learner = at_points("dr_learner")
-    got = c.block_answers("effects", learner, 4, (-1.0, 1.0), learner.size, "a").value
+    answers = by_block(c, learner, 4, learner.size)
+    got = mean_answer(answers, "effects", (-1.0, 1.0), "a", learner.size).value
     parts = [learner(x[k::4], t[k::4], np.clip(y, 0, 1)[k::4]) for k in range(4)]
     assert got == pytest.approx(np.mean(parts, axis=0), abs=1e-6)
     assert got == pytest.approx(0.1 + 0.3 * QUERIES[:, 1], abs=0.04)

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from dpeffects.design.bounds import BINS, MAGNITUDES
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import Rows
+from dpeffects.privacy.rows import Block, Rows
 
 SHARES = dict.fromkeys(("a", "bounds"), Share(1.0))
 
@@ -67,3 +68,8 @@ def replaced(rng, y, t, x, j):
     t[j] = rng.random() < 0.5
     x[j] = rng.choice([0.0, 1.0], x.shape[1]) if rng.random() < 0.5 else rng.random(x.shape[1])
     return y, t, x
+
+
+def magnitude_counts(values):
+    """Records by bin of magnitude, as the private search for bounds counts them."""
+    return np.bincount(MAGNITUDES.of(Block(outcome=values)), minlength=BINS)

@@ -8,11 +8,11 @@ from dpeffects.design.bounds import (
     Bounds,
     declare,
     interval_from_counts,
-    magnitude_counts,
     skeleton,
     threshold,
 )
 from dpeffects.errors import BoundsError
+from tests.privacy.bare import magnitude_counts
 
 BAD = {
     "reversed": (1, 0),

@@ -1,0 +1,400 @@
+"""Row functions of the methods: bit by bit a row's own, and sums that are what they say.
+
+One record moves a sum by no more than its set, whatever a row function does (claim 5); that the
+function is the one of the paper is tested here. A function whose value for a row changed with the
+rows beside it would let one record move the values of all others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import pkgutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects.design
+import dpeffects.estimators
+from dpeffects.design.arms import Outcome, ScaledSquare, control
+from dpeffects.design.bounds import magnitude
+from dpeffects.design.features import Fourier, Linear, unit_rows
+from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import _blocks, _nuisance, _outcome, _propensity, balance, private_ipw
+from dpeffects.estimators import sample_aggregate as aggregate
+from dpeffects.estimators._kernel_learner import BINS
+from dpeffects.estimators._nuisance import Learner, Nuisance
+from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
+from dpeffects.estimators.private_psm import PropensityScore
+from dpeffects.estimators.weighting import Propensity
+from dpeffects.privacy.moments import Bins
+from dpeffects.privacy.rows import Block, Cells, fill
+from dpeffects.privacy.sets import Box
+from tests.privacy.bare import curator
+
+D = 5
+RNG = np.random.default_rng(1)
+WEIGHTS = RNG.normal(size=D) * 3
+MODEL = Propensity.within(WEIGHTS, 0.3, (0.1, 0.9))
+CUTS = np.array([0.3, 0.5, 0.8])
+SMOOTH = Fourier.gaussian(D - 1, 0.35)
+
+
+def nuisance(by_arm, features=SMOOTH, rng=RNG):
+    """Released first stages with random models."""
+    size = features.size * (2 if by_arm else 1)
+    weights = rng.normal(size=features.size)
+    return Nuisance(
+        propensity=MODEL,
+        means=(0.6, 0.4),
+        outcome_range=(0.0, 1.0),
+        features=features,
+        outcome=np.resize(weights, size),
+        by_arm=by_arm,
+        threshold=0.2,
+    )
+
+
+def learner(weighted):
+    return Learner(nuisance(not weighted), 0.15, weighted)
+
+
+SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0), (0.1, 0.2))
+CASES = {
+    "Outcome": [Outcome()],
+    "ScaledSquare": [ScaledSquare(0.1, 0.7)],
+    "control": [control],
+    "magnitude": [magnitude],
+    "PropensityScore": [PropensityScore(WEIGHTS)],
+    "ScoreCell": [
+        _blocks.ScoreCell(np.append(0.2, WEIGHTS), CUTS),
+        _blocks.ScoreCell(np.append(0.2, WEIGHTS), CUTS[:0]),
+    ],
+    "Residual": [
+        _blocks.Residual(models, 0.5, 0.5, squared)
+        for models in (RNG.normal(size=(2, D + 1)), np.zeros((2, D + 1)))
+        for squared in (False, True)
+    ],
+    "_squared_norm": [_blocks._squared_norm],
+    "_centred": [_blocks._centred, _propensity._centred, balance._centred],
+    "MomentRow": [_outcome.MomentRow(0.0, 1.0)],
+    "Score": [
+        private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
+    ],
+    "WithinArm": [private_ipw.WithinArm(SCORE, (0.3, -0.2))],
+    "SquaredScore": [private_ipw.SquaredScore(SCORE)],
+    "OutcomeMoment": [private_ipw.OutcomeMoment((0.6, 0.4), np.arange(1.0, D + 1))],
+    "WeightedCovariates": [balance.WeightedCovariates(MODEL, "ATT")],
+    "_answers": [aggregate._answers],
+    "SquaredAnswer": [aggregate.SquaredAnswer(0.3)],
+    "OutcomeTerms": [_nuisance.OutcomeTerms(nuisance(by_arm)) for by_arm in (False, True)],
+    "EffectTerms": [
+        _nuisance.EffectTerms(learner(weighted), features)
+        for weighted in (False, True)
+        for features in (SMOOTH, Linear(D), Fourier.additive(D - 1, 0.1))
+    ],
+    "EffectSquares": [
+        _nuisance.EffectSquares(_nuisance.EffectTerms(learner(True), Linear(D)), WEIGHTS)
+    ],
+    "GroupTerms": [_nuisance.GroupTerms(learner(weighted)) for weighted in (False, True)],
+    "GroupSquares": [
+        _nuisance.GroupSquares(_nuisance.GroupTerms(learner(True)), np.array([0.5, -3.0, 0.1]))
+    ],
+    "group": [_nuisance.group],
+    "covariate_bins": [_nuisance.covariate_bins],
+}
+
+
+def row_functions():
+    """Names of everything in the folders of methods and designs that says what it reads."""
+    for package in (dpeffects.estimators, dpeffects.design):
+        for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            for name, value in vars(importlib.import_module(info.name)).items():
+                own = getattr(value, "__module__", "") == info.name
+                says = getattr(value, "reads", None)
+                if own and isinstance(says, tuple | property):
+                    yield name
+
+
+def block(n, rng):
+    """Random rows with some at corners and beyond."""
+    x = rng.random((n, D))
+    x[:, 0] = 1.0
+    x[::7, 1:] = rng.choice([0.0, 1.0, 0.5, -3.0, 7.0], (len(x[::7]), D - 1))
+    y = rng.choice([0.0, 1.0, 0.4, 5e-324, 1e300], n)
+    y[::2] = rng.random(len(y[::2]))
+    answers = np.where(rng.random((n, 1)) < 0.1, np.nan, rng.normal(size=(n, 1)))
+    return Block(rng.random(n) < 0.5, y, x, rng.integers(0, 3, n), answers)
+
+
+def values(function, rows):
+    with np.errstate(all="ignore"):
+        found = function(rows.only(function.reads))
+    columns = (
+        len(found) if isinstance(found, tuple) else np.atleast_2d(np.asarray(found).T).shape[0]
+    )
+    out = np.empty((rows.size, columns))
+    fill(out, found)
+    return out
+
+
+def assert_rowwise(function, rng, n=5000):
+    """The same bits in one block, in another order and layout, in pieces, and alone."""
+    rows = block(n, rng)
+    whole = values(function, rows).view(np.int64).copy()
+    order = rng.permutation(n)
+    moved = rows.some(order)
+    moved = Block(
+        moved.treated,
+        moved.outcome,
+        np.asfortranarray(moved.covariates),
+        moved.strata,
+        moved.answers,
+    )
+    assert (values(function, moved).view(np.int64) == whole[order]).all()
+    cuts = np.unique(rng.integers(1, n, 12))
+    for start, stop in itertools.pairwise([0, *cuts, n]):
+        part = slice(start, stop)
+        assert (values(function, rows.some(part)).view(np.int64) == whole[part]).all()
+    for i in rng.integers(0, n, 20):
+        one = slice(i, i + 1)
+        assert (values(function, rows.some(one)).view(np.int64) == whole[one]).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_row_has_its_own_value(name):
+    for k, function in enumerate(CASES[name]):
+        assert_rowwise(function, np.random.default_rng(k))
+
+
+def test_every_row_function_is_tried():
+    assert set(row_functions()) == set(CASES)
+
+
+def test_a_function_of_its_company_is_found():
+    def product(rows):
+        return np.tile(rows.covariates, 9) @ np.tile(WEIGHTS, 9)  # bits by where a row stands
+
+    def mean(rows):
+        return rows.outcome - rows.outcome.mean()
+
+    product.reads, mean.reads = ("covariates",), ("outcome",)
+    for function in (product, mean):
+        with pytest.raises(AssertionError):
+            assert_rowwise(function, np.random.default_rng(3))
+
+
+# --- what they say --------------------------------------------------------------------------------
+
+
+def records(n=400, d=3, seed=2):
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([np.ones(n), rng.random((n, d - 1))])
+    return rng.random(n), rng.random(n) < 0.4, x
+
+
+def test_counts_sums_and_squares_by_arm():
+    y, t, x = records()
+    c, _ = curator(3 * y, t, x, limits=(0.0, 3.0))
+    frame = pd.DataFrame({"t": ~t, "y": 3 * y - 1.5, "s": (2 * y - 1) ** 2 - 0.5})
+    by_arm = frame.groupby("t").sum()
+    assert float(treated_count(c, "a")) == t.sum()
+    assert arm_sums(c, "a").value == pytest.approx(by_arm["y"].to_numpy(), abs=1e-4)
+    assert arm_squares(c, "a").value == pytest.approx(by_arm["s"].to_numpy(), abs=1e-4)
+
+
+def test_moments_are_the_moments():
+    y, t, x = records()
+    got = _outcome.arm_moments(curator(y, t, x)[0], "a").value
+    z = np.column_stack([x[:, 0], 2 * x[:, 1:] - 1]) / np.sqrt(3)
+    for arm, rows in enumerate((t, ~t)):
+        gram = z[rows].T @ z[rows]
+        assert got[arm, :6] == pytest.approx(gram[np.triu_indices(3)], abs=1e-3)
+        assert got[arm, 6:] == pytest.approx(z[rows].T @ (2 * y - 1)[rows], abs=1e-3)
+
+
+def test_blocks_are_those_of_the_score():
+    y, t, x = records()
+    c, _ = curator(y, t, x)
+    w = np.array([0.0, 0.0, 2.0, -2.0])
+    counts = _blocks.block_counts(c, "counts", w, CUTS, "a").value
+    score = 1 / (1 + np.exp(-(x @ w[1:])))
+    inside = np.digitize(score, CUTS)
+    assert counts[0].tolist() == [int((t & (inside == k)).sum()) for k in range(4)]
+    models = np.array([[0.1, 0.2, 0.0, -0.3], [0.0, 0.0, 0.4, 0.0]])
+    residual = y - 0.5 - np.where(t, *(m[0] + x @ m[1:] for m in models))
+    row = _blocks.Residual(models, 0.5, 0.5)
+    cells = _blocks.score_cells(w, CUTS)
+    sums = c.sums("sums", row, Box(-3, 3), cells, share="a").value.reshape(2, -1)
+    own = [[residual[arm & (inside == k)].sum() for k in range(4)] for arm in (t, ~t)]
+    assert sums == pytest.approx(np.array(own), abs=1e-3)
+
+
+def test_spreads_of_covariates():
+    y, t, x = records()
+    c, _ = curator(y, t, x)
+    squares, centre = _blocks.covariate_spread(c, "a")
+    z = x[:, 1:] - 0.5
+    assert float(squares) == pytest.approx((z**2).sum(), abs=1e-4)
+    assert float(centre) == pytest.approx(np.linalg.norm(z.sum(axis=0)), abs=1e-2)
+    noisy = _propensity.column_squares(c, "a")
+    less = noisy.variance / 400  # what the square of a noisy mean is too large by
+    assert (noisy.value - less) / 400 == pytest.approx(z.var(axis=0), abs=1e-4)
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
+    rng = np.random.default_rng(9)
+    y, t = np.array([0.0, 1.0, 0.0, 1.0]), np.array([True, True, False, False])
+    corners = np.array(list(itertools.product([1.0], [0.0, 1.0], [0.0, 1.0])))
+    nearest = 1.0
+    for _ in range(200):
+        limits = ESTIMANDS[estimand].clip_limits(0.15)
+        model = Propensity.within(rng.normal(size=3) * 4, float(rng.normal()), limits)
+        minus = tuple((rng.normal(size=2) * rng.choice([0.0, 1.0])).tolist())
+        centres = tuple(rng.uniform(-0.3, 1.3, 2).tolist())
+        score = private_ipw.Score(estimand, model, centres, (0.0, 1.0), minus)
+        found = np.concatenate([score(Block(t, y, np.tile(corner, (4, 1)))) for corner in corners])
+        low, high = score.interval()
+        assert found.min() >= low - 1e-9
+        assert found.max() <= high + 1e-9
+        nearest = min(nearest, max(found.min() - low, high - found.max()) / (high - low))
+    assert nearest < 1e-6
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_weighted_sums_are_what_they_say(estimand):
+    y, t, x = records()
+    c, _ = curator(y, t, x)
+    model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, ESTIMANDS[estimand].clip_limits(0.1))
+    norm = np.sqrt(1.5) * (1 + 1e-9)
+    e = 1 / (1 + np.exp(-(0.3 + (0.2 + 2 * (x[:, 1] - 0.5) - (x[:, 2] - 0.5)) / norm)))
+    e = np.clip(e, model.low, model.high)
+    a, b = {"ATE": (1 / e, 1 / (1 - e)), "ATT": (1 + 0 * e, e / (1 - e))}.get(
+        estimand, ((1 - e) / e, 1 + 0 * e)
+    )
+    terms = np.where(t, a * (y - 0.6), -b * (y - 0.4))
+    score = private_ipw.Score(estimand, model, (0.6, 0.4), (0.0, 1.0))
+    total = c.sums("sum", score, Box(*score.interval()), share="a")
+    assert float(total) == pytest.approx(terms.sum(), abs=1e-4)
+    top = max(abs(end) for end in score.interval())
+    squares = c.sums("squares", private_ipw.SquaredScore(score), Box(0, top**2), share="a")
+    assert float(squares) == pytest.approx((terms**2).sum(), abs=1e-4)
+    row = private_ipw.OutcomeMoment((0.6, 0.4), np.array([0.5, 1.0, 2.0]))
+    moment = c.norm_of_sum("norm", row, row.box((0.0, 1.0)), share="a")
+    direct = (y - np.where(t, 0.6, 0.4)) @ (unit_rows(x) * row.scale)
+    assert float(moment) == pytest.approx(np.linalg.norm(direct), abs=1e-3)
+
+
+def test_sums_of_scores_within_public_arms():
+    """Where arms are public, less noise: the sum is the same."""
+    y, t, x = records()
+    score = private_ipw.Score(
+        "ATE", Propensity.within(WEIGHTS[:3], 0.0, (0.1, 0.9)), (0.6, 0.4), (0, 1)
+    )
+    both = []
+    for public in ((), ("treatment",)):
+        c, noise = curator(y, t, x, public=public)
+        c._releaser.split.shares["estimate"] = c._releaser.split.shares["a"]
+        count = treated_count(c, "a")
+        both.append((float(private_ipw._weighted_sum(c, score, count)), noise.sensitivity[-1]))
+    assert both[0][0] == pytest.approx(both[1][0], abs=1e-4)
+
+
+def test_a_released_model_bounds_its_own_weights():
+    flat = Propensity.within(np.zeros(4), 0.2, (0.1, 0.9))
+    assert flat.low == flat.high == pytest.approx(1 / (1 + math.exp(-0.2)))
+    steep = Propensity.within(np.array([0.0, 1e6]), 0.0, (0.1, 0.9))
+    assert (steep.low, steep.high) == (0.1, 0.9)
+    far = Propensity.within(np.zeros(2), 50.0, (0.1, 0.9))
+    assert (far.low, far.high) == (0.9, 0.9)
+
+
+def test_covariates_by_arm_are_the_sums():
+    y, t, x = records()
+    c, _ = curator(y, t, x)
+    got, u = balance.arm_covariates(c, "a").value, 2 * x[:, 1:] - 1
+    model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
+    row, box = balance.WeightedCovariates(model, "ATE"), balance._weighted_box(2)
+    weighted = c.sums("weighted", row, box, balance.ARMS, share="a").value
+    e = model.scores(unit_rows(x))
+    for arm, rows, w in ((0, t, 1 / e), (1, ~t, 1 / (1 - e))):
+        assert got[arm, 0] == pytest.approx(rows.sum(), abs=1e-3)
+        assert got[arm, 1:3] == pytest.approx(u[rows].sum(axis=0), abs=1e-3)
+        assert got[arm, 3:] == pytest.approx((u[rows] ** 2 - 0.5).sum(axis=0) / 2, abs=1e-3)
+        mean = (w[rows, None] * u[rows]).sum(axis=0) / w[rows].sum()
+        assert weighted[arm, 1:] / weighted[arm, 0] == pytest.approx(mean, abs=1e-3)
+
+
+# --- learners of effects --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [True, False], ids=["r_learner", "dr_learner"])
+def test_sums_by_group_are_those_of_a_group_by(weighted):
+    rng = np.random.default_rng(18)
+    y, t, x = records(400, D)
+    y[:100] = rng.choice([0.0, 1.0], 100)
+    g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
+    made = Learner(nuisance(not weighted), 0.7, weighted)
+    c, _ = curator(y, t, x, strata=(g, 5))
+    terms, cells, top = _nuisance.GroupTerms(made), Cells(_nuisance.group, 5), made.steepest
+    box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
+    both = c.sums("sums", terms, box, cells, share="a").value * [top, top**2]
+    score = made.nuisance.scores(x)
+    one, zero = made.nuisance.outcomes(x, made.nuisance.features(x))
+    assert min(one.min(), zero.min()) >= 0.0  # means stay within the range of the outcome
+    assert max(one.max(), zero.max()) <= 1.0
+    if weighted:
+        s = t - score
+        target = y - score * one - (1 - score) * zero - s * made.nuisance.effect
+    else:
+        s = np.ones(400)
+        weight = np.where(t, 1 / score, -1 / (1 - score))
+        target = one - zero + weight * (y - np.where(t, one, zero)) - made.nuisance.effect
+    clipped = np.clip(target / 0.7, -1, 1)
+    effects = np.array([0.3, -0.2, 1.0, -1.0, 0.0])
+    residual = np.clip(clipped - s * effects[g], -1, 1)
+    frame = pd.DataFrame({"g": g, "top": s * clipped, "w": s**2, "r": (s * residual) ** 2})
+    direct = frame.groupby("g").sum().reindex(range(5), fill_value=0.0)
+    assert both == pytest.approx(direct[["top", "w"]].to_numpy(), abs=1e-5)
+    row = _nuisance.GroupSquares(terms, effects)
+    squares = c.sums("squares", row, Box(0.0, top**2, centre=0.0), cells, share="a").value[:, 0]
+    assert squares == pytest.approx(direct["r"].to_numpy(), abs=1e-5)
+    for k in range(4):  # their ratio is a regression of residuals on residuals
+        here = g == k
+        slope = np.linalg.lstsq(s[here][:, None], clipped[here], rcond=None)[0][0]
+        assert both[k, 0] / both[k, 1] == pytest.approx(slope, abs=1e-5)
+
+
+def test_squares_of_gradients_are_what_they_say():
+    y, t, x = records(300, D)
+    flat = Nuisance(
+        Propensity.within(np.zeros(D), 0.0, (0.05, 0.95)),
+        (0.5, 0.5),
+        (0.0, 1.0),
+        SMOOTH,
+        np.zeros(0),
+        False,
+        0.2,
+    )
+    made = Learner(flat, 0.15, True)
+    w = np.random.default_rng(20).normal(size=SMOOTH.size)
+    row = _nuisance.EffectSquares(_nuisance.EffectTerms(made, SMOOTH), w)
+    c, _ = curator(y, t, x)
+    found = c.sums("squares", row, Box(np.zeros(2), np.full(2, 0.25)), share="a").value
+    s = t - 0.5
+    r = (y - 0.5) / 0.15 - s * (SMOOTH(x) @ w)
+    assert found[0] == pytest.approx((s**2 * np.minimum(np.abs(r), 1) ** 2).sum(), abs=1e-4)
+    assert found[1] == pytest.approx((s**2 * (np.abs(r) <= 1)).sum(), abs=1e-4)
+
+
+def test_histograms_of_covariates():
+    y, t, x = records(500, 4)
+    x[:6, 1] = [0.0, 1.0, 0.125, 0.5, 0.25, 0.875]
+    c, noise = curator(y, t, x)
+    counts = c.sums("bins", _nuisance.covariate_bins, Bins(3, BINS), share="a").value
+    for j, own in enumerate(counts.reshape(3, BINS)):
+        assert (own == np.histogram(x[:, j + 1], BINS, (0.0, 1.0))[0]).all()
+    assert noise.sensitivity == [6]
