@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import OptionError
 from dpeffects.estimators._boosting import SHARES, AdditiveEffect, released
 from dpeffects.estimators._checks import check_choice, check_clip
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
@@ -71,8 +70,6 @@ class DPEBMOptions(Options):
 
     def resolve(self, facts: Facts) -> DPEBMOptions:
         """Refuse a budget that Gaussian noise cannot have, and a missing library."""
-        if not facts.budget.delta > 0.0:
-            raise OptionError("dp_ebm needs a delta: write delta=1e-5, for example")
         boosting.require()
         return self
 

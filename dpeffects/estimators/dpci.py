@@ -146,9 +146,7 @@ class DpciOptions(Options):
             )
 
     def resolve(self, facts: Facts) -> DpciOptions:
-        """Name the models; the noise is Gaussian, so there must be a delta."""
-        if not facts.budget.delta:
-            raise OptionError("dpci needs a delta, for example delta=1e-5")
+        """Name the models."""
         models = self.models()
         return replace(self, outcome=models.outcome, propensity=models.propensity)
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError
+from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import ESTIMATOR_NAMES, BlockLearner, models_of, wrap_models
@@ -84,8 +84,6 @@ class SyntheticOptions(Options):
 
     def resolve(self, facts: Facts) -> SyntheticOptions:
         """Refuse a budget that Gaussian noise cannot have, and a missing environment."""
-        if not facts.budget.delta > 0.0:
-            raise OptionError("synthetic needs a delta: write delta=1e-5, for example")
         environment.require()
         few = facts.width <= _FEW
         return replace(self, workload=self.workload or ("pairs" if few else "effect"))
