@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.estimators._boosting import SHARES, AdditiveEffect, released
 from dpeffects.estimators._checks import check_choice, check_clip
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
@@ -40,9 +40,6 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved import boosting
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 LEARNERS = tuple(SHARES)
 _NO_INTERVAL = Unavailable("the error of a boosted model is not known")

@@ -47,6 +47,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole, is_number
@@ -61,9 +62,8 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.parts import answer, by_block
-from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
+from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import Box
 
 _LEAST_RECORDS = 4

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
@@ -37,9 +37,6 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.generators import environment
 from dpeffects.unproved.synthetic import synthetic_records
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 GENERATORS = ("aim", "mst")
 WORKLOADS = ("effect", "pairs")
