@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from dpeffects.design.features import Fourier, Linear, spread_points, unit_rows
 
 
