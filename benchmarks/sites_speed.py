@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from report import save
 
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.sites import SiteRelease, combine
 
 RULES = ("mvagg", "ivw", "all", "largest", "random")

@@ -5,6 +5,7 @@ from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
 from dpeffects.errors import DPEffectsError
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -17,7 +18,7 @@ from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, plan
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import Balance, CateEffects, CateFunction, Result, load_cate

@@ -11,8 +11,8 @@ from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
+from dpeffects.guarantee import KINDS
 from dpeffects.ledgers import Address
-from dpeffects.privacy.guarantee import KINDS
 from dpeffects.privacy.ledger import Account
 from dpeffects.results import Balance, CateEffects, CateFunction, Result
 

@@ -28,11 +28,11 @@ from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, merge_shares
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource, noise_source
 from dpeffects.privacy.release import Releaser, Split

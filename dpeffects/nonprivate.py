@@ -10,7 +10,7 @@ from dpeffects.design import read as design
 from dpeffects.errors import OptionError
 from dpeffects.estimators import get
 from dpeffects.formula import parse
-from dpeffects.privacy.guarantee import KINDS
+from dpeffects.guarantee import KINDS
 
 
 @dataclass(frozen=True)

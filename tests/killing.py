@@ -31,7 +31,7 @@ from dpeffects.errors import BudgetError, DPEffectsError, RefusalError
 from dpeffects.federation.store import Price, Store
 from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Terms
 
 PRICE = 0.1

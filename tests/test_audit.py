@@ -11,8 +11,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from dpeffects.privacy.arms import ArmReleases
-from dpeffects.privacy.sums import WEIGHT_BITS, Grid, weights_to_grid
 from scipy.stats import binomtest
 
 import dpeffects as dpe
@@ -24,13 +22,14 @@ from dpeffects.auditing.pairs import BOUNDS, neighbours
 from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.design import columns as recipe
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
-from dpeffects.estimators import proved
-from dpeffects.privacy import release, sums
+from dpeffects.estimators import diff_in_means, proved
+from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.matched import MatchedReleases
+from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.noise import SeededNoise, flip_chance
+from dpeffects.privacy.sets import WEIGHT_BITS, Box, BoxGrid, Sensitivity, whole_weights
 
 SPECS = proved()
 EXTRA = {
@@ -159,27 +158,27 @@ def one_draw_for_all_entries(patch):
 
 
 def forgotten_noise(patch):
-    right = ArmReleases.arm_sums
+    right = diff_in_means.arm_sums
 
-    def bare(self, share):
-        noisy = right(self, share)
-        grid = Grid.for_sum(self.outcome_range, self.n, self.epsilon(share))
-        y, t = grid.encode(self._rows.outcome), self._rows.treated
-        steps = np.array([y[t].sum(), y[~t].sum()])
-        return Noisy(steps * grid.unit, noisy.scale, noisy.spend)
+    def bare(curator, share):
+        noisy, rows = right(curator, share), curator._rows
+        grid = Box(*curator.outcome_range).on(curator.n, curator.epsilon(share))
+        y, t = grid.project(rows.outcome[:, None].copy())[:, 0], rows.treated
+        return Noisy(np.array([y[t].sum(), y[~t].sum()]) * grid.unit, noisy.scale, noisy.spend)
 
-    patch.setattr(ArmReleases, "arm_sums", bare)
+    patch.setattr(diff_in_means, "arm_sums", bare)
 
 
 def float_sums(patch):
-    def arm_sums(self, share):
-        grid = Grid.for_sum(self.outcome_range, self.n, self.epsilon(share))
-        y, t = self._source.outcome, self._source.treated
-        totals = [y[arm].sum() - arm.sum() * grid.middle for arm in (t, ~t)]
+    def arm_sums(curator, share):
+        grid = Box(*curator.outcome_range).on(curator.n, curator.epsilon(share))
+        y, t = curator._source.outcome, curator._source.treated
+        totals = [y[arm].sum() - arm.sum() * float(grid.box.centre[0]) for arm in (t, ~t)]
         steps = np.rint(np.array(totals) / grid.unit).astype(np.int64)
-        return self._releaser.release("sums", steps, grid.span, grid.unit, share=share, claim=7)
+        moves = grid.reach.sensitivity(2, True)
+        return curator._releaser.release("sums", steps, moves, grid.unit, share=share, claim=5)
 
-    patch.setattr(ArmReleases, "arm_sums", arm_sums)
+    patch.setattr(diff_in_means, "arm_sums", arm_sums)
 
 
 BUGS = {
@@ -209,14 +208,13 @@ def test_a_forgotten_clip_is_caught(monkeypatch):
     other.loc[0, "y"] = 40.0
     given = {**one_pair("outcome"), "pairs": [(one, other)]}
     assert not label_means(**given).violated
-    for module in (sums, recipe):
-        monkeypatch.setattr(module, "clip", lambda values, interval: values)
-    assert not label_means(**given).violated  # the grid has an end of its own
+    monkeypatch.setattr(recipe, "clip", lambda values, interval: values)
+    assert not label_means(**given).violated  # the kernel keeps to the set itself
 
-    def encode(self, values):
-        return np.rint((values - self.middle) / self.unit).astype(np.int64)
+    def project(self, values):
+        return np.rint((values - self.box.centre) / self.unit)
 
-    monkeypatch.setattr(Grid, "encode", encode)
+    monkeypatch.setattr(BoxGrid, "project", project)
     assert label_means(**given).violated
     with pytest.raises(PrivacyError, match="below"):  # what cannot be an integer is refused
         label_means(**one_pair("beyond the bounds"))
@@ -240,18 +238,23 @@ def test_the_printed_sensitivity_of_an_exhausted_match_is_caught(monkeypatch):
     """Paper 000 has (k + 1) B; five treated records serve twenty-one controls here."""
 
     def contrast(self, label, weights, share):
-        steps = weights_to_grid(weights)
+        steps, curator = whole_weights(weights), self._curator
         size = np.abs(steps)
-        grid = Grid.for_sum(
-            self.outcome_range, float(size.sum()), self.epsilon(share), float(size.max())
+        rate = curator.epsilon(share) / int(size.max())
+        grid = Box(*curator.outcome_range).on(int(size.sum()), rate)
+        whole = grid.project(self._outcome[:, None].copy())[:, 0].astype(np.int64)
+        printed = 2 * 2**WEIGHT_BITS * grid.reach.same.l1
+        return curator._releaser.release(
+            label,
+            np.array([steps @ whole], dtype=np.int64),
+            Sensitivity(printed, float(printed)),
+            grid.unit / 2.0**WEIGHT_BITS,
+            share=share,
+            claim=9,
         )
-        total = np.array([steps @ grid.encode(self._rows.outcome)], dtype=np.int64)
-        printed = 2 * 2**WEIGHT_BITS * grid.span
-        unit = grid.unit / 2.0**WEIGHT_BITS
-        return self._releaser.release(label, total, printed, unit, share=share, claim=8)
 
     assert not exhausted().violated
-    monkeypatch.setattr(MatchedReleases, "contrast", contrast)
+    monkeypatch.setattr(MatchedRecords, "contrast", contrast)
     assert exhausted().lower > 2.0
 
 
@@ -268,14 +271,14 @@ def test_bounds_from_the_data_are_caught():
 
 
 def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
-    right = ArmReleases.arm_sums
+    right = diff_in_means.arm_sums
 
-    def twice(self, share):
-        one, other = right(self, share), right(self, share)
+    def twice(curator, share):
+        one, other = right(curator, share), right(curator, share)
         return Noisy((one.value + other.value) / 2.0, one.scale, one.spend)
 
     assert not label_means().violated
-    monkeypatch.setattr(ArmReleases, "arm_sums", twice)
+    monkeypatch.setattr(diff_in_means, "arm_sums", twice)
     with pytest.raises(BudgetError, match="left"):
         label_means()
     monkeypatch.setattr(Ledger, "check", lambda *_: None)

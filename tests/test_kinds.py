@@ -12,7 +12,7 @@ import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError, ReleaseError
 from dpeffects.estimators import get, proved, registry
 from dpeffects.federation.policy import SitePolicy
-from dpeffects.privacy.guarantee import KINDS, Guarantee
+from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.report.comparison import compare
 from tests.releases import BOUNDS, frame
 

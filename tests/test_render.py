@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpeffects as dpe
-from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.guarantee import Guarantee
 from dpeffects.summary import Notes, Pairs, Prose, Summary, Table
 from tests.reading import (
     HOSTILE,

@@ -15,8 +15,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.claims import titles
 from dpeffects.errors import OptionError
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.privacy.guarantee import Guarantee
 from tests.reading import HOSTILE, from_markdown, self_contained, shown, spaced, tables
 from tests.releases import AVERAGES, CATE, NAMES, SITES, release
 from tests.test_proofs import CLAIMS

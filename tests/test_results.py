@@ -12,9 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpeffects.errors import DataError, OptionError
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import p_value
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.results import Result
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Pairs, Summary, Table

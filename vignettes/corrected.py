@@ -28,12 +28,12 @@ import textwrap
 
 import numpy as np
 import pandas as pd
-from dpeffects.privacy.strata import Counts
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 import dpeffects as dpe
 from dpeffects.estimators import matching
+from dpeffects.privacy.strata import Counts
 from dpeffects.sites.rules import mvagg
 
 FULL = "--full" in sys.argv

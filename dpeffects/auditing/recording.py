@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.auditing.minimisers import by_record
-from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import BoolArray, FloatArray, IntArray, NoiseSource, flip_chance
 

@@ -17,9 +17,9 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._plan import MOST_LEFT, weight_noise
 from dpeffects.estimators.strengths import default_strength
 from dpeffects.estimators.weighting import propensity_model
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import IntArray
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.logistic import sigmoid, unit_norm
 from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import COUNT, Box

@@ -45,8 +45,8 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import least_strength
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Effects, Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
 from dpeffects.privacy.moments import Bins

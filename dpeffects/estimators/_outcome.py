@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from dpeffects.design.arms import ARMS
 from dpeffects.estimators._blocks import CONTROL, TREATED
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box

@@ -39,9 +39,9 @@ import numpy as np
 from dpeffects.estimators.arms import treated_count
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.logistic import unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights, public_propensity_model
 from dpeffects.privacy.moments import WithSquares

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.sets import COUNT, Box
 
 

@@ -30,8 +30,8 @@ from dpeffects.estimators._plan import weight_noise
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale

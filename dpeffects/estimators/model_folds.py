@@ -64,9 +64,9 @@ from dpeffects.estimators._learners import Learner, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import default_blocks, effect_interval, try_models
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms, isolated
-from dpeffects.privacy.guarantee import Noisy
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -58,9 +58,9 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import halves

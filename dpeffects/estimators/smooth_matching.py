@@ -51,8 +51,8 @@ from dpeffects.estimators._strata import (
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Share
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.smooth import LEAST_BETA, Lattice, Smoothing, widest
 from dpeffects.privacy.strata import (
     Counts,

@@ -9,9 +9,9 @@ from typing import Any
 
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.guarantee import KINDS
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.guarantee import KINDS
 
 LEVELS = {
     "sample": "everything in one record is protected",

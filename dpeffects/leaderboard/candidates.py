@@ -18,10 +18,10 @@ from typing import Any
 from dpeffects.effects import dp_ate
 from dpeffects.errors import DPEffectsError, EstimationError, OptionError
 from dpeffects.estimators import registry
+from dpeffects.guarantee import KINDS
 from dpeffects.leaderboard.problems import Task
 from dpeffects.nonprivate import reference
 from dpeffects.plugins import plugins
-from dpeffects.privacy.guarantee import KINDS
 
 OURS, BASELINE, REFERENCE = "dpeffects", "baseline", "reference"
 LEVELS = ("sample", "label", "none")

@@ -13,7 +13,7 @@ from dpeffects.errors import BudgetError, LedgerError
 from dpeffects.ledgers.composition import Composition, find_composition
 from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import (
     Terms,
     negligible,

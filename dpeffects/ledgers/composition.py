@@ -12,7 +12,7 @@ from fractions import Fraction
 from dpeffects.errors import BudgetError, OptionError
 from dpeffects.ledgers.entry import Cost
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import shown
 
 _WIDER = 1 + Fraction(1, 2**40)

@@ -25,7 +25,7 @@ from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.ledgers.statement import OpenCall, Statement
 from dpeffects.ledgers.transaction import EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Account, Terms
 from dpeffects.summary import Shown, Summary
 

@@ -14,7 +14,7 @@ from dpeffects.ledgers.agreement import payments, price_of
 from dpeffects.ledgers.composition import Concentrated, epsilon_of_rho, gaussian_rho
 from dpeffects.ledgers.entry import NONE, Cost, Entry
 from dpeffects.privacy.budget import round_up
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 
 _GRID = 2e-5
 """Privacy losses are rounded up to this part of the plain sum of epsilons."""

@@ -18,7 +18,7 @@ from dpeffects.ledgers.agreement import Agreement, payments
 from dpeffects.ledgers.entry import Entry, State, read_terms, to_plain
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.privacy.budget import round_up
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.summary import Pairs, Summary, Table
 
 if TYPE_CHECKING:

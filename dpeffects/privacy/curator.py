@@ -15,8 +15,8 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpeffects.errors import OptionError, PrivacyError
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.exact import FloatArray, IntArray
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.release import Releaser
 from dpeffects.privacy.rows import (
     ROWS,

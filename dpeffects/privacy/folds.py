@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.errors import EstimationError, OptionError, PrivacyError
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray, IntArray
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.parts import fixed_generator
 from dpeffects.privacy.rows import BoolArray, Interval
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, bits_for

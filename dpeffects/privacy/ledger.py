@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dpeffects.errors import BudgetError, LedgerError
 from dpeffects.privacy.budget import Budget, as_written, round_up
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 
 Amounts = tuple[Fraction, Fraction]
 """Exact epsilon and delta."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray, IntArray
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.rows import Block, BoolArray, Records, RowFunction, evaluate
 from dpeffects.privacy.sets import Box, Sensitivity, bits_for, whole_weights
 

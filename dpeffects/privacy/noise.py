@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_up
-from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.charges import Noisy
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

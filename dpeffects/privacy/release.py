@@ -11,8 +11,8 @@ import numpy as np
 
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
+from dpeffects.privacy.charges import Noisy, Spend
 from dpeffects.privacy.exact import FloatArray
-from dpeffects.privacy.guarantee import Noisy, Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import (
     LEAST_DELTA,

@@ -19,9 +19,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray, IntArray, sums_by_cell
-from dpeffects.privacy.guarantee import Noisy
 from dpeffects.privacy.rows import Block, Cells, Rows, Totals, reads
 from dpeffects.privacy.sets import COUNT, Box, BoxGrid, Sensitivity
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy, smooth_bound

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dpeffects.guarantee import KINDS, alarm
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.privacy.guarantee import KINDS, alarm
 from dpeffects.report.paragraph import (
     describe,
     effect_sentence,

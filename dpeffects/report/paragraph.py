@@ -8,9 +8,9 @@ from functools import cache, singledispatch
 from importlib import metadata
 from typing import Any
 
+from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.privacy.guarantee import KINDS, Guarantee
 from dpeffects.report.parts import LEVELS, bounds_text, percent, words_of
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.privacy.guarantee import KINDS, Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import joined, number, numbers, text_of

@@ -17,7 +17,7 @@ from pathlib import Path
 from dpeffects import documents, writing
 from dpeffects.claims import titles
 from dpeffects.errors import OptionError
-from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.guarantee import Guarantee
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import describe, versions
 from dpeffects.results.average import Result

@@ -32,7 +32,7 @@ class Result(Record):
     Examples
     --------
     >>> from dpeffects.inference.estimate import SamplingVariance
-    >>> from dpeffects.privacy.guarantee import Guarantee
+    >>> from dpeffects.guarantee import Guarantee
     >>> fit = Result.from_estimate(
     ...     Estimate(2.0, SamplingVariance(0.36, 0.0, 9.0), laplace=(0.4, 0.4)),
     ...     estimand="ATE", method="dp_means", method_title="difference in means",

@@ -16,9 +16,9 @@ import numpy as np
 from dpeffects import documents
 from dpeffects.design.bounds import SOURCES, Bounds
 from dpeffects.errors import DataError
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     import pandas as pd

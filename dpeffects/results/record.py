@@ -9,7 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.guarantee import Guarantee
+from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, read
 from dpeffects.summary import Report, Shown, write_about
 

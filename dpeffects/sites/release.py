@@ -18,9 +18,10 @@ from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import registry
 from dpeffects.flow import Estimation, Request
+from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.guarantee import KINDS, Guarantee, Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number

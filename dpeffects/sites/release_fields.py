@@ -11,8 +11,9 @@ from typing import Any
 from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.estimands import AVERAGES
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.sites import document
 from dpeffects.sites.document import flag, many, number, one_of, record, text, whole
 

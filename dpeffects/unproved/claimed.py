@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 
 from dpeffects.privacy.budget import Share
+from dpeffects.privacy.charges import Noisy, Spend
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
-from dpeffects.privacy.guarantee import Noisy, Spend
 from dpeffects.privacy.rows import BoolArray
 
 Estimator = Callable[[FloatArray, BoolArray, FloatArray], tuple[FloatArray, float]]

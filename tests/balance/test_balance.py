@@ -14,7 +14,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimators.balance import differences
-from dpeffects.privacy.guarantee import Noisy
+from dpeffects.privacy.charges import Noisy
 
 BOUNDS = {"x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
 FORMULA = "y ~ t | x1 + x2 + g"

@@ -492,7 +492,7 @@ BAD = {
     "unknown method": (OptionError, "dr_learner, r_learner", {"method": "t_learner"}),
     "unknown release": (OptionError, "function, points, groups", {"release": "curve"}),
     "unknown option": (OptionError, "'trees'", {"trees": 5}),
-    "level is no option": (OptionError, "'level'", {"level": "label"}),
+    "no other level": (OptionError, "level must be", {"level": "label"}),
     "points without at": (OptionError, "needs at", {"release": "points"}),
     "groups without by": (OptionError, "needs by", {"release": "groups"}),
     "at without points": (OptionError, "at is for", {"at": AT}),

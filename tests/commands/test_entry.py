@@ -154,7 +154,7 @@ INTERRUPTED = """
 import sys, time
 from dpeffects import cli
 from dpeffects.cli import studies
-studies.registry = lambda: (print("at work", flush=True), time.sleep(600))
+studies._method_table = lambda: (print("at work", flush=True), time.sleep(600))
 sys.exit(cli.main(["methods"]))
 """
 

@@ -178,8 +178,8 @@ def test_a_plan_is_drawn(planned, capsys):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--n", 2], "at least 4"),
-        (["--n", 10**9], "at most 10000000"),
+        (["--n", 2], "from 4"),
+        (["--n", 10**9], "to 10000000"),
         (["--n", "many"], "invalid int"),
         (["--epsilon", "nan"], "epsilon"),
         (["--epsilon", -1], "epsilon"),

@@ -145,7 +145,7 @@ def test_json_and_out(folder, capsys):
     more = ["--left-out", "West=did not answer", "--rule", "ivw", "--conf-level", "0.9"]
     assert cli.main(["combine", *files, "--format", "json", *more]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed["conf_int"]["level"] == 0.9
+    assert printed["conf_int"]["conf_level"] == 0.9
     assert printed["left_out"]["West"] == "did not answer"
     assert cli.main(["combine", *files, "--out", "all.json", *more]) == 0
     assert json.loads((folder / "all.json").read_text()) == printed

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpeffects.errors import ReleaseError
 from dpeffects.federation import answer, collect
 from dpeffects.federation.centre import NoReply
-from dpeffects.privacy.guarantee import Guarantee
+from dpeffects.guarantee import Guarantee
 from dpeffects.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 

@@ -14,13 +14,6 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 import dpeffects as dpe
-from dpeffects.design import read as design
-from dpeffects.errors import PrivacyError
-from dpeffects.formula import parse
-from dpeffects.privacy.budget import Share
-from dpeffects.privacy.curator import Curator, Releaser
-from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SecureNoise
 
 BOUNDS = {"y": (0, 1), "x": (0, 1)}
 NEIGHBOURS = 5
@@ -140,15 +133,3 @@ def test_sample_level_pairs_scores_with_their_own_treatments(few):
     lazy = polars_grouped(polars.from_pandas(data).lazy())
     fit = dpe.dp_ate("y ~ t | x", lazy, "private_psm", match_limit=10_000, **given)
     assert fit.estimate == pytest.approx(truth, abs=0.01)
-
-
-def test_scores_after_treatments_are_refused_on_an_engine(few):
-    """A second look could have another order, so it is not taken."""
-    polars = pytest.importorskip("polars")
-    formula, public = parse("y ~ t | x"), frozenset(("treatment", "covariates"))
-    table = design.read(polars.from_pandas(few[0]).lazy(), formula, BOUNDS, public)
-    rows = table.encode()
-    curator = Curator(rows, Releaser({"a": Share(1.0)}, Ledger(1.0), SecureNoise()), public)
-    curator.treatment()
-    with pytest.raises(PrivacyError, match="scores first"):
-        curator.public_scores(0.1)

@@ -18,8 +18,8 @@ import pytest
 from scipy.stats import chi2
 
 import dpeffects as dpe
+from dpeffects.guarantee import Guarantee
 from dpeffects.privacy import noise as noises
-from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
 from dpeffects.privacy.parts import fixed_generator
 from tests.calls import Jumping

@@ -12,8 +12,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.estimators import _plan, _propensity, private_aipw, proved
 from dpeffects.estimators.spec import Facts
+from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.guarantee import KINDS, Guarantee
 from tests.releases import BOUNDS, EFFECTS, frame, release
 
 DATA = frame(400)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpeffects.errors import BudgetError, OptionError
 from dpeffects.privacy.budget import Budget, as_written, merge_shares
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger, Terms
 
 

@@ -23,7 +23,7 @@ from dpeffects.ledgers.composition import (
 )
 from dpeffects.ledgers.entry import NONE
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.guarantee import Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger, Terms
 from dpeffects.privacy.noise import SeededNoise, gaussian_scale
 from dpeffects.privacy.release import Releaser, Split

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.privacy.guarantee import Guarantee, Spend
+from dpeffects.privacy.charges import Spend
 from dpeffects.sites import SiteRelease
 
 SPEND = Spend("sums by arm", "estimate", 1.0, 0.0, "Laplace", (1.0,), (1.25, 2.0), 7)

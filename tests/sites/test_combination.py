@@ -12,9 +12,9 @@ from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 
 from dpeffects.errors import EstimationError, OptionError, ReleaseError
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval, p_value
-from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.sites import combine
 from tests.sites.examples import estimate, release, releases
 

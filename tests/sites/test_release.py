@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import dpeffects as dpe
 from dpeffects.documents import canonical, checksum
 from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.guarantee import Guarantee
 from dpeffects.sites import SiteRelease, site_release
 from dpeffects.sites.document import parse
 from dpeffects.sites.release import read_release

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from dpeffects.errors import MissingExtraError
-from dpeffects.privacy.guarantee import alarm as alarm  # used by every picture
+from dpeffects.guarantee import alarm as alarm
 
 INK, SOFT, PALE = "#000000", "#767676", "#d9d9d9"
 BLUE, RED, YELLOW = "#004488", "#bb5566", "#ddaa33"

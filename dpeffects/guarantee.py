@@ -1,13 +1,10 @@
-"""What is promised (Guarantee), what was paid for it (Spend), what came out (Noisy)."""
+"""What is promised, in numbers and in words."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 Unit = str
 """Whose change is hidden: "record" (all columns of one row) or "outcome" (its outcome only)."""
@@ -165,65 +162,3 @@ class Guarantee:
             "void": list(self.void),
             "status": self.status,
         }
-
-
-@dataclass(frozen=True)
-class Spend:
-    """One charge: what was drawn, at what price, by which proved claim.
-
-    ``sensitivity`` and ``scale`` have one entry for each noise scale used, in the units of the
-    released value; ``claim`` is the number of the claim in PROOFS.md. ``alone`` is True where the
-    charge is for one mechanism by itself, so that its noise can be composed with others'; a part
-    of a larger price (claims 11, 22) counts by its price only. A release that other charges cover
-    (claim 11) costs nothing here, and its label says what it would.
-    """
-
-    label: str
-    share: str
-    epsilon: float
-    delta: float
-    mechanism: str
-    sensitivity: tuple[float, ...]
-    scale: tuple[float, ...]
-    claim: int
-    alone: bool = False
-
-    @property
-    def covered(self) -> bool:
-        """True for a release that other charges pay for (claim 11): no charge of its own."""
-        return self.epsilon == 0.0 and self.delta == 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        return {
-            "label": self.label,
-            "share": self.share,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "mechanism": self.mechanism,
-            "sensitivity": list(self.sensitivity),
-            "scale": list(self.scale),
-            "claim": self.claim,
-            "alone": self.alone,
-        }
-
-
-@dataclass(frozen=True)
-class Noisy:
-    """A released value: safe to look at, with the scale of the noise inside each entry.
-
-    ``scale`` is that of Laplace noise, or the standard deviation of Gaussian noise.
-    """
-
-    value: npt.NDArray[np.float64]
-    scale: float
-    spend: Spend | None = None
-    gaussian: bool = False
-
-    def __float__(self) -> float:
-        return float(self.value.reshape(-1)[0]) if self.value.size == 1 else math.nan
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise in each entry (0 for a value that was public)."""
-        return self.scale**2 * (1.0 if self.gaussian else 2.0)
