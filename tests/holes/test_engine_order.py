@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 import dpeffects as dpe
+from dpeffects.design.engines import LazyRows
 
 BOUNDS = {"y": (0, 1), "x": (0, 1)}
 NEIGHBOURS = 5
@@ -133,3 +134,19 @@ def test_sample_level_pairs_scores_with_their_own_treatments(few):
     lazy = polars_grouped(polars.from_pandas(data).lazy())
     fit = dpe.dp_ate("y ~ t | x", lazy, "private_psm", match_limit=10_000, **given)
     assert fit.estimate == pytest.approx(truth, abs=0.01)
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_records_are_looked_at_once(level, few, monkeypatch):
+    """A second look could have another order, so it is not taken."""
+    polars = pytest.importorskip("polars")
+    looks, gather = [], LazyRows.gather
+
+    def counted(rows, *given):
+        looks.append(given)
+        return gather(rows, *given)
+
+    monkeypatch.setattr(LazyRows, "gather", counted)
+    lazy = polars.from_pandas(few[0].head(500)).lazy()
+    dpe.dp_ate("y ~ t | x", lazy, "private_psm", level=level, epsilon=5, bounds=BOUNDS, seed=1)
+    assert len(looks) == 1
