@@ -228,7 +228,8 @@ def test_the_record_holds_everything_public(name, tmp_path):
     for spend, row in zip(spends, charges[1:], strict=True):
         assert spend.label in row
         assert spend.mechanism in row
-        assert row[-1] == f"{spend.claim}. {CLAIMS[spend.claim][0]}"
+        title = CLAIMS[spend.claim][0] if spend.claim else "no proof here"
+        assert row[-1] == f"{spend.claim}. {title}"
     bounds = next(t for t in tables(tree) if t[0][-2:] == ["bounds", "source"])
     assert len(bounds) == 1 + sum(len(source.bounds) for source in sources)
     assert twin["report"] == text_of(fit)
