@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpeffects.datasets import data_info, list_data, load_data, loaders, simulate, simulators
-from dpeffects.datasets.records import data_path
+from dpeffects.datasets.descriptions import data_path
 from dpeffects.errors import DataError, MissingExtraError, OptionError
 
 BUNDLED = ["lalonde", "lalonde_cps", "birthweight", "ist", "ihdp", "ihdp_trial"]

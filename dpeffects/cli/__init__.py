@@ -1,5 +1,5 @@
 """The command line: ``dpeffects COMMAND`` and ``python -m dpeffects COMMAND``."""
 
-from dpeffects.cli.entry import main
+from dpeffects.cli.program import main
 
 __all__ = ["main"]

@@ -19,7 +19,7 @@ from dpeffects.estimands import AVERAGES
 Function = Callable[..., Any]
 
 
-class Pairs(argparse.Action):
+class NamedValues(argparse.Action):
     """Collect NAME=VALUE arguments in a dict; ``const`` is the function that reads a value."""
 
     def __call__(self, parser: Any, namespace: Any, pair: Any, option_string: Any = None) -> None:
@@ -48,7 +48,7 @@ def toml_value(text: str) -> Any:
     return document["value"] if len(document) == 1 else text
 
 
-_PAIRS: dict[str, Any] = {"action": Pairs, "const": toml_value, "metavar": "NAME=VALUE"}
+_PAIRS: dict[str, Any] = {"action": NamedValues, "const": toml_value, "metavar": "NAME=VALUE"}
 IN_A_SHELL: dict[str, dict[str, Any]] = {
     "formula": {"help": '"outcome ~ treatment | covariates"'},
     "data": {"help": "a .csv, .csv.gz or .parquet file; its rows go nowhere"},

@@ -9,8 +9,8 @@ from typing import Any
 
 import dpeffects as dpe
 from dpeffects.cli.arguments import add_parameters, values_for
+from dpeffects.cli.commands import Command
 from dpeffects.cli.output import add_output_arguments, check_files, put_result
-from dpeffects.cli.parser import Command
 from dpeffects.files import read_bounds
 
 

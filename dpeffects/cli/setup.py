@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+from dpeffects.cli.commands import Command, one_line
 from dpeffects.cli.output import add_output_arguments, check_files, put_text
-from dpeffects.cli.parser import Command, one_line
 from dpeffects.files import column_names, is_parquet, read_schema, toml_key
 
 _HEAD = """\

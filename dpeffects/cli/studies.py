@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dpeffects as dpe
 from dpeffects.cli.arguments import add_parameters, values_for
+from dpeffects.cli.commands import Command
 from dpeffects.cli.functions import function_command
 from dpeffects.cli.output import (
     add_output_arguments,
@@ -18,7 +19,6 @@ from dpeffects.cli.output import (
     put_result,
     put_text,
 )
-from dpeffects.cli.parser import Command
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpeffects.datasets.descriptions import DataInfo, catalogue
 from dpeffects.datasets.loaders import load
-from dpeffects.datasets.records import DataInfo, catalogue
 from dpeffects.datasets.simulators import SIMULATORS
 from dpeffects.design.bounds import Declared
 from dpeffects.errors import DataError, OptionError, did_you_mean

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dpeffects.datasets.records import INDICATOR, catalogue, declared, read_bundled
+from dpeffects.datasets.descriptions import INDICATOR, catalogue, declared, read_bundled
 from dpeffects.datasets.simulators import ihdp_a
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import MissingExtraError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.datasets.records import INDICATOR, catalogue, read_bundled
+from dpeffects.datasets.descriptions import INDICATOR, catalogue, read_bundled
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import OptionError
 

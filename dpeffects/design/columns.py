@@ -21,10 +21,10 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.bounds import Bounds
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
+from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import Expression, Number, columns, evaluate, shown
 from dpeffects.formula.ranges import clip, range_of
-from dpeffects.formula.strata import Strata
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block
 

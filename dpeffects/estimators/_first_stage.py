@@ -27,7 +27,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features, Fourier, spread_points
 from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
 from dpeffects.estimators._propensity import share_treated
-from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
+from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.strengths import VOLUME, default_strength, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.curator import Curator

@@ -1,6 +1,6 @@
 """Effects from any pair of scikit-learn models, in one block of records.
 
-`Learner` holds an unfitted model and fits copies of it; `BlockLearner` puts an outcome and a
+`FittedModel` holds an unfitted model and fits copies of it; `BlockLearner` puts an outcome and a
 propensity model together to an average effect ("aipw", "ipw", "regression"), or to effects at given
 rows of covariates ("dr_learner", "r_learner"). It is what a method hands to the curator, which
 calls it with the rows of a block; it keeps nothing from one call to the next.
@@ -35,24 +35,24 @@ _REGRESSOR = "regressor such as RandomForestRegressor()"
 _CLASSIFIER = "classifier such as LogisticRegression()"
 
 
-class Learner:
+class FittedModel:
     """An unfitted model, shown by its short text; every fit is of a fresh copy."""
 
     def __init__(self, model: Any) -> None:
         self._model = _unfitted(model)
 
     @classmethod
-    def regressor(cls, option: str, given: Any) -> Learner:
+    def regressor(cls, option: str, given: Any) -> FittedModel:
         """Wrap an outcome model that a user gave: a regressor, or a classifier with chances."""
         return cls._checked(option, given, ("predict", "predict_proba"), _REGRESSOR)
 
     @classmethod
-    def classifier(cls, option: str, given: Any) -> Learner:
+    def classifier(cls, option: str, given: Any) -> FittedModel:
         """Wrap a propensity model that a user gave."""
         return cls._checked(option, given, ("predict_proba",), _CLASSIFIER)
 
     @classmethod
-    def _checked(cls, option: str, given: Any, any_of: tuple[str, ...], wanted: str) -> Learner:
+    def _checked(cls, option: str, given: Any, any_of: tuple[str, ...], wanted: str) -> FittedModel:
         if isinstance(given, cls):
             return given
         if isinstance(given, type):
@@ -102,16 +102,16 @@ class Learner:
 
 def wrap_models(options: Any) -> None:
     """Check the models that options name, and put learners in their place."""
-    for name, wrap in (("outcome", Learner.regressor), ("propensity", Learner.classifier)):
+    for name, wrap in (("outcome", FittedModel.regressor), ("propensity", FittedModel.classifier)):
         if (given := getattr(options, name)) is not None:
             object.__setattr__(options, name, wrap(name, given))
 
 
-def models_of(options: Any) -> tuple[Learner, Learner]:
+def models_of(options: Any) -> tuple[FittedModel, FittedModel]:
     """Return the outcome and propensity models of options, the light ridge ones by default."""
     return (
-        options.outcome or Learner(RidgeRegression()),
-        options.propensity or Learner(RidgeLogistic()),
+        options.outcome or FittedModel(RidgeRegression()),
+        options.propensity or FittedModel(RidgeLogistic()),
     )
 
 
@@ -174,14 +174,14 @@ class BlockLearner:
     biases every block the same way, while what they vary by is averaged over blocks.
     """
 
-    outcome: Learner
-    propensity: Learner
+    outcome: FittedModel
+    propensity: FittedModel
     estimator: str = "aipw"
     estimand: str = "ATE"
     clip: float = 0.05
     crossfit: bool = True
     queries: FloatArray | None = None
-    final: Learner | None = None
+    final: FittedModel | None = None
 
     @property
     def flexible(self) -> bool:
@@ -244,7 +244,7 @@ class BlockLearner:
     ) -> FloatArray:
         """Fit the last stage to pseudo-outcomes and predict at the queries."""
         final = self.final or (
-            Learner(RidgeRegression()) if self.outcome.classifies else self.outcome
+            FittedModel(RidgeRegression()) if self.outcome.classifies else self.outcome
         )
         if AT_POINTS[self.estimator] and final.takes_weight:
             everybody = np.ones(len(treated), dtype=np.bool_)

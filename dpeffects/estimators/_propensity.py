@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray, Interval
-from dpeffects.estimators.arms import treated_count
+from dpeffects.estimators.arm_sums import treated_count
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
@@ -71,7 +71,7 @@ _SHARE_SPREAD = 0.05
 
 
 @dataclass(frozen=True)
-class Model:
+class PropensityModel:
     """A known model and the error of its weights.
 
     Measured by ``scale``, about one over a column's standard deviation, the error of the weights is
@@ -182,17 +182,17 @@ def _spreads(curator: Curator, squares: Noisy) -> FloatArray:
     return np.clip(_TYPICAL + pull * (squares.value / curator.n - _TYPICAL), _LEAST_SPREAD, 0.25)
 
 
-def public_model(curator: Curator, penalty: float | None, clipped: Interval) -> Model:
+def public_model(curator: Curator, penalty: float | None, clipped: Interval) -> PropensityModel:
     """Fit the model where it costs nothing: covariates and treatment are public."""
     strength = curator.n * penalty if penalty else _PUBLIC_STRENGTH
     weights = public_propensity_model(curator, strength, 0.0)
     model = Propensity.within(weights.value, 0.0, clipped)
-    return Model(model, _shown(model))
+    return PropensityModel(model, _shown(model))
 
 
 def private_model(
     curator: Curator, setting: Setting, estimate: float, clipped: Interval
-) -> tuple[Model, Noisy]:
+) -> tuple[PropensityModel, Noisy]:
     """Release the number of treated records, the spread of covariates, and a model.
 
     ``estimate`` is the epsilon that the estimate will have, for the balance of the two.
@@ -221,7 +221,7 @@ def _with_error(
     spreads: FloatArray,
     offset: float,
     clipped: Interval,
-) -> Model:
+) -> PropensityModel:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
     d, norm = weights.value.size, unit_norm(weights.value.size)
     shrunk = 1.0 + weights.strength / information
@@ -237,7 +237,7 @@ def _with_error(
     seen = max(float(left @ (shrunk * weights.value)[1:] ** 2) - noise, 0.0)
     size = math.sqrt((seen * expected + expected * noise) / max(expected + noise, 1e-300))
     model = Propensity.within(undo * weights.value, offset, clipped)
-    return Model(
+    return PropensityModel(
         model,
         {"strength of the ridge penalty": weights.strength, **_shown(model)},
         noise_sd=most * weights.noise_sd,

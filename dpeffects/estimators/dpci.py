@@ -35,7 +35,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_clip, check_whole
 from dpeffects.estimators._learners import models_of, wrap_models
-from dpeffects.estimators.model_folds import Nuisances
+from dpeffects.estimators.model_folds import FoldModels
 from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -50,7 +50,7 @@ _LEAST_RECORDS = 10
 class CrossFitted:
     """AIPW by cross-fitted models: the mean, its variance, and their gross-error sensitivities."""
 
-    models: Nuisances
+    models: FoldModels
     folds: int
     clip: float
     outcome_range: Interval
@@ -146,9 +146,9 @@ class DpciOptions(Options):
         models = self.models()
         return replace(self, outcome=models.outcome, propensity=models.propensity)
 
-    def models(self) -> Nuisances:
+    def models(self) -> FoldModels:
         """What is fitted."""
-        return Nuisances(*models_of(self), "aipw")
+        return FoldModels(*models_of(self), "aipw")
 
 
 def shares(level: str, options: DpciOptions) -> dict[str, float]:

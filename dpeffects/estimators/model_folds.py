@@ -60,7 +60,7 @@ from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._learners import Learner, models_of, wrap_models
+from dpeffects.estimators._learners import FittedModel, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import default_blocks, effect_interval, try_models
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -75,11 +75,11 @@ _COLUMNS = 2
 
 
 @dataclass(frozen=True)
-class Nuisances:
+class FoldModels:
     """What is fitted in a fold: propensity and mean outcomes, where the estimator needs them."""
 
-    outcome: Learner
-    propensity: Learner
+    outcome: FittedModel
+    propensity: FittedModel
     estimator: str
 
     def __call__(
@@ -170,16 +170,16 @@ class ModelFoldsOptions(Options):
         }
         return replace(self, folds=folds, **used)
 
-    def in_fold(self) -> Nuisances:
+    def in_fold(self) -> FoldModels:
         """What is fitted in a fold."""
-        return Nuisances(*models_of(self), self.estimator)
+        return FoldModels(*models_of(self), self.estimator)
 
 
 _WITHOUT = {"outcome": "ipw", "propensity": "regression"}
 """Which estimator has no use for a model."""
 
 
-def _tried(models: Nuisances, rows: FloatArray, treated: BoolArray, outcome: FloatArray) -> None:
+def _tried(models: FoldModels, rows: FloatArray, treated: BoolArray, outcome: FloatArray) -> None:
     with isolated(0):
         models(rows, treated, outcome)(rows)
 

@@ -53,8 +53,8 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._plan import price
-from dpeffects.estimators._propensity import Model, Setting
-from dpeffects.estimators.arms import arm_sums, treated_count
+from dpeffects.estimators._propensity import PropensityModel, Setting
+from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -279,7 +279,7 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
     estimate, n = curator.epsilon("estimate"), curator.n
     records = ((n + 1) // 2, n // 2) if options.split else (n, n)
 
-    def released(rows: Curator) -> tuple[Model, Noisy]:
+    def released(rows: Curator) -> tuple[PropensityModel, Noisy]:
         setting = options.setting(records, rows.width, rows.delta("model"))
         return _propensity.private_model(rows, setting, estimate, clipped)
 
@@ -309,7 +309,11 @@ def _centres(curator: Curator, options: PrivateIPWOptions, treated: float) -> tu
 
 
 def _estimate(
-    curator: Curator, options: PrivateIPWOptions, estimand: str, model: Model, count: Noisy
+    curator: Curator,
+    options: PrivateIPWOptions,
+    estimand: str,
+    model: PropensityModel,
+    count: Noisy,
 ) -> Estimate:
     """Release the weighted sum; everything after that is post-processing."""
     n = float(curator.n)
@@ -350,7 +354,7 @@ def _weighted_sum(curator: Curator, score: Score, count: Noisy) -> Noisy:
 def _variance(
     curator: Curator,
     score: Score,
-    model: Model,
+    model: PropensityModel,
     extra: float,
     released: tuple[Noisy, float],
 ) -> SamplingVariance | Unavailable:

@@ -15,7 +15,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._kernel_learner import at_points
-from dpeffects.estimators._learners import AT_POINTS, BlockLearner, Learner
+from dpeffects.estimators._learners import AT_POINTS, BlockLearner, FittedModel
 from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
 from dpeffects.estimators.spec import Facts, Options
 from dpeffects.inference.estimate import Effects
@@ -47,7 +47,7 @@ class SampleAggregateAtPointsOptions(SampleAggregateOptions):
         super().__post_init__()
         check_choice("learner", self.learner, tuple(AT_POINTS))
         if self.second_stage is not None:
-            wrapped = Learner.regressor("second_stage", self.second_stage)
+            wrapped = FittedModel.regressor("second_stage", self.second_stage)
             object.__setattr__(self, "second_stage", wrapped)
 
     def at(self, points: FloatArray) -> BlockLearner:

@@ -10,6 +10,14 @@ from dpeffects.estimators import registry
 from dpeffects.formula import parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
+from dpeffects.report.blocks import (
+    alert,
+    closing,
+    effect_table,
+    header,
+    percent,
+    words_of,
+)
 from dpeffects.report.paragraph import (
     describe,
     effect_sentence,
@@ -17,14 +25,6 @@ from dpeffects.report.paragraph import (
     paragraph,
     reading,
     split,
-)
-from dpeffects.report.parts import (
-    alert,
-    closing,
-    effect_table,
-    header,
-    percent,
-    words_of,
 )
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, numbers

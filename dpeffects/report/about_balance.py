@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dpeffects.report.blocks import alert, closing, header
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.parts import alert, closing, header
 from dpeffects.results.covariate_balance import (
     ARMS,
     HIGH,

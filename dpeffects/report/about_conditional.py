@@ -8,8 +8,8 @@ from typing import Any
 
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.report.blocks import alert, closing, header, limits, percent
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.parts import alert, closing, header, limits, percent
 from dpeffects.results.conditional import CateEffects, CateFunction, CateResult
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise

@@ -9,7 +9,7 @@ from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.cells import NEAR
 from dpeffects.planning import Plan
-from dpeffects.report.parts import noted, percent, starred
+from dpeffects.report.blocks import noted, percent, starred
 from dpeffects.results.numbers import number, numbers, text_of
 from dpeffects.study.result import Study
 from dpeffects.summary import Notes, Pairs, Summary, Table, summarise

@@ -5,6 +5,15 @@ from __future__ import annotations
 from dpeffects.guarantee import KINDS, alarm
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
+from dpeffects.report.blocks import (
+    effect_table,
+    estimand_words,
+    noted,
+    p_text,
+    percent,
+    starred,
+    words_of,
+)
 from dpeffects.report.paragraph import (
     describe,
     effect_sentence,
@@ -14,15 +23,6 @@ from dpeffects.report.paragraph import (
     reading,
     software,
     split,
-)
-from dpeffects.report.parts import (
-    effect_table,
-    estimand_words,
-    noted,
-    p_text,
-    percent,
-    starred,
-    words_of,
 )
 from dpeffects.results.numbers import number, numbers
 from dpeffects.sites.combination import Combined

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import alarm
 from dpeffects.inference.intervals import check_conf_level
-from dpeffects.report.parts import percent, starred
+from dpeffects.report.blocks import percent, starred
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Notes, Shown, Summary, Table
 

@@ -11,7 +11,7 @@ from typing import Any
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.parts import LEVELS, bounds_text, percent, words_of
+from dpeffects.report.blocks import LEVELS, bounds_text, percent, words_of
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined

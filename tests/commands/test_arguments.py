@@ -7,8 +7,8 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.cli.arguments import add_parameters, descriptions, values_for
-from dpeffects.cli.entry import COMMANDS
-from dpeffects.cli.parser import Parser
+from dpeffects.cli.commands import Parser
+from dpeffects.cli.program import COMMANDS
 from dpeffects.errors import OptionError
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dpeffects as dpe
 from dpeffects import cli
 from dpeffects.cli import estimates
-from dpeffects.cli.entry import COMMANDS
+from dpeffects.cli.program import COMMANDS
 from tests.commands.shell import (
     ENVIRONMENT,
     ESTIMATE,

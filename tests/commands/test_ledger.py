@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from dpeffects.cli.entry import COMMANDS
-from dpeffects.cli.parser import make_parser
+from dpeffects.cli.commands import make_parser
+from dpeffects.cli.program import COMMANDS
 from dpeffects.errors import DPEffectsError
 from dpeffects.ledgers import open_ledger
 from dpeffects.privacy.budget import Budget

@@ -20,10 +20,10 @@ from dpeffects.design import columns as recipe
 from dpeffects.errors import BoundsError
 from dpeffects.estimators import proved
 from dpeffects.formula import parse
+from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import Encoding
 from dpeffects.formula.expression import Binary, Call, Column, Number, Unary, evaluate
 from dpeffects.formula.ranges import clip, range_of
-from dpeffects.formula.strata import Strata
 from tests.privacy.bare import magnitude_counts
 from tests.replay import replay
 

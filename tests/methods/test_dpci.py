@@ -10,10 +10,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.estimators._learners import Learner
+from dpeffects.estimators._learners import FittedModel
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 from dpeffects.estimators.dpci import CrossFitted
-from dpeffects.estimators.model_folds import Nuisances
+from dpeffects.estimators.model_folds import FoldModels
 from dpeffects.privacy.noise import SeededNoise
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
@@ -43,7 +43,10 @@ def test_the_estimate_is_cross_fitted_aipw():
     """Against a plain loop with other code for the models' terms."""
     x, t, y = arrays(frame(300))
     found = CrossFitted(
-        Nuisances(Learner(RidgeRegression()), Learner(RidgeLogistic()), "aipw"), 3, 0.1, (0.0, 1.0)
+        FoldModels(FittedModel(RidgeRegression()), FittedModel(RidgeLogistic()), "aipw"),
+        3,
+        0.1,
+        (0.0, 1.0),
     )(x, t, y)
     terms = np.empty(300)
     for i in range(300):

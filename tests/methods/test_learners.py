@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeffects.estimators._learners import BlockLearner, Learner
+from dpeffects.estimators._learners import BlockLearner, FittedModel
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 from dpeffects.estimators.sample_aggregate import mean_answer
 from dpeffects.privacy.parts import by_block
@@ -27,11 +27,11 @@ def records(n=4000, seed=0, noise=0.05):
 
 def at_points(estimator, outcome=LINEAR, final=None, **more):
     return BlockLearner(
-        Learner(outcome),
-        Learner(more.pop("propensity", linear_model.LogisticRegression(C=1e6))),
+        FittedModel(outcome),
+        FittedModel(more.pop("propensity", linear_model.LogisticRegression(C=1e6))),
         estimator,
         queries=QUERIES,
-        final=None if final is None else Learner(final),
+        final=None if final is None else FittedModel(final),
         **more,
     )
 
@@ -158,14 +158,16 @@ def test_ridge_logistic_is_nearly_maximum_likelihood():
 
 
 def test_a_constant_target_needs_no_model():
-    predict = Learner(linear_model.LogisticRegression()).fitted(np.ones((3, 1)), np.full(3, 0.7))
+    predict = FittedModel(linear_model.LogisticRegression()).fitted(
+        np.ones((3, 1)), np.full(3, 0.7)
+    )
     assert predict(np.ones((2, 1))).tolist() == [0.7, 0.7]
 
 
 def test_learners_hold_no_fitted_model():
     x, _, y = records(50)
     fitted = linear_model.LinearRegression().fit(x, y)
-    learner = Learner(fitted)
+    learner = FittedModel(fitted)
     assert not hasattr(learner._model, "coef_")
     learner.fitted(x, y)
     assert not hasattr(learner._model, "coef_")

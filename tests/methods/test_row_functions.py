@@ -26,7 +26,7 @@ from dpeffects.estimators import _blocks, _nuisance, _outcome, _propensity, bala
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._kernel_learner import BINS
 from dpeffects.estimators._nuisance import Learner, Nuisance
-from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
+from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.moments import Bins

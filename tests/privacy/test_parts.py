@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import BudgetError, EstimationError, OptionError
-from dpeffects.estimators.arms import arm_sums, treated_count
+from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.sample_aggregate import SquaredAnswer, mean_answer
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator

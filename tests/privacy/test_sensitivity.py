@@ -9,7 +9,7 @@ import pytest
 
 from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
-from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
+from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.matching import match, pairs
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.privacy.folds import Folds, Terms

@@ -10,7 +10,7 @@ import numpy as np
 from dpeffects.errors import DataError, OptionError
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.planning import Plan
-from dpeffects.report.parts import percent
+from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
 from dpeffects.study.result import Study
 from dpeffects.summary import draw

@@ -27,7 +27,7 @@ _IN_ROUNDS, _AT_LAST = 25, 400
 _MOST_MEGABYTES = 1.0
 
 
-class Table:
+class Marginal:
     """Expected counts, as the library reads them."""
 
     def __init__(self, values: Floats) -> None:
@@ -38,15 +38,15 @@ class Table:
         return self._values.reshape(-1) if flatten else self._values
 
 
-class Model:
+class NoisyModel:
     """A fitted distribution in the place of the library's own."""
 
     def __init__(self, domain: Any, fitted: Fitted) -> None:
         self.domain, self.fitted, self.cliques = domain, fitted, fitted.cliques
 
-    def project(self, names: Any) -> Table:
+    def project(self, names: Any) -> Marginal:
         """Expected counts over some columns."""
-        return Table(self.fitted.project(tuple(names)))
+        return Marginal(self.fitted.project(tuple(names)))
 
 
 class Engine:
@@ -58,14 +58,14 @@ class Engine:
     def __init__(self, domain: Any, iters: int = 0, warm_start: bool = False, **_: Any) -> None:
         self._domain, self._warm = domain, warm_start
 
-    def estimate(self, measurements: Any) -> Model:
+    def estimate(self, measurements: Any) -> NoisyModel:
         """Fit to (query, values, standard deviation, columns)."""
         seen = [(tuple(names), np.asarray(y, float), float(sd)) for _, y, sd, names in measurements]
         sizes = {name: int(size) for name, size in self._domain.config.items()}
         start = self._last.potentials if self._last and self._warm else None
         steps = _IN_ROUNDS if self._warm else _AT_LAST
         self._last = Fitted(sizes, seen, self.rows, start, steps)
-        return Model(self._domain, self._last)
+        return NoisyModel(self._domain, self._last)
 
 
 class Codes:

@@ -11,7 +11,7 @@ import numpy as np
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.parts import percent
+from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dpeffects.cli.parser import Command
+from dpeffects.cli.commands import Command
 from dpeffects.datasets import load_data
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.files import toml_key

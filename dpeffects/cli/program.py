@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpeffects.cli import demo, estimates, ledger, setup, studies
-from dpeffects.cli.parser import make_parser, one_line
+from dpeffects.cli import demonstration, estimates, ledger_commands, setup, studies
+from dpeffects.cli.commands import make_parser, one_line
 from dpeffects.errors import BoundsError, DPEffectsError
 
 COMMANDS = (
     *estimates.COMMANDS,
     *studies.COMMANDS,
-    *ledger.COMMANDS,
+    *ledger_commands.COMMANDS,
     *setup.COMMANDS,
-    *demo.COMMANDS,
+    *demonstration.COMMANDS,
 )
 ERROR, INTERRUPTED = 2, 130
 _ACCEPT = re.compile(r"Write (accept_\w+)=True")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dpeffects import writing
-from dpeffects.cli.parser import Command
+from dpeffects.cli.commands import Command
 from dpeffects.errors import OptionError
 from dpeffects.ledgers import (
     create_ledger,
