@@ -28,18 +28,17 @@ from dpeffects.privacy.rows import (
     Source,
     Totals,
     evaluate,
-    fill,
+    rehearse,
 )
 from dpeffects.privacy.sets import (
     COUNT,
-    WEIGHT_BITS,
     Box,
     BoxGrid,
     OnGrid,
     Sensitivity,
+    Steps,
     Within,
     unit_bits,
-    whole_weights,
 )
 
 _PARTS = {"treated": "treatment", "strata": "covariates"}
@@ -114,9 +113,8 @@ class Curator:
         else:
             rate = self._releaser.rate(share, part)
             grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
-            noisy = self._releaser.release(
-                label, totals, moves, grid.unit, share=share, part=part, claim=within.claim
-            )
+            steps, claim = Steps(totals, moves, grid.unit), within.claim
+            noisy = self._releaser.release(label, steps, share=share, claim=claim, part=part)
         if cells is None and not self._max_rows:
             noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
         return noisy
@@ -130,9 +128,8 @@ class Curator:
         )
         norm = np.array([math.isqrt(sum(int(x) ** 2 for x in totals))], np.int64)
         moves = Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0)
-        return self._releaser.release(
-            label, norm, moves, grid.unit, share=share, part=part, claim=9
-        )
+        steps = Steps(norm, moves, grid.unit)
+        return self._releaser.release(label, steps, share=share, claim=9, part=part)
 
     def exact_sums(
         self,
@@ -181,33 +178,6 @@ class Curator:
         parts = [x for x in function.reads if x != "treated"]
         return tuple(values[self._order] for values in self._source.gather(function, *parts))
 
-    def noisy_values(self, label: str, values: FloatArray, within: Box, share: str) -> Noisy:
-        """Release a number of each record: the vector moves in one entry, within the set."""
-        grid = within.on(1, self._releaser.rate(share))
-        steps = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
-        moves = grid.reach.sensitivity(None, False)
-        noisy = self._releaser.release(label, steps, moves, grid.unit, share=share, claim=9)
-        return replace(noisy, value=noisy.value + grid.offset(1))
-
-    def weighted_sum(
-        self, label: str, weights: FloatArray, values: FloatArray, within: Box, share: str
-    ) -> Noisy:
-        """Release sum_j w_j (v_j - centre), w a function of released or public values."""
-        steps = whole_weights(weights)
-        largest = max(int(np.abs(steps).max()), 1)
-        count, rate = max(1, int(np.abs(steps).sum())), self._releaser.rate(share) / largest
-        grid = within.on(count, rate)
-        whole = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
-        move = largest * grid.reach.same.l1
-        return self._releaser.release(
-            label,
-            np.array([steps @ whole], np.int64),
-            Sensitivity(move, float(move)),
-            grid.unit / 2.0**WEIGHT_BITS,
-            share=share,
-            claim=9,
-        )
-
     @cached_property
     def _order(self) -> IntArray:
         return self._releaser.permutation(self.n)
@@ -224,22 +194,6 @@ class Curator:
         for what in names:
             if what not in self._public:
                 raise PrivacyError(f"{what} is private in this call: ask for a release of it")
-
-
-def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
-    """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
-    rows = 3
-    zeros = Block(
-        np.zeros(rows, np.bool_),
-        np.zeros(rows),
-        np.zeros((rows, width)),
-        np.zeros(rows, np.int64),
-        np.zeros((rows, columns)),
-    )
-    with np.errstate(all="ignore"):
-        for function, size in ((phi, columns), (cells.function if cells else None, 1)):
-            if function is not None:
-                fill(np.empty((rows, size)), function(zeros.only(function.reads)))
 
 
 def _reads(*functions: RowFunction | Cells | None) -> tuple[str, ...]:

@@ -19,8 +19,17 @@ import numpy as np
 
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
-from dpeffects.privacy.descent import FINE, Derivatives, Precision, Values, norm, rounded
-from dpeffects.privacy.exact import FloatArray, exact_dots, weight_bits
+from dpeffects.privacy.descent import (
+    FINE,
+    Derivatives,
+    Precision,
+    Values,
+    exact_dots,
+    norm,
+    rounded,
+    weight_bits,
+)
+from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.rows import Block, RowFunction, Source, Totals, evaluate
 
 GRID = 18

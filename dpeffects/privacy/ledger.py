@@ -48,7 +48,7 @@ class Account(ABC):
 
         ``about`` says in words what the call is (method, formula).
         """
-        self.check(as_written(budget.epsilon), as_written(budget.delta), terms)
+        self.check(*budget.exact, terms)
         return self
 
     def settle(self) -> None:
@@ -116,16 +116,11 @@ class Ledger(Account):
     @property
     def remaining(self) -> tuple[float, float]:
         """What is neither spent nor reserved, rounded down; less than 1e-12 is shown as none."""
-        epsilon, delta = self._taken()
-        return (
-            shown(as_written(self._allowed.epsilon) - epsilon),
-            shown(as_written(self._allowed.delta) - delta),
-        )
+        return _all_shown(self._left())
 
-    def _taken(self) -> Amounts:
-        """Spent and reserved; read in this order, what is on its way between them counts twice."""
-        held = self._held
-        return _plus(held, self._spent)
+    def _left(self) -> Amounts:
+        """Neither reserved nor spent; what is on its way from one to the other counts twice."""
+        return _minus(_minus(self._allowed.exact, self._held), self._spent)
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
@@ -133,27 +128,28 @@ class Ledger(Account):
         require_like(self._terms, terms)
         if self._parent is not None:
             self._parent.check(epsilon, delta, self._terms)
-        taken = self._taken()
-        enough = taken[0] + epsilon <= as_written(self._allowed.epsilon)
-        if not enough or taken[1] + delta > as_written(self._allowed.delta):
-            raise refusal((epsilon, delta), self._allowed, self.remaining)
+        self._require_room((epsilon, delta), self._left())
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
-        """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        self.charge_part(None, spend, terms)
+    def _require_room(self, price: Amounts, left: Amounts) -> None:
+        if price[0] > left[0] or price[1] > left[1]:
+            raise refusal(price, self._allowed, _all_shown(left))
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
         """Reserve the whole budget of a call, or refuse it."""
-        whole = (as_written(budget.epsilon), as_written(budget.delta))
         self._require_own_process()
         with self._lock:
-            self.check(*whole, terms)
+            self.check(*budget.exact, terms)
             above = self._parent.reserve(budget, terms, about) if self._parent else None
-            self._held = _plus(self._held, whole)
-        return Reserved(self, whole, above)
+            self._held = _plus(self._held, budget.exact)
+        return Reserved(self, budget.exact, above)
 
-    def charge_part(self, part: Reserved | None, spend: Spend, terms: Terms | None) -> None:
-        """Charge what a call has reserved, or what is left where ``part`` is None."""
+    def charge(
+        self, spend: Spend, terms: Terms | None = None, part: Reserved | None = None
+    ) -> None:
+        """Record a charge, or refuse it. Call before the noise is drawn, never after.
+
+        It is charged to ``part``, what a call has reserved, or else to what is left.
+        """
         require_positive(spend)
         self._require_own_process()
         price = (Fraction(spend.epsilon), Fraction(spend.delta))
@@ -161,8 +157,10 @@ class Ledger(Account):
             require_like(self._terms, terms)
             if part is None:
                 self.check(*price, terms)
+            elif not part.open:
+                raise BudgetError("the reservation of this call was settled; nothing was drawn")
             else:
-                part.allow(price, self._allowed)
+                self._require_room(price, part.left)
             above = part.above if part else self._parent
             if above is not None:
                 above.charge(spend, self._terms or terms)
@@ -224,18 +222,11 @@ class Reserved(Account):
 
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge against the reservation, or refuse it."""
-        self._ledger.charge_part(self, spend, terms)
+        self._ledger.charge(spend, terms, self)
 
     def settle(self) -> None:
         """End the reservation."""
         self._ledger.settle_part(self)
-
-    def allow(self, price: Amounts, allowed: Budget) -> None:
-        """Refuse a charge beyond what is reserved."""
-        if not self.open:
-            raise BudgetError("the reservation of this call was settled; nothing was drawn")
-        if price[0] > self.left[0] or price[1] > self.left[1]:
-            raise refusal(price, allowed, (shown(self.left[0]), shown(self.left[1])))
 
 
 def rest_of_call(whole: Amounts, rest: Amounts) -> tuple[Spend, ...]:
@@ -260,6 +251,10 @@ def _plus(one: Amounts, other: Amounts) -> Amounts:
 
 def _minus(one: Amounts, other: Amounts) -> Amounts:
     return one[0] - other[0], one[1] - other[1]
+
+
+def _all_shown(left: Amounts) -> tuple[float, float]:
+    return shown(left[0]), shown(left[1])
 
 
 def require_positive(spend: Spend) -> None:

@@ -17,15 +17,12 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_up
 from dpeffects.privacy.charges import Noisy
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from dpeffects.privacy.exact import FloatArray, IntArray
+from dpeffects.privacy.rows import BoolArray
 
 _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""
@@ -241,9 +238,8 @@ def noise_source(seed: int | NoiseSource | None) -> NoiseSource:
 
 def _checked(values: IntArray) -> IntArray:
     values = np.ascontiguousarray(values)
-    if values.dtype != np.int64 or (
-        values.size and (values.min() < -(2**60) or values.max() > 2**60)
-    ):
+    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    if values.dtype != np.int64 or largest > 2**60:
         raise PrivacyError("releases must be 64-bit integers below 2^60; nothing drawn")
     return values
 

@@ -179,6 +179,22 @@ def fill(out: FloatArray, values: Any) -> None:
         put[:] = column
 
 
+def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
+    """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
+    rows = 3
+    zeros = Block(
+        np.zeros(rows, np.bool_),
+        np.zeros(rows),
+        np.zeros((rows, width)),
+        np.zeros(rows, np.int64),
+        np.zeros((rows, columns)),
+    )
+    with np.errstate(all="ignore"):
+        for function, size in ((phi, columns), (cells.function if cells else None, 1)):
+            if function is not None:
+                fill(np.empty((rows, size)), function(zeros.only(function.reads)))
+
+
 Totals = tuple[IntArray, ...]
 Summand = Callable[[Block], Totals]
 """What a block adds. It may travel to other processes, so it must not hold the curator."""
@@ -223,25 +239,6 @@ class Source(Protocol):
         """Return the rows in memory; raises where they are not, and says why they must be."""
 
 
-class OneColumn:
-    """The parts of a source that values of one column, in the place of outcomes, do not have."""
-
-    width = 1
-    outcome_range = (0.0, 0.0)
-    n_strata = None
-
-    def gather(self, function: ByRecord, *parts: str) -> Records:
-        """Values of single records are not asked for."""
-        raise NotImplementedError
-
-    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
-        """An engine has no words for these."""
-
-    def in_memory(self, why: str) -> Rows:
-        """They are not in memory."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
 class Rows:
     """Private rows in memory, clipped to their bounds. Only the curator looks inside.
@@ -262,12 +259,6 @@ class Rows:
     values: tuple[int, ...] = ()
     answers: FloatArray | None = None
     unit: IntArray | None = None
-
-    @classmethod
-    def of_answers(cls, answers: FloatArray) -> Rows:
-        """Rows that are answers of a learner."""
-        none = np.zeros(len(answers))
-        return cls(none, (0.0, 0.0), none > 0, lambda: none[:, None], 1, answers=answers)
 
     @property
     def n(self) -> int:
@@ -297,25 +288,13 @@ class Rows:
     def reordered(self, order: IntArray) -> Rows:
         """The same records in another order; covariates and strata when first asked for."""
         strata = self.strata
-
-        def covariates() -> FloatArray:
-            matrix = self.covariates()
-            out = np.empty((len(order), matrix.shape[1]), matrix.dtype, order="F")
-            for column, put in zip(matrix.T, out.T, strict=True):
-                np.take(column, order, out=put)
-            return out
-
-        def index() -> tuple[IntArray, int]:
-            assert strata is not None
-            stratum, count = strata()
-            return stratum[order], count
-
+        index = cache(lambda: (strata()[0][order], strata()[1])) if strata else None
         return replace(
             self,
             outcome=self.outcome[order],
             treated=self.treated[order],
-            covariates=cache(covariates),
-            strata=None if strata is None else cache(index),
+            covariates=cache(lambda: np.take(self.covariates().T, order, axis=1).T),
+            strata=index,
         )
 
     def _map(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> Iterator[T]:
@@ -335,9 +314,9 @@ class Rows:
         whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
         for part in parts:
             value = getattr(self, part)
-            whole[part] = value() if part == "covariates" else value
-            if part == "strata":
-                whole[part] = value()[0]
+            whole[part] = value() if callable(value) else value
+        if "strata" in parts:
+            whole["strata"] = whole["strata"][0]
         cuts, size = np.arange(0, self.treated.size, ROWS), self.treated.size
         if self.unit is not None:  # a block never ends within a unit
             whole["unit"] = self.unit

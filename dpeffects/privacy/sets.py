@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dpeffects.errors import DataError, OptionError, PrivacyError
+from dpeffects.errors import DataError, OptionError
 from dpeffects.privacy.exact import (
     FloatArray,
     IntArray,
@@ -24,8 +24,6 @@ from dpeffects.privacy.exact import (
 
 _TOP = 56
 """Totals stay below 2^56 steps: nothing overflows, and the noise has room."""
-WEIGHT_BITS = 16
-"""Bits after the point of weights of single records."""
 _FEW = 8
 """Up to this many cells, sums by cell are a product of matrices."""
 
@@ -42,6 +40,19 @@ class Sensitivity(NamedTuple):
 
     l1: int
     l2: float
+
+    @classmethod
+    def of_number(cls, most: int) -> Sensitivity:
+        """Where the total is one number, both norms are the same."""
+        return cls(most, float(most))
+
+
+class Steps(NamedTuple):
+    """Whole numbers, how far one record moves them, and the value of one step."""
+
+    values: IntArray
+    moves: Sensitivity
+    unit: float
 
 
 class Reach(NamedTuple):
@@ -287,6 +298,10 @@ class BoxGrid:
         """Sums by cell; whole numbers below 2^53 add up exactly in floats."""
         return add_up(self.project(values), cell, size)
 
+    def whole(self, values: FloatArray) -> IntArray:
+        """Whole numbers within a set of one column."""
+        return self.project(values[:, None].copy())[:, 0].astype(np.int64)
+
     def offset(self, n: int) -> FloatArray:
         """What n centres add to the sums."""
         return n * np.asarray(self.box.centre)
@@ -321,10 +336,3 @@ def add_up(values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
         return exact_products(own, values, 38)
     sums = [np.bincount(cell, column, size + 1)[:size] for column in values.T]
     return np.stack(sums, axis=1).astype(np.int64)
-
-
-def whole_weights(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
-    """Round known weights to multiples of 2^-bits, so that products are whole numbers."""
-    if not (np.abs(weights) < 2.0**30).all():
-        raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
-    return np.rint(weights * 2.0**bits).astype(np.int64)

@@ -20,7 +20,7 @@ from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.rows import BoolArray, Interval
-from dpeffects.unproved.claimed import charge_library, rows_of
+from dpeffects.unproved.claimed import charge_library, library_seed, rows_of
 
 LIBRARY = "interpret-core: DP-EBM"
 
@@ -109,7 +109,7 @@ def boosted(curator: Curator, stage: Stage, share: str) -> Additive:
         target = np.concatenate([target, [0.0, 1.0]])
     whole = charge_library(curator, stage.label, LIBRARY, share)
     price = price_of_presence(whole)
-    return _fitted(stage.interval, features, target, price, curator._releaser.seed())
+    return _fitted(stage.interval, features, target, price, library_seed(curator))
 
 
 def _fitted(

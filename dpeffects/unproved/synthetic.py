@@ -16,7 +16,7 @@ from dpeffects.ledgers.composition import largest_rho
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.rows import BoolArray
-from dpeffects.unproved.claimed import charge_library
+from dpeffects.unproved.claimed import charge_library, library_seed
 from dpeffects.unproved.generators import environment
 
 Records = tuple[FloatArray, BoolArray, FloatArray]
@@ -84,7 +84,7 @@ def synthetic_records(
             "codes": codes,
             "sizes": {name: scales[name].size for name in columns},
             "rho": largest_rho(price.epsilon, price.delta),
-            "seed": curator._releaser.seed(),
+            "seed": library_seed(curator),
         }
     )
     made = {name: scales[name].values(np.array(v)) for name, v in answer["codes"].items()}

@@ -19,7 +19,7 @@ import dpeffects as dpe
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.sets import BoxGrid, Sensitivity
+from dpeffects.privacy.sets import BoxGrid, Sensitivity, Steps
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, pair
@@ -89,7 +89,7 @@ def test_two_calls_on_one_ledger(make):
 
 
 def _release(releaser, values, l1=9, share="a", l2=100.0):
-    return releaser.release("sum", values, Sensitivity(l1, l2), 1.0, share=share, claim=1)
+    return releaser.release("sum", Steps(values, Sensitivity(l1, l2), 1.0), share=share, claim=1)
 
 
 def _fails(releaser, data):
