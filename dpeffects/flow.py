@@ -17,8 +17,8 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
@@ -40,8 +40,6 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.results import Balance, CateEffects, CateFunction, Result
 from dpeffects.results.effect_function import EffectFunction
-
-FloatArray = npt.NDArray[np.float64]
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""

@@ -9,24 +9,25 @@ What the rehearsal cannot know (how covariates really spread, how outcomes vary)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds, Declared, declare, skeleton
-from dpeffects.effects import estimate_effect
+from dpeffects.effects import dp_cate, estimate_effect
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
-from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import get, proved
+from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import conditional_methods, get, proved
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, source
 from dpeffects.formula.ranges import range_of
-from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
 from dpeffects.results.export import JsonRecord, frame_of
@@ -168,7 +169,8 @@ def plan(
     method
         One method, or None for all that can estimate the estimand.
     estimand
-        "ATE", "ATT" or "ATC".
+        "ATE", "ATT", "ATC", or "CATE": then figures are medians over groups, points, or the points
+        along each covariate that a summary shows, as ``release``, ``at`` and ``by`` say.
     outcome_mean, outcome_sd
         A guess of the outcome's mean and standard deviation within arms; by default the middle and
         a sixth of its range. A mean far from the middle makes noise in the size of an arm count.
@@ -202,7 +204,7 @@ def plan(
     sd = (high - low) / 6.0 if outcome_sd is None else outcome_sd
     check_whole("n", n, 4, _MOST)
     check_whole("repeats", repeats, 1)
-    check_choice("estimand", estimand, AVERAGES)
+    check_choice("estimand", estimand, tuple(ESTIMANDS))
     for name, share in (("treated", treated), ("conf_level", conf_level), ("power", power)):
         if not (is_number(share) and 0.0 < share < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {share!r}")
@@ -213,7 +215,7 @@ def plan(
     ):
         if not (is_number(value) and least <= value <= most):
             raise OptionError(f"{name} must be within [{least:g}, {most:g}], got {value!r}")
-    if method is None and options:
+    if method is None and not set(options) <= {"release", "at", "by"}:
         raise OptionError("options belong to a method: name one with method=...")
     setting = PlanSetting(
         formula=parsed.source,
@@ -233,12 +235,13 @@ def plan(
     )
     if method is not None:
         return Plan(setting, (_row(setting, method),))
-    names = [spec.name for spec in proved().values() if estimand in spec.estimands]
+    kinds = conditional_methods() if ESTIMANDS[estimand].conditional else proved()
+    names = [s.name for s in kinds.values() if estimand in s.estimands and s.guarantee == "exact"]
     return Plan(setting, tuple(_row_or_reason(setting, name) for name in bar(names, "planning")))
 
 
 def _row(setting: PlanSetting, method: str) -> Planned:
-    spec = get(method)
+    spec = get(method, setting.estimand)
     spec.check_estimand(setting.estimand)
     if spec.needs_delta and not setting.delta:
         return Planned(method, reason="needs a delta")
@@ -254,32 +257,41 @@ def _row_or_reason(setting: PlanSetting, method: str) -> Planned:
 
 def _rehearsed(setting: PlanSetting, method: str) -> Planned:
     """Run on made-up records; medians over repeats, because a noisy variance has a long tail."""
+    estimate: Callable[..., Any] = partial(estimate_effect, setting.estimand)
+    if ESTIMANDS[setting.estimand].conditional:
+        estimate = dp_cate
+    budget: dict[str, Any] = {"epsilon": setting.epsilon, "delta": setting.delta}
     runs = [
-        estimate_effect(
-            setting.estimand,
+        estimate(
             setting.formula,
             made_up_records(setting, seed),
             method,
-            epsilon=setting.epsilon,
-            delta=setting.delta,
+            **budget,
             seed=seed,
             **setting.options,
         )
         for seed in range(setting.repeats)
     ]
-    noise_sd = math.sqrt(float(np.median([run.noise_variance for run in runs])))
     shares: dict[str, float] = {}
     for spend in (spend for spend in runs[0].spends if not spend.covered):
         shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
     split = tuple(shares.items())
-    errors = [run.std_error for run in runs if not isinstance(run.std_error, Unavailable)]
-    intervals = [run.conf_int(setting.conf_level) for run in runs]
-    widths = [(i.upper - i.lower) / 2.0 for i in intervals if not isinstance(i, Unavailable)]
-    if not widths:
+    effects = [_figures(run, setting.conf_level) for run in runs]
+    columns = [x[np.isfinite(x)] for x in np.concatenate(effects).T]
+    noise_sd, error, width = (float(np.median(x)) if x.size else math.nan for x in columns)
+    if math.isnan(error):  # an interval for the noise alone is none for the effect
         return Planned(method, noise_sd, shares=split)
-    error, width = float(np.median(errors)), float(np.median(widths))
     detectable = width + NormalDist().inv_cdf(setting.power) * error
     return Planned(method, noise_sd, error, width, detectable, split)
+
+
+def _figures(result: Any, conf_level: float) -> FloatArray:
+    """Standard deviation of the noise, standard error and half-width, one row an effect."""
+    frame = result.tidy(conf_level)
+    if "noise_sd" not in frame:
+        frame["noise_sd"] = math.sqrt(result.noise_variance)
+    half = (frame["conf_high"] - frame["conf_low"]) / 2.0
+    return np.column_stack([frame["noise_sd"], frame["std_error"], half])
 
 
 def made_up_records(setting: PlanSetting, seed: int) -> Declared:

@@ -99,3 +99,32 @@ def test_the_plot_has_a_line_for_each_method():
 def test_mistakes_are_named(change, error, words):
     with pytest.raises(error, match=words):
         means(**change)
+
+
+GROUPED = {"y": (0, 1), "x": (0, 1), "g": ["a", "b", "c"]}
+
+
+def test_conditional_effects_are_planned_like_averages():
+    given = {"epsilon": 1, "delta": 1e-6, "release": "groups", "by": "g"}
+    trial = {"estimand": "CATE", "selection": 0, "repeats": 5}
+    plan = dpe.plan("y ~ t | x + g", n=4000, bounds=GROUPED, **trial, **given)
+    rows = plan.tidy().set_index("method")
+    assert {"r_learner", "dr_learner"} <= set(rows.index[rows["reason"] == ""])
+    assert "release" in rows.loc["sample_aggregate", "reason"]
+    halves = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed + 50)
+        data = pd.DataFrame({"x": rng.random(4000), "g": rng.choice(list("abc"), 4000)})
+        data["t"] = rng.random(4000) < 0.5
+        data["y"] = np.clip(rng.normal(0.5, 1 / 6, 4000), 0, 1)
+        fit = dpe.dp_cate("y ~ t | x + g", data, bounds=GROUPED, seed=seed, **given).tidy()
+        halves += ((fit["conf_high"] - fit["conf_low"]) / 2.0).tolist()
+    assert rows.loc["r_learner", "half_width"] == pytest.approx(np.median(halves), rel=0.2)
+
+
+def test_a_plan_of_points_has_noise_only():
+    at = {"x": [0.2, 0.8], "g": ["a", "b"]}
+    given = {"estimand": "CATE", "method": "r_learner", "release": "points", "at": at}
+    (row,) = dpe.plan("y ~ t | x + g", n=900, epsilon=1, bounds=GROUPED, repeats=2, **given).rows
+    assert row.noise_sd > 0
+    assert np.isnan(row.half_width)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.auditing.events import Runs
 from dpeffects.auditing.leaves import leaves
 from dpeffects.auditing.mechanisms import Mechanism, Run
@@ -19,7 +19,6 @@ from dpeffects.errors import BoundsError, DataError, EstimationError, OptionErro
 from dpeffects.parallel import run_tasks
 from dpeffects.privacy.noise import SecureNoise, SeededNoise
 
-FloatArray = npt.NDArray[np.float64]
 Outputs = tuple[tuple[str, ...], list[float]]
 """Names and numbers of everything that a run shows."""
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dpeffects.arrays import FloatArray, IntArray
+
 Two = tuple[FloatArray, FloatArray]
 
 LOSS = "privacy loss of all releases"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.privacy.huber import GRID, Huber, bounded_terms
 from dpeffects.privacy.logistic import GRID as LOGISTIC_GRID
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm, whole_rows
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.rows import Block, Records
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def by_record(fit: Fit, weights: FloatArray) -> Records:

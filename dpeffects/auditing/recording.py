@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.auditing.minimisers import by_record
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance
-from dpeffects.privacy.rows import BoolArray
 
 
 class Impossible(Exception):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpeffects.privacy.exact import FloatArray
-from dpeffects.privacy.rows import Block, BoolArray, Cells, reads
+from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.privacy.rows import Block, Cells, reads
 
 
 @dataclass(frozen=True)

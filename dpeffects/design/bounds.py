@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import Interval
 from dpeffects.errors import BoundsError, shorten
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Releaser
-from dpeffects.privacy.rows import Block, Cells, Interval, Source, reads
+from dpeffects.privacy.rows import Block, Cells, Source, reads
 from dpeffects.privacy.sets import COUNT
 
 Levels = tuple[Any, ...]

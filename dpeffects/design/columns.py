@@ -17,6 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.bounds import Bounds
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
@@ -26,10 +27,6 @@ from dpeffects.formula.ranges import clip, range_of
 from dpeffects.formula.strata import Strata
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _ALL = (-math.inf, math.inf)
 _NARROWEST = 1e-50

@@ -24,14 +24,9 @@ from typing import Any, ClassVar
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from dpeffects.arrays import IntArray, Interval
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
-from dpeffects.design.columns import (
-    Columns,
-    Design,
-    IntArray,
-    Recipe,
-    refuse_missing,
-)
+from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
@@ -42,7 +37,6 @@ from dpeffects.privacy.rows import (
     Block,
     ByRecord,
     Cells,
-    Interval,
     Records,
     RowFunction,
     Rows,

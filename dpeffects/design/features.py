@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.huber import on_grid, widened
 from dpeffects.privacy.logistic import unit_norm
-
-FloatArray = npt.NDArray[np.float64]
 
 _PER_COLUMN = 3
 """Frequencies for each covariate in the additive kernel."""

@@ -16,14 +16,12 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared, skeleton
 from dpeffects.design.columns import (
-    BoolArray,
     Columns,
     Design,
-    FloatArray,
-    IntArray,
     Recipe,
     codes,
     intervals_of,

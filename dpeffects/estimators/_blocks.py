@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.features import logits
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._plan import MOST_LEFT, weight_noise
@@ -19,12 +19,9 @@ from dpeffects.estimators.strengths import default_strength
 from dpeffects.estimators.weighting import propensity_model
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import IntArray
 from dpeffects.privacy.logistic import sigmoid, unit_norm
 from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import COUNT, Box
-
-FloatArray = npt.NDArray[np.float64]
 
 TREATED, CONTROL = 0, 1
 _BINS = 20

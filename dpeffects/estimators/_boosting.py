@@ -14,15 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Interval
 from dpeffects.unproved.boosting import Additive, RecordFunction, Stage, boosted
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 SHARES: dict[str, dict[str, float]] = {
     "s": {"outcome": 1.0},

@@ -22,8 +22,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features, Fourier, spread_points
 from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
 from dpeffects.estimators._propensity import share_treated
@@ -34,8 +34,6 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.minimise import minimise
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-
-FloatArray = npt.NDArray[np.float64]
 
 SHARES = {"counts": 0.03, "arms": 0.09, "ends": 0.02, "propensity": 0.13, "outcome": 0.13}
 _THRESHOLD = 0.2

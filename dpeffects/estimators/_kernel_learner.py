@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
@@ -54,8 +54,6 @@ from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, entries
 from dpeffects.results.effect_function import BINS, EffectFunction
 from dpeffects.unproved.claimed import claimed_effects
-
-FloatArray = npt.NDArray[np.float64]
 
 RELEASES = {
     "function": {"effect": 0.52, "spread": 0.03, "variance": 0.05},

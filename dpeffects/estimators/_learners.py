@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Predict = Callable[[FloatArray], FloatArray]
 
 ESTIMATOR_NAMES = ("aipw", "ipw", "regression")

@@ -12,11 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
 from dpeffects.design.features import Features, unit_rows
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.privacy.exact import FloatArray, IntArray, scratch_buffer
+from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.huber import along
-from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
+from dpeffects.privacy.rows import Block, reads
 from dpeffects.results.effect_function import BINS
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.arms import ARMS
 from dpeffects.estimators._blocks import CONTROL, TREATED
 from dpeffects.privacy.charges import Noisy
@@ -16,8 +16,6 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

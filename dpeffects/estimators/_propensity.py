@@ -36,17 +36,17 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, Interval
 from dpeffects.estimators.arms import treated_count
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.logistic import unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights, public_propensity_model
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.rows import Block, Interval, reads
+from dpeffects.privacy.rows import Block, reads
 
 _PUBLIC_STRENGTH = 1e-3
 """At label level the model costs nothing, so the penalty is only a numerical safeguard."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.privacy.logistic import sigmoid
-
-FloatArray = npt.NDArray[np.float64]
 
 _PENALTY = 0.01
 """Ridge penalty for each standardised column, against a sum over records. It is light because these

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators.spec import Options
 from dpeffects.inference.estimate import SamplingVariance
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.strata import MatchedStrata
-
-FloatArray = npt.NDArray[np.float64]
 
 WEIGHTS = ("means", "round_robin")
 CITATION = (

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.arms import ARMS
 from dpeffects.design.features import unit_rows
 from dpeffects.estimands import AVERAGES, ESTIMANDS
@@ -37,8 +37,6 @@ from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import COUNT, Box, entries
-
-FloatArray = npt.NDArray[np.float64]
 
 _SHARES = {"balance": 0.35, "propensity": 0.25, "overlap": 0.1, "adjusted": 0.3}
 _WORTH = 0.1

@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators.arms import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.spec import MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpeffects.errors import OptionError
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.estimators._boosting import SHARES, AdditiveEffect, released
 from dpeffects.estimators._checks import check_choice, check_clip
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
@@ -41,9 +40,6 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved import boosting
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 LEARNERS = tuple(SHARES)
 _NO_INTERVAL = Unavailable("the error of a boosted model is not known")
@@ -71,8 +67,6 @@ class DPEBMOptions(Options):
 
     def resolve(self, facts: Facts) -> DPEBMOptions:
         """Refuse a budget that Gaussian noise cannot have, and a missing library."""
-        if not facts.budget.delta > 0.0:
-            raise OptionError("dp_ebm needs a delta: write delta=1e-5, for example")
         boosting.require()
         return self
 

@@ -6,15 +6,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.estimators import _boosting, dp_ebm
 from dpeffects.estimators._kernel_learner import NO_VARIANCE
 from dpeffects.estimators.sample_aggregate_cate import require_points
 from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.curator import Curator
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

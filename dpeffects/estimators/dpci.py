@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
 from dpeffects.estimators import sample_aggregate
@@ -40,11 +40,7 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.folds import Terms, isolated
-from dpeffects.privacy.rows import Interval
 from dpeffects.unproved.claimed import Answer, claimed_moments
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _POINTS = 1024
 _LEAST_RECORDS = 10
@@ -146,9 +142,7 @@ class DpciOptions(Options):
             )
 
     def resolve(self, facts: Facts) -> DpciOptions:
-        """Name the models; the noise is Gaussian, so there must be a delta."""
-        if not facts.budget.delta:
-            raise OptionError("dpci needs a delta, for example delta=1e-5")
+        """Name the models."""
         models = self.models()
         return replace(self, outcome=models.outcome, propensity=models.propensity)
 

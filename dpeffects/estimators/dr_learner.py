@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.estimators import r_learner
 from dpeffects.estimators._kernel_learner import KernelLearner
 from dpeffects.estimators.weighting import Propensity
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

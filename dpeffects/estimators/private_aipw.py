@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.arms import ARMS
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
@@ -55,8 +56,6 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.sets import COUNT, Box, entries
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

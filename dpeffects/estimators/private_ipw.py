@@ -46,6 +46,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
@@ -60,11 +61,10 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import halves
-from dpeffects.privacy.rows import Block, BoolArray, Interval
+from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box, entries
 
 _SQUARES, _MOMENT = 0.5, 0.5

@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_penalty
@@ -40,12 +41,11 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_penalty
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.logistic import least_penalty, sigmoid
 from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
-from dpeffects.privacy.rows import Block, BoolArray
+from dpeffects.privacy.rows import Block
 
 _COEFFICIENT = {"label": 0.01, "sample": 0.001}
 _TINY_PENALTY = 1e-6

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.estimators._kernel_learner import (
     KernelLearner,
     KernelLearnerOptions,
@@ -20,8 +20,6 @@ from dpeffects.estimators._kernel_learner import (
 )
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.estimators.weighting import Propensity
-
-FloatArray = npt.NDArray[np.float64]
 
 CITATION = (
     "Schröder, Melnychuk and Feuerriegel (2025), Differentially private learners for "

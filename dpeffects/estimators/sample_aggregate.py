@@ -47,6 +47,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole, is_number
@@ -61,9 +62,8 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.parts import answer, by_block
-from dpeffects.privacy.rows import Block, BoolArray, Interval, reads
+from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import Box
 
 _LEAST_RECORDS = 4
@@ -239,6 +239,11 @@ def shares(level: str, options: SampleAggregateOptions) -> dict[str, float]:
     return {"estimate": 0.8, "variance": 0.2}
 
 
+def uses_delta(options: SampleAggregateOptions, facts: Facts) -> dict[str, float | None]:
+    """Each release is one number."""
+    return {"estimate": 1.0, "variance": 1.0}
+
+
 def fit(curator: Curator, options: SampleAggregateOptions, estimand: str) -> Estimate:
     """Release the mean of the blocks' answers and of their squares."""
     lower, upper = curator.outcome_range
@@ -313,6 +318,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=SampleAggregateOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit=fit,
     reference=reference,
     citation=(

@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice
@@ -23,8 +21,6 @@ from dpeffects.estimators.spec import Facts, Options
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import by_block
-
-FloatArray = npt.NDArray[np.float64]
 
 _BIAS = (
     "Learners are fitted in blocks of {} records: what they miss at that size is in the effects."

@@ -88,15 +88,6 @@ class SmoothMatchingOptions(StrataOptions):
             )
         check_choice("variance_noise", self.variance_noise, ("capped", "smooth"))
 
-    def resolve(self, facts: Facts) -> SmoothMatchingOptions:
-        """Refuse a budget without delta, before anything is charged."""
-        if facts.budget.delta == 0.0:
-            raise BudgetError(
-                "smooth_matching needs delta > 0, such as delta=1e-5 (much less than 1 / n); "
-                "global_matching and diff_in_means do without"
-            )
-        return self
-
 
 def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
     """Split of the budget; the smooth sensitivity of the variance shares with the other one."""

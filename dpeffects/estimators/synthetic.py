@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError
+from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import ESTIMATOR_NAMES, BlockLearner, models_of, wrap_models
@@ -37,9 +37,6 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.generators import environment
 from dpeffects.unproved.synthetic import synthetic_records
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 GENERATORS = ("aim", "mst")
 WORKLOADS = ("effect", "pairs")
@@ -84,8 +81,6 @@ class SyntheticOptions(Options):
 
     def resolve(self, facts: Facts) -> SyntheticOptions:
         """Refuse a budget that Gaussian noise cannot have, and a missing environment."""
-        if not facts.budget.delta > 0.0:
-            raise OptionError("synthetic needs a delta: write delta=1e-5, for example")
         environment.require()
         few = facts.width <= _FEW
         return replace(self, workload=self.workload or ("pairs" if few else "effect"))

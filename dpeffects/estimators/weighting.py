@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import logits
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights, minimise, noisy_weights
-from dpeffects.privacy.rows import BoolArray, Interval
 
 
 def propensity_model(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray
 from dpeffects.errors import DataError, PolicyError
 from dpeffects.files import is_parquet
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Values = Sequence[Any] | npt.NDArray[Any]
-BoolArray = npt.NDArray[np.bool_]
 
 _WORDS = {"true": 1.0, "false": 0.0}
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import BoundsError, shorten
 from dpeffects.formula.expression import (
     FUNCTIONS,
@@ -30,8 +29,6 @@ from dpeffects.formula.expression import (
     show_number,
     shown,
 )
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 
 class _OutsideError(Exception):

@@ -15,11 +15,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def ipw_noise_sd(epsilon: float, m: int, penalty: float, delta: float) -> float:

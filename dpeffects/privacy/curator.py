@@ -14,9 +14,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.release import Releaser
 from dpeffects.privacy.rows import (
     ROWS,

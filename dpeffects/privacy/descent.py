@@ -19,7 +19,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.exact import PRODUCT, FloatArray, IntArray, exact_products, scratch_buffer
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.privacy.exact import PRODUCT, exact_products, scratch_buffer
 
 _HIGH = 22
 FINE = 44

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dpeffects.arrays import FloatArray, IntArray
 
 _BUFFERS = threading.local()
 PRODUCT = 2**18

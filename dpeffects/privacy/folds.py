@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import EstimationError, OptionError, PrivacyError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.parts import fixed_generator
-from dpeffects.privacy.rows import BoolArray, Interval
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, bits_for
 from dpeffects.progress import bar
 

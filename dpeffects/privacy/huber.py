@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
 from dpeffects.privacy.descent import (
@@ -29,7 +30,6 @@ from dpeffects.privacy.descent import (
     rounded,
     weight_bits,
 )
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.rows import Block, RowFunction, Source, Totals, evaluate
 
 GRID = 18

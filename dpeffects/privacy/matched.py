@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray, IntArray
-from dpeffects.privacy.rows import Block, BoolArray, Records, RowFunction, evaluate
+from dpeffects.privacy.rows import Block, Records, RowFunction, evaluate
 from dpeffects.privacy.sets import Box, Sensitivity, Steps, bits_for
 
 IndexArray = npt.NDArray[np.int32]

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_down
 from dpeffects.privacy.charges import Noisy, Spend
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray, IntArray, row_norms_squared
+from dpeffects.privacy.exact import row_norms_squared
 from dpeffects.privacy.huber import Huber, along, along_error, on_grid
 from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale, laplace_scale

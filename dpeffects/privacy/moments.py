@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
-from dpeffects.privacy.exact import FloatArray, IntArray, exact_products, scratch_buffer
+from dpeffects.privacy.exact import exact_products, scratch_buffer
 from dpeffects.privacy.sets import Box, BoxGrid, Norms, Reach, add_up, bits_for, norms_of, times
 
 

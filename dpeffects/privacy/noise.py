@@ -18,11 +18,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_up
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.exact import FloatArray, IntArray
-from dpeffects.privacy.rows import BoolArray
 
 _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""

@@ -15,13 +15,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import BoolArray, Rows
+from dpeffects.privacy.rows import Rows
 from dpeffects.progress import bar
 
 T = TypeVar("T")

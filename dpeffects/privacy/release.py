@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
 from dpeffects.privacy.charges import Noisy, Spend
-from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import (
     LEAST_DELTA,
@@ -25,7 +25,6 @@ from dpeffects.privacy.noise import (
     gaussian_scale,
     laplace_scale,
 )
-from dpeffects.privacy.rows import BoolArray
 from dpeffects.privacy.sets import Steps
 
 

@@ -19,10 +19,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.exact import FloatArray, IntArray, scratch_buffer
+from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
+from dpeffects.privacy.exact import scratch_buffer
 
-BoolArray = npt.NDArray[np.bool_]
-Interval = tuple[float, float]
 T = TypeVar("T")
 
 ROWS = 2**15

@@ -13,14 +13,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import DataError, OptionError
-from dpeffects.privacy.exact import (
-    FloatArray,
-    IntArray,
-    exact_products,
-    row_norms_squared,
-    scratch_buffer,
-)
+from dpeffects.privacy.exact import exact_products, row_norms_squared, scratch_buffer
 
 _TOP = 56
 """Totals stay below 2^56 steps: nothing overflows, and the noise has room."""

@@ -19,9 +19,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.rows import Block, Cells, Rows, Totals, reads
 from dpeffects.privacy.sets import COUNT, Box, BoxGrid, Sensitivity, Steps
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy, smooth_bound

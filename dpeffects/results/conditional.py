@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects import documents, writing
+from dpeffects.arrays import FloatArray
 from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds
 from dpeffects.errors import DataError, OptionError
@@ -30,7 +30,6 @@ from dpeffects.summary import Summary, draw, summarise
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
 
 _COVERS = ("noise", "effect")
 _KIND, _VERSION, _UNCHECKED = "dpeffects effect function", 2, 1

@@ -7,13 +7,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features, Fourier, Linear, spread_points
 from dpeffects.privacy.huber import along
 from dpeffects.results.export import READERS, JsonRecord, fields_of, plain, record, require
-
-FloatArray = npt.NDArray[np.float64]
 
 BINS = 8
 """Bins of the histograms that show how covariates spread over their declared ranges."""

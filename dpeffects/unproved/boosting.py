@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import MissingExtraError
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
-from dpeffects.privacy.rows import BoolArray, Interval
 from dpeffects.unproved.claimed import charge_library, library_seed, rows_of
 
 LIBRARY = "interpret-core: DP-EBM"

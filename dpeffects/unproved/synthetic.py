@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.ledgers.composition import largest_rho
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray, IntArray
-from dpeffects.privacy.rows import BoolArray
 from dpeffects.unproved.claimed import charge_library, library_seed
 from dpeffects.unproved.generators import environment
 

@@ -14,13 +14,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 import dpeffects as dpe
-from dpeffects.design import read as design
-from dpeffects.errors import PrivacyError
-from dpeffects.formula import parse
-from dpeffects.privacy.budget import Share
-from dpeffects.privacy.curator import Curator, Releaser
-from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SecureNoise
+from dpeffects.design.engines import LazyRows
 
 BOUNDS = {"y": (0, 1), "x": (0, 1)}
 NEIGHBOURS = 5
@@ -142,13 +136,17 @@ def test_sample_level_pairs_scores_with_their_own_treatments(few):
     assert fit.estimate == pytest.approx(truth, abs=0.01)
 
 
-def test_scores_after_treatments_are_refused_on_an_engine(few):
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_records_are_looked_at_once(level, few, monkeypatch):
     """A second look could have another order, so it is not taken."""
     polars = pytest.importorskip("polars")
-    formula, public = parse("y ~ t | x"), frozenset(("treatment", "covariates"))
-    table = design.read(polars.from_pandas(few[0]).lazy(), formula, BOUNDS, public)
-    rows = table.encode()
-    curator = Curator(rows, Releaser({"a": Share(1.0)}, Ledger(1.0), SecureNoise()), public)
-    curator.treatment()
-    with pytest.raises(PrivacyError, match="scores first"):
-        curator.public_scores(0.1)
+    looks, gather = [], LazyRows.gather
+
+    def counted(rows, *given):
+        looks.append(given)
+        return gather(rows, *given)
+
+    monkeypatch.setattr(LazyRows, "gather", counted)
+    lazy = polars.from_pandas(few[0].head(500)).lazy()
+    dpe.dp_ate("y ~ t | x", lazy, "private_psm", level=level, epsilon=5, bounds=BOUNDS, seed=1)
+    assert len(looks) == 1

@@ -9,7 +9,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.estimators.k_anonymous import anonymised, microaggregate
-from tests.privacy.test_sensitivity import curator
+from dpeffects.unproved.claimed import unprotected
+from tests.privacy.bare import curator
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"
@@ -85,9 +86,9 @@ def test_rows_are_handed_out_only_where_all_of_them_are_public():
     y, t = np.zeros(4), np.arange(4) % 2 == 0
     for public in ((), ("covariates",), ("covariates", "treatment")):
         with pytest.raises(PrivacyError, match="private in this call"):
-            curator(y, t, public=public)[0].unprotected(lambda x, t, y: y)
+            unprotected(curator(y, t, public=public)[0], lambda x, t, y: y)
     open_ = curator(y, t, public=("covariates", "treatment", "outcome"))[0]
-    assert len(open_.unprotected(lambda x, t, y: y)) == 4
+    assert len(unprotected(open_, lambda x, t, y: y)) == 4
 
 
 @pytest.mark.parametrize(

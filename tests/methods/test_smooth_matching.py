@@ -128,8 +128,8 @@ def test_covariates_that_are_no_strata_are_refused(name, case):
 @pytest.mark.parametrize(
     ("options", "more", "error", "message"),
     [
-        ({}, {"delta": 0.0}, BudgetError, "needs delta > 0"),
-        ({}, {"delta": 0.0, "bounds": {"g": list("abc"), "x": (0, 90)}}, BudgetError, "delta > 0"),
+        ({}, {"delta": 0.0}, OptionError, "needs a delta"),
+        ({}, {"delta": 0.0, "bounds": {"g": list("abc"), "x": (0, 90)}}, OptionError, "a delta"),
         ({"weights": "mean"}, {}, OptionError, "weights"),
         ({"paper_constants": 1}, {}, OptionError, "True or False"),
         ({"variance_noise": "none"}, {}, OptionError, "variance_noise"),

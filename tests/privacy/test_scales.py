@@ -21,6 +21,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError
+from dpeffects.privacy.noise import NoiseSource
 
 NOISE = "dpeffects.flow.noise_source"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
@@ -65,7 +66,7 @@ SOLVER = 1.1
 """A ten-thousandth of the noise of a regression covers its solver; it may follow the penalty."""
 
 
-class NoNoise:
+class NoNoise(NoiseSource):
     """Releases that are what is under the noise: the same scales whatever is drawn."""
 
     description, void = "none", ("no noise",)
