@@ -152,7 +152,7 @@ def counted() -> dict[str, int]:
 
 
 def timed_noise() -> list[float]:
-    from dpeffects.privacy.noise import SecureNoise
+    from dpeffects.privacy.noise import (SecureNoise)
 
     spent = [0.0]
 

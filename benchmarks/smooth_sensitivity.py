@@ -27,7 +27,7 @@ from report import save
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SeededNoise
+from dpeffects.unproved.seeded import SeededNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Smoothing, widest

@@ -50,7 +50,7 @@ def peer(n: int) -> float:
 def ours(n: int, level: str) -> tuple[float, float]:
     """Seconds of the whole call, and of the noise in it. OpenDP is imported beforehand."""
     import dpeffects as dpe
-    from dpeffects.privacy.noise import SecureNoise
+    from dpeffects.privacy.noise import (SecureNoise)
 
     dpe.dp_ate(FORMULA, data(1000)[0], "private_psm", epsilon=1, level=level, bounds=BOUNDS)
     frame, _ = data(n)

@@ -35,11 +35,12 @@ from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Account, Ledger, Terms
-from dpeffects.privacy.noise import NoiseSource, noise_source
+from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.results import Balance, CateEffects, CateFunction, Result
 from dpeffects.results.effect_function import EffectFunction
+from dpeffects.unproved.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""

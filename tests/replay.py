@@ -27,8 +27,8 @@ from dpeffects.auditing.minimisers import gradient
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import largest_noise
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.release import Releaser
+from dpeffects.unproved.seeded import SeededNoise
 
 _WIDER = 1.0 + 1e-9
 """What `minimise` adds to the norms of a gradient, for rounding."""

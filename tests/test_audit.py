@@ -28,8 +28,9 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.matched import WEIGHT_BITS, MatchedRecords, whole_weights
-from dpeffects.privacy.noise import SeededNoise, flip_chance
+from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps
+from dpeffects.unproved.seeded import SeededNoise
 
 SPECS = proved()
 EXTRA = {

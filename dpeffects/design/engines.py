@@ -391,7 +391,7 @@ class LazyRows:
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
         own = (self.table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
-        parts = tuple(part for part in parts if part != "strata")
+        parts = tuple(part for part in parts if part not in ("strata", "treated"))
         names = [self.table.design.columns.treatment, *self._recipe.reads(parts)]
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)

@@ -41,14 +41,6 @@ class Share(NamedTuple):
     epsilon: float
     delta: float = 0.0
 
-    def split(self, parts: int) -> Share:
-        """Return one of ``parts`` equal parts, rounded down."""
-        if parts == 1:
-            return self
-        return Share(
-            round_down(Fraction(self.epsilon) / parts), round_down(Fraction(self.delta) / parts)
-        )
-
 
 @lru_cache(maxsize=1024)
 def as_written(value: float) -> Fraction:

@@ -22,6 +22,7 @@ from dpeffects.privacy.rows import (
     ROWS,
     Block,
     Cells,
+    Phi,
     Records,
     RowFunction,
     Rows,
@@ -93,7 +94,7 @@ class Curator:
     def sums(
         self,
         label: str,
-        phi: RowFunction | None,
+        phi: Phi,
         within: Within = COUNT,
         cells: Cells | None = None,
         *,
@@ -107,13 +108,13 @@ class Curator:
         """
         if phi is None and within is not COUNT:
             raise OptionError("a set other than COUNT needs a row function")
-        if self._is_public(phi, cells):
-            grid, totals, _ = self.exact_sums(phi, within, cells, rate=1.0)
+        public, claim = self._is_public(phi, cells), within.claim
+        rate = 1.0 if public else self._releaser.rate(share, part)
+        grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
+        if public:
             noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
-            rate = self._releaser.rate(share, part)
-            grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
-            steps, claim = Steps(totals, moves, grid.unit), within.claim
+            steps = Steps(totals, moves, grid.unit)
             noisy = self._releaser.release(label, steps, share=share, claim=claim, part=part)
         if cells is None and not self._max_rows:
             noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
@@ -123,22 +124,14 @@ class Curator:
         self, label: str, phi: RowFunction, within: Box, *, share: str, part: float = 1.0
     ) -> Noisy:
         """Release the L2 norm of a sum: however many columns, it moves by at most their L2."""
-        grid, totals, moves = self.exact_sums(
-            phi, within, None, rate=self._releaser.rate(share, part), most=20
-        )
+        rate = self._releaser.rate(share, part)
+        grid, totals, moves = self.exact_sums(phi, within, None, rate=rate, most=20)
         norm = np.array([math.isqrt(sum(int(x) ** 2 for x in totals))], np.int64)
-        moves = Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0)
-        steps = Steps(norm, moves, grid.unit)
+        steps = Steps(norm, Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0), grid.unit)
         return self._releaser.release(label, steps, share=share, claim=9, part=part)
 
     def exact_sums(
-        self,
-        phi: RowFunction | None,
-        within: Within,
-        cells: Cells | None,
-        *,
-        rate: float,
-        most: int = 30,
+        self, phi: Phi, within: Within, cells: Cells | None, *, rate: float, most: int = 30
     ) -> tuple[OnGrid, IntArray, Sensitivity]:
         """Totals without noise, and how far one record moves them: for this folder and tests."""
         rehearse(phi, within.columns, cells, self.width)
@@ -155,13 +148,12 @@ class Curator:
                 if not isinstance(grid, BoxGrid):
                     raise OptionError("sums by unit need a box")
                 add = partial(_unit_totals, phi=phi, cells=cells, grid=grid, most=self._max_rows)
-            parts = [x for x in _reads(phi, cells) if x != "treated"]
-            totals = self._source.fold(add, *parts)[0]
+            totals = self._source.fold(add, *_reads(phi, cells))[0]
         public_cells = cells is not None and self._is_public(cells)
         moves = grid.reach.sensitivity(size if cells else None, public_cells, self._max_rows)
         return grid, totals if cells else totals[0], moves
 
-    def _is_public(self, *functions: RowFunction | Cells | None) -> bool:
+    def _is_public(self, *functions: Phi | Cells) -> bool:
         """What neighbours have in common; nothing where they differ in a unit's number of rows."""
         known = {_PARTS.get(x, x) for x in _reads(*functions)} <= self._public
         return known and not self._max_rows
@@ -173,21 +165,21 @@ class Curator:
 
         (An engine may hand out its rows in another order the next time.)
         """
-        if self._max_rows:
-            raise OptionError("rows of one unit would be taken apart")
-        parts = [x for x in function.reads if x != "treated"]
-        return tuple(values[self._order] for values in self._source.gather(function, *parts))
+        order = self._order
+        return tuple(x[order] for x in self._source.gather(function, *function.reads))
 
     @cached_property
     def _order(self) -> IntArray:
+        """The secret order of the records."""
+        if self._max_rows:
+            raise OptionError("rows of one unit would be taken apart")
         return self._releaser.permutation(self.n)
 
     @cached_property
     def _rows(self) -> Rows:
         """The rows in memory, for what needs them all at once, in the secret order."""
-        if self._max_rows:
-            raise OptionError("rows of one unit would be taken apart")
-        return self._source.in_memory("this step needs all rows at once").reordered(self._order)
+        rows = self._source.in_memory("this step needs all rows at once")
+        return rows.reordered(self._order)
 
     def require_public(self, *names: str) -> None:
         """Refuse to hand out what is private in this call."""
@@ -196,12 +188,12 @@ class Curator:
                 raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
 
-def _reads(*functions: RowFunction | Cells | None) -> tuple[str, ...]:
+def _reads(*functions: Phi | Cells) -> tuple[str, ...]:
     return tuple(dict.fromkeys(x for f in functions if f is not None for x in f.reads))
 
 
 def _block_totals(
-    block: Block, phi: RowFunction | None, columns: int, cells: Cells | None, grid: OnGrid
+    block: Block, phi: Phi, columns: int, cells: Cells | None, grid: OnGrid
 ) -> Totals:
     """What a block adds to the totals: a few rows at a time stay close to the processor."""
     size, rows = cells.size if cells else 1, max(ROWS // columns, 2**13)
@@ -216,13 +208,11 @@ def _block_totals(
     return (np.asarray(total),)
 
 
-def _values(phi: RowFunction | None, block: Block, columns: int) -> FloatArray:
+def _values(phi: Phi, block: Block, columns: int) -> FloatArray:
     return np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
 
 
-def _unit_totals(
-    block: Block, phi: RowFunction | None, cells: Cells | None, grid: BoxGrid, most: int
-) -> Totals:
+def _unit_totals(block: Block, phi: Phi, cells: Cells | None, grid: BoxGrid, most: int) -> Totals:
     """Sums by unit first, each brought into ``most`` times the set, then over units."""
     size, columns = cells.size if cells else 1, grid.box.columns
     cell = cells.of(block) if cells else np.zeros(block.size, np.int64)

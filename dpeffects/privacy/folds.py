@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,7 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import EstimationError, OptionError, PrivacyError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.parts import fixed_generator
+from dpeffects.privacy.parts import isolated
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, bits_for
 from dpeffects.progress import bar
 
@@ -205,14 +204,6 @@ class Folds:
 
     def _units(self) -> tuple[BoolArray, FloatArray]:
         return self._rows.treated, _unit(self._rows.outcome, self._range)
-
-
-@contextlib.contextmanager
-def isolated(fold: int) -> Iterator[None]:
-    """Fit and predict here: the fold's number sets the global generators; nothing warns."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(fold):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def predictions(

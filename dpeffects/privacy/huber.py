@@ -120,7 +120,7 @@ class Huber:
         precision = _CAREFUL if careful else _QUICK
         parts = np.stack([weights, tail]).reshape(2, -1, self.size) / 2.0**GRID
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
-        limbs = source.fold(add, *(part for part in self.terms.reads if part != "treated"))[0]
+        limbs = source.fold(add, *self.terms.reads)[0]
         falls, hessian = descent.derivatives(limbs, 2.0**GRID, 1, self.strength, precision)
         return self.strength * weights + tilt - falls.reshape(-1), hessian
 

@@ -67,8 +67,7 @@ def answer(
     so that nothing is carried over from other blocks. Warnings are silenced. Raises whatever the
     learner raises, and `EstimationError` where it does not return ``size`` finite numbers.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(block):
-        warnings.simplefilter("ignore")
+    with isolated(block):
         numbers = np.asarray(copy.deepcopy(learner)(*rows), dtype=np.float64)
     if numbers.shape != (size,) or not np.isfinite(numbers).all():
         raise EstimationError(f"a learner must return {size} finite numbers")
@@ -105,6 +104,14 @@ def halves(
 def _half(curator: Curator, start: int, releaser: Releaser) -> Curator:
     half = replace(curator._rows.reordered(np.arange(start, curator.n, 2)), strata=None)
     return Curator(half, releaser, curator._public)
+
+
+@contextmanager
+def isolated(part: int) -> Iterator[None]:
+    """Fit and predict here: the part's number sets the global generators; nothing warns."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(part):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager

@@ -189,11 +189,9 @@ class Releaser:
         if not private.affordable(price):
             raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
         spread = shown / private.rate
-        self.charge(
-            spend := Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
-        )
-        released = self._noise.smooth_laplace(private, price.epsilon)
-        return Noisy(np.array([released]), spread, spend)
+        spend = Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
+        self.charge(spend)
+        return Noisy(np.array([self._noise.smooth_laplace(private, price.epsilon)]), spread, spend)
 
     def _require_own_price(self, share: str) -> None:
         """Gaussian shares have a price together, not each (claim 4)."""

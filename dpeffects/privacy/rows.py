@@ -90,6 +90,10 @@ class RowFunction(Protocol):
         """Numbers of each row."""
 
 
+Phi = RowFunction | None
+"""What is added up; None counts records."""
+
+
 def reads(*names: str) -> Callable[[Any], Any]:
     """Declare the parts of a row that a row function reads."""
 
@@ -178,7 +182,7 @@ def fill(out: FloatArray, values: Any) -> None:
         put[:] = column
 
 
-def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
+def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:
     """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
     rows = 3
     zeros = Block(
@@ -222,7 +226,7 @@ class Source(Protocol):
         """Number of strata, with records or without; None where there are no strata."""
 
     def fold(self, function: Summand, *parts: str) -> Totals:
-        """Add up a function of blocks with these parts; "treated" is always there."""
+        """Add up a function of blocks with these parts, and "treated"."""
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Bring a few values of each record into memory, in one look at the rows.
@@ -231,7 +235,7 @@ class Source(Protocol):
         to the next.
         """
 
-    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
+    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> IntArray | None:
         """Totals by cell as an engine computes them; None where it has no words for them."""
 
     def in_memory(self, why: str) -> Rows:
@@ -277,7 +281,7 @@ class Rows:
         """A few values for each record, in the order of the rows."""
         return joined(self._map(function, parts))
 
-    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
+    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
         """There is no engine."""
 
     def in_memory(self, why: str) -> Rows:

@@ -104,6 +104,7 @@ class OnGrid(Protocol):
 
     def offset(self, n: int) -> FloatArray | float:
         """What the centre adds to a sum over n records."""
+        return 0.0
 
 
 class Within(Protocol):
@@ -208,11 +209,10 @@ class BoxGrid:
     @cached_property
     def ends(self) -> tuple[FloatArray, FloatArray]:
         """Lowest and highest whole numbers by column; the ends are rounded like all values."""
-        low, high = np.array(self.box.low), np.array(self.box.high)
-        for j in range(len(low)):
-            self._to_steps(low[j : j + 1], j)
-            self._to_steps(high[j : j + 1], j)
-        return low, high
+        ends = np.stack([self.box.low, self.box.high])
+        for j, column in enumerate(ends.T):
+            self._to_steps(column, j)
+        return ends[0], ends[1]
 
     @cached_property
     def squared_radius(self) -> int | None:
@@ -234,26 +234,25 @@ class BoxGrid:
 
     def project(self, values: FloatArray) -> FloatArray:
         """Whole numbers within the set, in place; what is not finite becomes the centre."""
-        ball = self.squared_radius is not None
+        radius = self.box.radius
         with np.errstate(all="ignore"):
             for j, column in enumerate(values.T):  # one column at a time stays in the cache
                 if not math.isfinite(column.sum()):  # if the sum is finite, all values are
                     column[~np.isfinite(column)] = self.box.centre[j]
-                if ball:
-                    np.clip(column, self.box.low[j], self.box.high[j], out=column)
-                else:
+                if radius is None:
                     self._round(column, j)
-            if ball:
-                self._into_ball(values)
+                else:
+                    np.clip(column, self.box.low[j], self.box.high[j], out=column)
+            if radius is not None:
+                self._into_ball(values, radius)
         return values
 
-    def _into_ball(self, values: FloatArray) -> None:
+    def _into_ball(self, values: FloatArray, radius: float) -> None:
         """Scale rows into the ball, short of it by what rounding can add; outside, go to 0."""
-        assert self.box.radius is not None
         assert self.squared_radius is not None
         values -= self.box.centre
         norm = np.sqrt(row_norms_squared(values))
-        short = self.box.radius - 0.51 * math.sqrt(self.box.columns) * self.unit
+        short = radius - 0.51 * math.sqrt(self.box.columns) * self.unit
         values *= np.minimum(1.0, short / np.maximum(norm, 1e-300))[:, None]
         values += self.box.centre
         for j, column in enumerate(values.T):

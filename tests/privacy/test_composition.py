@@ -25,9 +25,10 @@ from dpeffects.ledgers.entry import NONE
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger, Terms
-from dpeffects.privacy.noise import SeededNoise, gaussian_scale
+from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.sets import Sensitivity, Steps
+from dpeffects.unproved.seeded import SeededNoise
 
 TERMS = Terms("record")
 

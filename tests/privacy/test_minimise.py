@@ -23,9 +23,10 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.huber import GRID, Huber, along, bounded_terms, on_grid, widened
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_l1
-from dpeffects.privacy.noise import SeededNoise, gaussian_scale
+from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows, reads
+from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy import problems
 from tests.privacy.nasty import fitted_rows, fitted_weights
 from tests.privacy.problems import Bare, Case, curator, fit_logistic, held, huber
