@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,7 +40,6 @@ from dpeffects.privacy.sets import (
     Sensitivity,
     Steps,
     Within,
-    unit_bits,
 )
 
 _PARTS = {"treated": "treatment", "strata": "covariates"}
@@ -49,16 +49,14 @@ class Curator:
     """Holds rows, ledger and noise. ``public`` names what is the same on neighbours.
 
     The order in which rows come may depend on what is in them. So whatever goes by position works
-    on the rows in a secret order, drawn once, when it is first needed. ``max_rows`` is the number
-    of rows that a unit may have, where rows have units.
+    on the rows in a secret order, drawn once, when it is first needed.
     """
 
-    def __init__(
-        self, rows: Source, releaser: Releaser, public: frozenset[str], max_rows: int = 0
-    ) -> None:
+    by_unit: ClassVar[bool] = False
+
+    def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
-        self._max_rows = max_rows
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""
@@ -83,11 +81,6 @@ class Curator:
         if strata is None:
             raise PrivacyError("this call has no strata")
         return strata
-
-    def varying(self) -> list[int]:
-        """Return which encoded columns are not the same for every record, by what they mean."""
-        values = self._source.in_memory("this step needs all rows at once").values
-        return [j for j in range(self.width) if not values or values[j] != 1]
 
     # --- sums -----------------------------------------------------------------------------------
 
@@ -116,9 +109,13 @@ class Curator:
         else:
             steps = Steps(totals, moves, grid.unit)
             noisy = self._releaser.release(label, steps, share=share, claim=claim, part=part)
-        if cells is None and not self._max_rows:
-            noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
+        if cells is None:
+            noisy = replace(noisy, value=noisy.value + self._offset(grid))
         return noisy
+
+    def _offset(self, grid: OnGrid) -> FloatArray | float:
+        """What the records' centres add to sums."""
+        return grid.offset(self.n)
 
     def norm_of_sum(
         self, label: str, phi: RowFunction, within: Box, *, share: str, part: float = 1.0
@@ -135,28 +132,18 @@ class Curator:
     ) -> tuple[OnGrid, IntArray, Sensitivity]:
         """Totals without noise, and how far one record moves them: for this folder and tests."""
         rehearse(phi, within.columns, cells, self.width)
-        if self._max_rows:
-            most = min(most, unit_bits(self._max_rows, within.columns))
-        grid = within.on(self.n * max(self._max_rows, 1), rate, most)
-        size = cells.size if cells else 1
-        totals = None
-        if isinstance(grid, BoxGrid) and grid.squared_radius is None and not self._max_rows:
+        grid, totals = within.on(self.n, rate, most), None
+        if isinstance(grid, BoxGrid) and grid.squared_radius is None:
             totals = self._source.in_engine(phi, grid, cells)
         if totals is None:
             add = partial(_block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid)
-            if self._max_rows:
-                if not isinstance(grid, BoxGrid):
-                    raise OptionError("sums by unit need a box")
-                add = partial(_unit_totals, phi=phi, cells=cells, grid=grid, most=self._max_rows)
-            totals = self._source.fold(add, *_reads(phi, cells))[0]
-        public_cells = cells is not None and self._is_public(cells)
-        moves = grid.reach.sensitivity(size if cells else None, public_cells, self._max_rows)
+            totals = self._source.fold(add, *all_reads(phi, cells))[0]
+        moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))
         return grid, totals if cells else totals[0], moves
 
     def _is_public(self, *functions: Phi | Cells) -> bool:
-        """What neighbours have in common; nothing where they differ in a unit's number of rows."""
-        known = {_PARTS.get(x, x) for x in _reads(*functions)} <= self._public
-        return known and not self._max_rows
+        """What neighbours have in common."""
+        return {_PARTS.get(x, x) for x in all_reads(*functions)} <= self._public
 
     # --- values of single records -----------------------------------------------------------------
 
@@ -171,7 +158,7 @@ class Curator:
     @cached_property
     def _order(self) -> IntArray:
         """The secret order of the records."""
-        if self._max_rows:
+        if self.by_unit:
             raise OptionError("rows of one unit would be taken apart")
         return self._releaser.permutation(self.n)
 
@@ -188,7 +175,8 @@ class Curator:
                 raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
 
-def _reads(*functions: Phi | Cells) -> tuple[str, ...]:
+def all_reads(*functions: Phi | Cells) -> tuple[str, ...]:
+    """The parts of a row that some functions read."""
     return tuple(dict.fromkeys(x for f in functions if f is not None for x in f.reads))
 
 
@@ -204,22 +192,10 @@ def _block_totals(
         if phi is None and cell is not None:
             total = total + np.bincount(cell, minlength=size + 1)[:size, None]
         else:
-            total = total + grid.totals(_values(phi, some, columns), cell, size)
+            total = total + grid.totals(values_of(phi, some, columns), cell, size)
     return (np.asarray(total),)
 
 
-def _values(phi: Phi, block: Block, columns: int) -> FloatArray:
+def values_of(phi: Phi, block: Block, columns: int) -> FloatArray:
+    """Numbers of some rows; ones where records are counted."""
     return np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
-
-
-def _unit_totals(block: Block, phi: Phi, cells: Cells | None, grid: BoxGrid, most: int) -> Totals:
-    """Sums by unit first, each brought into ``most`` times the set, then over units."""
-    size, columns = cells.size if cells else 1, grid.box.columns
-    cell = cells.of(block) if cells else np.zeros(block.size, np.int64)
-    whole, unit = grid.project(_values(phi, block, columns)), block.unit - block.unit[0]
-    units = int(unit[-1]) + 1
-    place = unit * (size + 1) + cell
-    sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)
-    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1).astype(np.float64)
-    steps = grid.project_units(own, size, most)
-    return (steps.sum(axis=0).reshape(size, columns),)

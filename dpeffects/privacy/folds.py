@@ -120,8 +120,7 @@ class Folds:
         others = self.n - self.n // folds
         top = most**2 / self.n
         self._second = _Moves(values**2 / self.n, (0.0, top), others, 2.0 * top * moved / most)
-        terms_move = _Moves(values, (-most, most), others, moved)
-        return self._mean_of(label, terms_move, half, share)
+        return self._mean_of(label, _Moves(values, (-most, most), others, moved), half, share)
 
     def mean_of_estimates(self, label: str, interval: Interval, share: str) -> Noisy:
         """Release the mean of K estimates, each clipped to an interval (claim 25).
@@ -147,8 +146,7 @@ class Folds:
             folds - 1,
             parts[0] * min(cap, far**2 / fewest) + parts[1] * 2.0 * reach * moved,
         )
-        means_move = _Moves(means, (low, high), folds - 1, moved)
-        return self._mean_of(label, means_move, half, share)
+        return self._mean_of(label, _Moves(means, (low, high), folds - 1, moved), half, share)
 
     def squares(self, label: str, share: str) -> tuple[Noisy, float]:
         """Release second moments that belong to the last release, and say how large they can be.

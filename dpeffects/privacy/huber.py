@@ -20,16 +20,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
-from dpeffects.privacy.descent import (
-    FINE,
-    Derivatives,
-    Precision,
-    Values,
-    exact_dots,
-    norm,
-    rounded,
-    weight_bits,
-)
+from dpeffects.privacy.descent import Derivatives, Precision, Values, exact_dots, norm, weight_bits
 from dpeffects.privacy.rows import Block, RowFunction, Source, Totals, evaluate
 
 GRID = 18
@@ -106,7 +97,11 @@ class Huber:
 
             def rounding(size: float) -> float:
                 """Distance of a computed gradient from the true one, at weights of this norm."""
-                each = 2.0 ** -(FINE + 1) + 2.0**-50 + (along_error(self.size) + 2.0**-52) * size
+                each = (
+                    2.0 ** -(descent.FINE + 1)
+                    + 2.0**-50
+                    + (along_error(self.size) + 2.0**-52) * size
+                )
                 return n * each + 2.0**-52 * (self.strength * size + push)
 
             curve = 1.01 * (self.strength + n * self.hessian_bound)
@@ -164,7 +159,7 @@ def widened(size: int) -> float:
 
 def on_grid(values: Values) -> Values:
     """Round to multiples of 2^-18, in place."""
-    rounded(values, GRID, out=values)
+    descent.rounded(values, GRID, out=values)
     values *= 2.0**-GRID
     return values
 

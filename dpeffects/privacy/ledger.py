@@ -95,10 +95,8 @@ class Ledger(Account):
     ) -> None:
         self._allowed = Budget(epsilon, delta)
         self._spends: list[Spend] = []
-        self._spent = (Fraction(0), Fraction(0))
-        self._held = (Fraction(0), Fraction(0))
-        self._parent = parent
-        self._terms = terms
+        self._spent = self._held = (Fraction(0), Fraction(0))
+        self._parent, self._terms = parent, terms
         self._void: set[str] = set()
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -119,7 +117,7 @@ class Ledger(Account):
         return _all_shown(self._left())
 
     def _left(self) -> Amounts:
-        """Neither reserved nor spent; what is on its way from one to the other counts twice."""
+        """What is left; read in this order, what goes from reserved to spent counts twice."""
         return _minus(_minus(self._allowed.exact, self._held), self._spent)
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
@@ -172,19 +170,6 @@ class Ledger(Account):
                 self._held = _minus(self._held, price)
                 part.left, part.charged = _minus(part.left, price), True
 
-    def settle_part(self, part: Reserved) -> None:
-        """End the reservation of a call; see `Account.settle`."""
-        with self._lock:
-            if not part.open:
-                return
-            part.open, rest = False, part.left
-            if part.charged:
-                self._spent = _plus(self._spent, rest)
-                self._spends.extend(rest_of_call(part.whole, rest))
-            self._held = _minus(self._held, rest)
-        if part.above is not None:
-            part.above.settle()
-
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
             raise LedgerError(
@@ -225,8 +210,18 @@ class Reserved(Account):
         self._ledger.charge(spend, terms, self)
 
     def settle(self) -> None:
-        """End the reservation."""
-        self._ledger.settle_part(self)
+        """End the reservation; a second time does nothing."""
+        ledger = self._ledger
+        with ledger._lock:
+            if not self.open:
+                return
+            self.open, rest = False, self.left
+            if self.charged:
+                ledger._spent = _plus(ledger._spent, rest)
+                ledger._spends.extend(rest_of_call(self.whole, rest))
+            ledger._held = _minus(ledger._held, rest)
+        if self.above is not None:
+            self.above.settle()
 
 
 def rest_of_call(whole: Amounts, rest: Amounts) -> tuple[Spend, ...]:
@@ -267,17 +262,14 @@ def require_positive(spend: Spend) -> None:
 def require_like(held: Terms | None, terms: Terms | None) -> None:
     """Refuse charges that protect something else than those already here."""
     if terms and held and terms[:2] != held[:2]:
+        old, new = (f"{x.unit} (public: {', '.join(x.public) or 'n only'})" for x in (held, terms))
         raise BudgetError(
-            f"this ledger holds charges for one {held.unit} "
-            f"(public: {', '.join(held.public) or 'n only'}); a call for one "
-            f"{terms.unit} (public: {', '.join(terms.public) or 'n only'}) does not add to "
-            "them: give it a ledger of its own"
+            f"this ledger holds charges for one {old}; a call for one {new} does not add to them: "
+            "give it a ledger of its own"
         )
 
 
-def refusal(
-    needed: tuple[Fraction, Fraction], allowed: Budget, left: tuple[float, float]
-) -> BudgetError:
+def refusal(needed: Amounts, allowed: Budget, left: tuple[float, float]) -> BudgetError:
     """The error that says what is needed and what is left."""
     return BudgetError(
         f"this needs epsilon = {float(needed[0]):.6g}, delta = {float(needed[1]):.3g}, but of "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block, Records, RowFunction, evaluate
+from dpeffects.privacy.rows import Block, Records, RowFunction, evaluate, reads
 from dpeffects.privacy.sets import Box, Sensitivity, Steps, bits_for
 
 IndexArray = npt.NDArray[np.int32]
@@ -28,7 +29,7 @@ class MatchedRecords:
 
     def __init__(self, curator: Curator, score: RowFunction) -> None:
         self._curator, self.n = curator, curator.n
-        look = _Look(score, tuple(dict.fromkeys(("treated", "outcome", *score.reads))))
+        look = reads("treated", "outcome", *score.reads)(partial(_look, score=score))
         self._treated, self._outcome, self._score = curator.by_record(look)
 
     def public(self) -> tuple[FloatArray, BoolArray]:
@@ -97,17 +98,9 @@ class MatchedRecords:
         return self._curator._releaser.release("matching variance", squares, share=share, claim=12)
 
 
-@dataclass(frozen=True)
-class _Look:
+def _look(block: Block, score: RowFunction) -> Records:
     """Treatment, outcome and score of each record of a block."""
-
-    score: RowFunction
-    reads: tuple[str, ...]
-
-    def __call__(self, block: Block) -> Records:
-        """Three arrays."""
-        score = evaluate(self.score, block, 1)[:, 0].copy()
-        return block.treated, block.outcome, score
+    return block.treated, block.outcome, evaluate(score, block, 1)[:, 0].copy()
 
 
 def _squared_gaps(z: IntArray, neighbours: IndexArray, matches: IndexArray) -> IntArray:

@@ -42,7 +42,7 @@ class Fit:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be released, by public numbers."""
-        if self.curator._max_rows:
+        if self.curator.by_unit:
             raise OptionError("rows of one unit would be taken apart")
         if self.share in self.curator._releaser.split.mu:
             raise PrivacyError("a minimiser needs a share with a delta of its own")

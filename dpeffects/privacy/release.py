@@ -225,8 +225,7 @@ class Releaser:
 
     def promised(self) -> tuple[Fraction, Fraction]:
         """What all draws so far cost: what was paid, and the rest of a Gaussian pool drawn from."""
-        drawn_from = (x for x in (self, *self._halves) if x._entries < MOST_ENTRIES)
-        rests = [x._unpaid for x in drawn_from]
+        rests = [x._unpaid for x in (self, *self._halves) if x._entries < MOST_ENTRIES]
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
 

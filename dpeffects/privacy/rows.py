@@ -184,14 +184,9 @@ def fill(out: FloatArray, values: Any) -> None:
 
 def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:
     """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
-    rows = 3
-    zeros = Block(
-        np.zeros(rows, np.bool_),
-        np.zeros(rows),
-        np.zeros((rows, width)),
-        np.zeros(rows, np.int64),
-        np.zeros((rows, columns)),
-    )
+    rows, none = 3, np.zeros(3)
+    matrix, answers = np.zeros((rows, width)), np.zeros((rows, columns))
+    zeros = Block(none > 0, none, matrix, none.astype(np.int64), answers)
     with np.errstate(all="ignore"):
         for function, size in ((phi, columns), (cells.function if cells else None, 1)):
             if function is not None:

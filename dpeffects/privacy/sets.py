@@ -57,25 +57,21 @@ class Reach(NamedTuple):
     same: Norms
     absent: Norms
 
-    def sensitivity(self, cells: int | None, public_cells: bool, rows: int = 0) -> Sensitivity:
-        """Sensitivity where neighbours replace a record, or a unit of at most ``rows`` rows.
+    def sensitivity(self, cells: int | None, public_cells: bool) -> Sensitivity:
+        """Sensitivity where neighbours replace a record (claim 5).
 
         In one cell the totals move by v - v'. Across cells they move by v in one place and v' in
         another: norms add up in L1, their squares in L2; if there is one cell only, the other
-        place is not counted. Public cells do not change. A unit's sums lie in ``rows`` times the
-        set, or are 0; over several cells only their norms are known (claim 5).
+        place is not counted. Public cells do not change.
         """
-        if rows:
-            l1, squared = self.absent if cells is None else times(self.single, 2, 4)
-            return Sensitivity(l1 * rows, math.sqrt(squared) * rows * _ROUND_UP)
         norms = self.same
         if cells is not None and not public_cells:
             factor = 1 if cells == 1 else 2
             norms = Norms(*map(max, norms, times(self.single, factor, factor)))
-        return Sensitivity(norms.l1, math.sqrt(norms.squared_l2) * _ROUND_UP)
+        return Sensitivity(norms.l1, math.sqrt(norms.squared_l2) * ROUND_UP)
 
 
-_ROUND_UP = 1.0 + 2.0**-50
+ROUND_UP = 1.0 + 2.0**-50
 
 
 def times(norms: Norms, l1: int, squared_l2: int) -> Norms:
@@ -136,11 +132,6 @@ def bits_for(n: float, rate: float, largest: float = 1.0, most: int = 30) -> int
     return bits
 
 
-def unit_bits(rows: int, columns: int) -> int:
-    """Bits of a grid on which squared norms of the sums of a unit's rows stay below 2^62."""
-    return min(24, 30 - math.ceil(math.log2(rows * columns)))
-
-
 @dataclass(frozen=True, eq=False)
 class Box:
     """Columns within [low, high], measured from ``centre`` (by default the middle), on one grid.
@@ -164,8 +155,7 @@ class Box:
         finite = np.isfinite(low) & np.isfinite(high) & np.isfinite(self.centre)
         if not ((finite & (low <= high)).all() and 1e-100 <= self.half.max() <= 1e100):
             raise OptionError("a set needs finite ends, in order, neither too close nor too far")
-        ball = self.radius is None or (1e-100 <= self.radius <= 1e100 and len(low) <= 2**13)
-        if not ball:
+        if not (self.radius is None or (1e-100 <= self.radius <= 1e100 and len(low) <= 2**13)):
             raise OptionError("the radius of a ball must be positive, neither tiny nor huge")
         if self.whole and not self.half.max() <= 2.0**30:
             raise OptionError("whole numbers of a set must be within 2^30 of its centre")
@@ -258,20 +248,6 @@ class BoxGrid:
         for j, column in enumerate(values.T):
             self._round(column, j)
         values[row_norms_squared(values) > self.squared_radius] = 0.0
-
-    def project_units(self, sums: FloatArray, cells: int, most: int) -> IntArray:
-        """Sums of units over cells, scaled into ``most`` times the set; what stays outside is 0."""
-        l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2
-        shrink = np.minimum(
-            l1 / np.maximum(np.abs(sums).sum(axis=1), 1.0),
-            math.sqrt(squared) / np.maximum(np.sqrt((sums**2).sum(axis=1)), 1.0),
-        )
-        low, high = (np.tile(most * end, cells) for end in self.ends)
-        inside = np.trunc(sums * np.minimum(shrink, 1.0)[:, None])
-        inside = np.clip(inside, np.minimum(low, 0.0), np.maximum(high, 0.0))
-        steps = inside.astype(np.int64)  # squares have room for their sum (`unit_bits`)
-        steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
-        return steps
 
     @cached_property
     def reach(self) -> Reach:

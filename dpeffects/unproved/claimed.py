@@ -68,6 +68,12 @@ def charge_library(curator: Curator, label: str, library: str, share: str) -> Sh
     return price
 
 
+def varying(curator: Curator) -> list[int]:
+    """Return which encoded columns are not the same for every record, by what they mean."""
+    values = curator._source.in_memory("this step needs all rows at once").values
+    return [j for j in range(curator.width) if not values or values[j] != 1]
+
+
 def library_seed(curator: Curator) -> int | None:
     """Return a seed for a library where this call repeats itself; None where it is private."""
     noise = curator._releaser._noise

@@ -14,6 +14,7 @@ from dpeffects.privacy.moments import Bins, Gram, WithSquares
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
 from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.privacy.units import UnitCurator
 from dpeffects.unproved.seeded import SeededNoise
 
 NASTY = np.array(
@@ -44,7 +45,9 @@ def curator(
     )
     split = Split.of(Budget(epsilon, delta), dict.fromkeys(shares, 1.0), uses)
     releaser = Releaser(split, Ledger(epsilon, delta), SeededNoise(0))
-    return Curator(rows, releaser, frozenset(public), max_rows)
+    if max_rows:
+        return UnitCurator(rows, releaser, frozenset(public), max_rows)
+    return Curator(rows, releaser, frozenset(public))
 
 
 def hostile(rng, k, kind):
