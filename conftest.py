@@ -27,7 +27,7 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-collect_ignore = ["dpeffects/privacy/generators/worker.py"]  # runs in an environment of its own
+collect_ignore = ["dpeffects/unproved/generators/worker.py"]  # runs in an environment of its own
 
 if find_spec("flwr") is None:  # extra "federation"
     names = ("client_app", "server_app", "node", "link", "keys")

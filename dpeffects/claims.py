@@ -21,3 +21,8 @@ def titles() -> dict[int, str]:
     text = Path(__file__).with_name("privacy").joinpath("PROOFS.md").read_text(encoding="utf-8")
     proved = {int(number): title for number, title in _HEADING.findall(text)}
     return {0: "no proof here", **proved}
+
+
+def title_of(claim: int) -> str:
+    """Return the title of a claim; files of earlier versions may have numbers that are gone."""
+    return titles().get(claim, "of an earlier numbering")

@@ -57,10 +57,12 @@ Block = Pairs | Table | Notes | Prose
 
 @dataclass(frozen=True)
 class Renderer:
-    """An output format: how it writes a summary, and how it writes one paragraph of text."""
+    """An output format: how it writes a summary, one paragraph of text, and a file of its own."""
 
     summary: Callable[..., str]
     paragraph: Callable[..., str]
+    ending: str
+    document: Callable[..., str]
 
 
 RENDERERS: dict[str, Renderer] = {}

@@ -12,21 +12,13 @@ from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.summary import RENDERERS, Summary
 
-if TYPE_CHECKING:
-    from dpeffects.summary import Summary
-
-RENDERERS: dict[str, Callable[[Summary], str]] = {
-    "text": lambda summary: summary.as_text(),
-    "html": lambda summary: summary.as_html(standalone=True),
-    "latex": lambda summary: summary.as_latex(),
-    "markdown": lambda summary: summary.as_markdown(),
-}
-_ENDINGS = {".json": "json", ".html": "html", ".tex": "latex", ".md": "markdown"}
+_ENDINGS = {".json": "json", **{r.ending: name for name, r in RENDERERS.items()}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _INPUTS = ("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases")
 """Arguments that name files to read."""
@@ -150,7 +142,8 @@ def put_result(
         plain = (to_dict or _at_level(args, result.to_dict))()
         text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False)
     else:
-        text = RENDERERS[format_of(args)]((summary or _at_level(args, result.summary))())
+        made = (summary or _at_level(args, result.summary))()
+        text = RENDERERS[format_of(args)].document(made)
     put_text(args, title or repr(result), text)
     if getattr(args, "save", None) is not None:
         _check_file(args, args.save)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
 
 from dpeffects.report.layout import clean
@@ -127,4 +128,6 @@ def _class(cell: str, side: str) -> str:
     return f' class="{" ".join(names)}"' if names else ""
 
 
-RENDERERS["html"] = Renderer(render_html, _paragraph)
+RENDERERS["html"] = Renderer(
+    render_html, _paragraph, ".html", partial(render_html, standalone=True)
+)

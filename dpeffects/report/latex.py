@@ -158,4 +158,4 @@ def _row(cells: Sequence[str]) -> str:
     return " & ".join(escaped(cell) for cell in cells) + r" \\"
 
 
-RENDERERS["latex"] = Renderer(render_latex, escaped)
+RENDERERS["latex"] = Renderer(render_latex, escaped, ".tex", render_latex)

@@ -57,4 +57,4 @@ def _row(cells: Iterable[str]) -> str:
     return "|" + "".join(f" {text} |" if text else " |" for text in texts)
 
 
-RENDERERS["markdown"] = Renderer(render_markdown, escaped)
+RENDERERS["markdown"] = Renderer(render_markdown, escaped, ".md", render_markdown)

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 
 from dpeffects import documents, writing
-from dpeffects.claims import titles
+from dpeffects.claims import title_of
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.privacy.noise import SecureNoise
@@ -58,7 +58,7 @@ def _(
         "checklist": [
             dict(zip(("check", "answer", "verdict"), row, strict=True)) for row in checklist(parts)
         ],
-        "claims": {str(s.claim): titles()[s.claim] for part in parts for s in part.spends},
+        "claims": {str(s.claim): title_of(s.claim) for part in parts for s in part.spends},
         "result": fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict(),
     }
     twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
@@ -208,7 +208,7 @@ def _charges(parts: Sequence[Part]) -> Table:
             _all(s.scale),
             "covered" if s.covered else number(s.epsilon),
             "covered" if s.covered else number(s.delta),
-            f"{s.claim}. {titles()[s.claim]}",
+            f"{s.claim}. {title_of(s.claim)}",
         )
         for part in parts
         for s in part.spends

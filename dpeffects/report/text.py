@@ -89,4 +89,4 @@ def _paragraph(text: str, width: int) -> str:
     return textwrap.fill(text, width, break_on_hyphens=False)
 
 
-RENDERERS["text"] = Renderer(render_text, _paragraph)
+RENDERERS["text"] = Renderer(render_text, _paragraph, ".txt", render_text)
