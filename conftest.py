@@ -12,7 +12,8 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from dpeffects.privacy.noise import SecureNoise
+from dpeffects.unproved.seeded import SeededNoise
 
 DRAWS = ("laplace", "gaussian", "flip", "permutation")
 REAL = {name: vars(SecureNoise)[name] for name in DRAWS if name in vars(SecureNoise)}

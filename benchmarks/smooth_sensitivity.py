@@ -27,11 +27,11 @@ from report import save
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Smoothing, widest
 from dpeffects.privacy.strata import Counts, MatchedStrata
+from dpeffects.unproved.seeded import SeededNoise
 
 SIZES = [(10_000, 100), (1_000_000, 1_000), (10_000_000, 10_000), (10_000_000, 1_000_000)]
 SMALL = SIZES[:2]

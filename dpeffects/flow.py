@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,18 @@ from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.guarantee import Guarantee
+from dpeffects.guarantee import Guarantee, cautions
 from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
-from dpeffects.privacy.budget import Budget, merge_shares
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Account, Ledger, Terms
-from dpeffects.privacy.noise import NoiseSource, noise_source
+from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.results import Balance, CateEffects, CateFunction, Result
 from dpeffects.results.effect_function import EffectFunction
+from dpeffects.unproved.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
@@ -162,7 +164,8 @@ class Estimation:
         elif spec.uses_covariates:
             self.design.require_covariates()
         if spec.guarantee != "none":
-            self.notes += request.budget.cautions(self.design.n)
+            budget = request.budget
+            self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
         if not spec.uses_covariates and parse(request.formula).has_covariates:
             self.notes.append(_UNREAD.format(spec.name))
         if request.by is not None:
@@ -460,3 +463,26 @@ def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
         {name: bounds.source(name) for name in names},
         frozenset(name for name in names if bounds.is_levels(name)),
     )
+
+
+def merge_shares(
+    defaults: Mapping[str, float], given: Mapping[str, Any] | None
+) -> dict[str, float]:
+    """Check user-given proportions against the names a method has, and fill in the rest.
+
+    Examples
+    --------
+    >>> merge_shares({"estimate": 0.8, "variance": 0.2}, {"variance": 0.1})
+    {'estimate': 0.8, 'variance': 0.1}
+    """
+    merged = dict(defaults)
+    if given is not None and not isinstance(given, Mapping):
+        raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
+    for name, value in (given or {}).items():
+        if name not in defaults:
+            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}")
+        ok = isinstance(value, Real) and not isinstance(value, bool)
+        if not ok or not math.isfinite(value) or value <= 0:
+            raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")
+        merged[name] = float(value)
+    return merged

@@ -162,3 +162,33 @@ class Guarantee:
             "void": list(self.void),
             "status": self.status,
         }
+
+
+_WEAK_EPSILON = 10.0
+"""Above it protection is weak: Ponomareva et al. (2023), How to DP-fy ML, section 5.2."""
+_WEAK_DELTA = 0.01
+
+
+def cautions(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
+    """Say where a budget promises little to each of n records, in one line each.
+
+    A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
+    (2014), The algorithmic foundations of differential privacy, section 2.3.
+
+    Examples
+    --------
+    >>> cautions(1.0, 1e-6, 1000), len(cautions(1e6, 0.5, 1000))
+    ((), 2)
+    """
+    lines = []
+    if epsilon > _WEAK_EPSILON:
+        lines.append(
+            f"epsilon = {epsilon:g} protects little: above {_WEAK_EPSILON:g} chances of "
+            "anything about a record may change by any factor that matters."
+        )
+    if delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)):
+        lines.append(
+            f"delta = {delta:g} is large: from 1/n on, a delta allows whole records to be "
+            "published."
+        )
+    return tuple(lines)

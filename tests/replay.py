@@ -27,8 +27,8 @@ from dpeffects.auditing.minimisers import gradient
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import largest_noise
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.release import Releaser
+from dpeffects.unproved.seeded import SeededNoise
 
 _WIDER = 1.0 + 1e-9
 """What `minimise` adds to the norms of a gradient, for rounding."""
@@ -126,27 +126,30 @@ class Measuring(Releaser):
 
     _noise: Frozen
 
-    def release(self, label, values, moves, unit, **rest):
+    def release(self, label, steps, **rest):
         """The L1 change against the L1 sensitivity, the L2 change against that in L2."""
+        values, moves, unit = steps
         moved = self._moved(("release", label, values.shape, moves, unit), values)
         self._noise.hold(f"{label} (L2)", math.sqrt(int((moved**2).sum())), moves.l2)
         self._noise.hold(label, int(moved.sum()), moves.l1)
-        return super().release(label, values, moves, unit, **rest)
+        return super().release(label, steps, **rest)
 
-    def laplace(self, label, values, l1, unit, *price, **rest):
+    def laplace(self, label, steps, *price, **rest):
         """Also for what does not come by `release`."""
+        values, (l1, _), unit = steps
         moved = self._moved(("laplace", label, values.shape, l1, unit, price), values)
         self._noise.hold(label, int(moved.sum()), max(l1, 1))
-        noisy = super().laplace(label, values, l1, unit, *price, **rest)
+        noisy = super().laplace(label, steps, *price, **rest)
         return self._as_declared(noisy, (max(l1, 1) * unit,))
 
-    def gaussian(self, label, values, l2, sigma, unit, *price, **rest):
+    def gaussian(self, label, steps, sigma, *price, **rest):
         """A scale that is claimed, not proved, has no sensitivity."""
+        values, (_, l2), unit = steps
         moved = self._moved(("gaussian", label, values.shape, l2, sigma, unit, price), values)
-        if l2 is not None:
+        if math.isfinite(l2):
             self._noise.hold(f"{label} (L2)", math.sqrt(int((moved**2).sum())), l2)
-        noisy = super().gaussian(label, values, l2, sigma, unit, *price, **rest)
-        return self._as_declared(noisy, () if l2 is None else (l2 * unit,))
+        noisy = super().gaussian(label, steps, sigma, *price, **rest)
+        return self._as_declared(noisy, (l2 * unit,) if math.isfinite(l2) else ())
 
     def _moved(self, kind, values):
         before = self._noise.next(kind, values.copy)

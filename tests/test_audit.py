@@ -27,9 +27,10 @@ from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.matched import MatchedRecords
-from dpeffects.privacy.noise import SeededNoise, flip_chance
-from dpeffects.privacy.sets import WEIGHT_BITS, Box, BoxGrid, Sensitivity, whole_weights
+from dpeffects.privacy.matched import WEIGHT_BITS, MatchedRecords, whole_weights
+from dpeffects.privacy.noise import flip_chance
+from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps
+from dpeffects.unproved.seeded import SeededNoise
 
 SPECS = proved()
 EXTRA = {
@@ -176,7 +177,9 @@ def float_sums(patch):
         totals = [y[arm].sum() - arm.sum() * float(grid.box.centre[0]) for arm in (t, ~t)]
         steps = np.rint(np.array(totals) / grid.unit).astype(np.int64)
         moves = grid.reach.sensitivity(2, True)
-        return curator._releaser.release("sums", steps, moves, grid.unit, share=share, claim=5)
+        return curator._releaser.release(
+            "sums", Steps(steps, moves, grid.unit), share=share, claim=5
+        )
 
     patch.setattr(diff_in_means, "arm_sums", arm_sums)
 
@@ -242,16 +245,10 @@ def test_the_printed_sensitivity_of_an_exhausted_match_is_caught(monkeypatch):
         size = np.abs(steps)
         rate = curator.epsilon(share) / int(size.max())
         grid = Box(*curator.outcome_range).on(int(size.sum()), rate)
-        whole = grid.project(self._outcome[:, None].copy())[:, 0].astype(np.int64)
-        printed = 2 * 2**WEIGHT_BITS * grid.reach.same.l1
-        return curator._releaser.release(
-            label,
-            np.array([steps @ whole], dtype=np.int64),
-            Sensitivity(printed, float(printed)),
-            grid.unit / 2.0**WEIGHT_BITS,
-            share=share,
-            claim=9,
-        )
+        total = np.array([steps @ grid.whole(self._outcome)], dtype=np.int64)
+        printed = Sensitivity.of_number(2 * 2**WEIGHT_BITS * grid.reach.same.l1)
+        steps = Steps(total, printed, grid.unit / 2.0**WEIGHT_BITS)
+        return curator._releaser.release(label, steps, share=share, claim=9)
 
     assert not exhausted().violated
     monkeypatch.setattr(MatchedRecords, "contrast", contrast)

@@ -102,7 +102,10 @@ def circles(files):
 
 MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
 MAY_DRAW |= {"study.runs", "study.simulation", "planning", "leaderboard.problems"}
-MAY_DRAW |= {"unproved.generators.worker"}  # from tables that are released already
+MAY_DRAW |= {
+    "unproved.seeded",
+    "unproved.generators.worker",
+}  # from tables that are released already
 
 
 def randomness(files):

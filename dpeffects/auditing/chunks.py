@@ -17,7 +17,8 @@ from dpeffects.auditing.pairs import Neighbours
 from dpeffects.auditing.recording import Impossible, RecordedNoise
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError
 from dpeffects.parallel import run_tasks
-from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from dpeffects.privacy.noise import SecureNoise
+from dpeffects.unproved.seeded import SeededNoise
 
 Outputs = tuple[tuple[str, ...], list[float]]
 """Names and numbers of everything that a run shows."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -37,7 +37,6 @@ from dpeffects.privacy.rows import (
     Block,
     ByRecord,
     Cells,
-    OneColumn,
     Records,
     RowFunction,
     Rows,
@@ -142,11 +141,14 @@ class LazyTable:
 
 
 @dataclass(frozen=True)
-class ColumnOnEngine(OneColumn):
-    """Values of one column, which stand in the place of outcomes."""
+class ColumnOnEngine:
+    """Values of one column, which stand in the place of outcomes; there is nothing else."""
 
     table: LazyTable
     name: str
+    width: ClassVar[int] = 1
+    outcome_range: ClassVar[Interval] = (0.0, 0.0)
+    n_strata: ClassVar[None] = None
 
     @property
     def n(self) -> int:
@@ -158,6 +160,17 @@ class ColumnOnEngine(OneColumn):
         columns = self.table.design.columns
         add = partial(_of_column, columns=columns, name=self.name, function=function)
         return run(self.table.frame, [self.name], add)
+
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """Values of single records are not asked for."""
+        raise NotImplementedError
+
+    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
+        """An engine has no words for these."""
+
+    def in_memory(self, why: str) -> Rows:
+        """They are not in memory."""
+        raise NotImplementedError
 
 
 def _of_column(native: Any, columns: Columns, name: str, function: Summand) -> Totals | None:
@@ -378,7 +391,7 @@ class LazyRows:
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
         own = (self.table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
-        parts = tuple(part for part in parts if part != "strata")
+        parts = tuple(part for part in parts if part not in ("strata", "treated"))
         names = [self.table.design.columns.treatment, *self._recipe.reads(parts)]
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)

@@ -19,6 +19,7 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.boosting import Additive, RecordFunction, Stage, boosted
+from dpeffects.unproved.claimed import varying
 
 SHARES: dict[str, dict[str, float]] = {
     "s": {"outcome": 1.0},
@@ -69,7 +70,7 @@ def released(curator: Curator, learner: str, clip: float) -> AdditiveEffect:
                 f"dp_ebm: epsilon of the share {share!r} must be from {least:g} to {most:g}; the "
                 "library finds no scale for its noise beyond"
             )
-    return {"s": _s, "t": _t, "dr": _dr, "r": _r}[learner](curator, clip, curator.varying())
+    return {"s": _s, "t": _t, "dr": _dr, "r": _r}[learner](curator, clip, varying(curator))
 
 
 def _s(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
@@ -193,7 +194,7 @@ def _effect(
     lower, upper = curator.outcome_range
     shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
     scale = upper - lower
-    return AdditiveEffect(scale * base, curator.varying(), scale * curves, shares, largest)
+    return AdditiveEffect(scale * base, varying(curator), scale * curves, shares, largest)
 
 
 def _reach(model: Additive, interval: Interval) -> float:

@@ -66,7 +66,8 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms, isolated
+from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms
+from dpeffects.privacy.parts import isolated
 
 AVERAGES = ("estimates", "predictions")
 _LEAST_RECORDS = 4

@@ -10,7 +10,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, NamedTuple
 
-from dpeffects.errors import BudgetError, OptionError
+from dpeffects.errors import BudgetError
 
 LEAST = Fraction(1, 2**24)
 """Smallest epsilon of a share: less gives noise that drowns everything and grids that overflow."""
@@ -40,14 +40,6 @@ class Share(NamedTuple):
 
     epsilon: float
     delta: float = 0.0
-
-    def split(self, parts: int) -> Share:
-        """Return one of ``parts`` equal parts, rounded down."""
-        if parts == 1:
-            return self
-        return Share(
-            round_down(Fraction(self.epsilon) / parts), round_down(Fraction(self.delta) / parts)
-        )
 
 
 @lru_cache(maxsize=1024)
@@ -87,29 +79,10 @@ class Budget:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
 
-    def cautions(self, n: int) -> tuple[str, ...]:
-        """Say where a budget promises little to each of n records, in one line each.
-
-        A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
-        (2014), The algorithmic foundations of differential privacy, section 2.3.
-
-        Examples
-        --------
-        >>> Budget(1.0, 1e-6).cautions(1000), len(Budget(1e6, 0.5).cautions(1000))
-        ((), 2)
-        """
-        found = []
-        if self.epsilon > _WEAK_EPSILON:
-            found.append(
-                f"epsilon = {self.epsilon:g} protects little: above {_WEAK_EPSILON:g} chances of "
-                "anything about a record may change by any factor that matters."
-            )
-        if self.delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)):
-            found.append(
-                f"delta = {self.delta:g} is large: from 1/n on, a delta allows whole records to be "
-                "published."
-            )
-        return tuple(found)
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta as they were written."""
+        return as_written(self.epsilon), as_written(self.delta)
 
     def shares(self, proportions: Mapping[str, float]) -> dict[str, Share]:
         """Divide epsilon and delta by proportions, rounding each share down (claim 1)."""
@@ -128,34 +101,6 @@ class Budget:
         }
 
 
-_WEAK_EPSILON = 10.0
-"""Above it protection is weak: Ponomareva et al. (2023), How to DP-fy ML, section 5.2."""
-_WEAK_DELTA = 0.01
-
-
 def _check(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or value != value:
         raise BudgetError(f"{name} must be a number, got {value!r}")
-
-
-def merge_shares(
-    defaults: Mapping[str, float], given: Mapping[str, Any] | None
-) -> dict[str, float]:
-    """Check user-given proportions against the names a method has, and fill in the rest.
-
-    Examples
-    --------
-    >>> merge_shares({"estimate": 0.8, "variance": 0.2}, {"variance": 0.1})
-    {'estimate': 0.8, 'variance': 0.1}
-    """
-    merged = dict(defaults)
-    if given is not None and not isinstance(given, Mapping):
-        raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
-    for name, value in (given or {}).items():
-        if name not in defaults:
-            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}")
-        ok = isinstance(value, Real) and not isinstance(value, bool)
-        if not ok or not math.isfinite(value) or value <= 0:
-            raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")
-        merged[name] = float(value)
-    return merged

@@ -38,17 +38,8 @@ class Spend:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return {
-            "label": self.label,
-            "share": self.share,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "mechanism": self.mechanism,
-            "sensitivity": list(self.sensitivity),
-            "scale": list(self.scale),
-            "claim": self.claim,
-            "alone": self.alone,
-        }
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return plain | {"sensitivity": list(self.sensitivity), "scale": list(self.scale)}
 
 
 @dataclass(frozen=True)

@@ -11,35 +11,35 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.exact import FloatArray, IntArray
 from dpeffects.privacy.release import Releaser
 from dpeffects.privacy.rows import (
     ROWS,
     Block,
     Cells,
+    Phi,
     Records,
     RowFunction,
     Rows,
     Source,
     Totals,
     evaluate,
-    fill,
+    rehearse,
 )
 from dpeffects.privacy.sets import (
     COUNT,
-    WEIGHT_BITS,
     Box,
     BoxGrid,
     OnGrid,
     Sensitivity,
+    Steps,
     Within,
-    unit_bits,
-    whole_weights,
 )
 
 _PARTS = {"treated": "treatment", "strata": "covariates"}
@@ -49,16 +49,14 @@ class Curator:
     """Holds rows, ledger and noise. ``public`` names what is the same on neighbours.
 
     The order in which rows come may depend on what is in them. So whatever goes by position works
-    on the rows in a secret order, drawn once, when it is first needed. ``max_rows`` is the number
-    of rows that a unit may have, where rows have units.
+    on the rows in a secret order, drawn once, when it is first needed.
     """
 
-    def __init__(
-        self, rows: Source, releaser: Releaser, public: frozenset[str], max_rows: int = 0
-    ) -> None:
+    by_unit: ClassVar[bool] = False
+
+    def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
-        self._max_rows = max_rows
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""
@@ -84,17 +82,12 @@ class Curator:
             raise PrivacyError("this call has no strata")
         return strata
 
-    def varying(self) -> list[int]:
-        """Return which encoded columns are not the same for every record, by what they mean."""
-        values = self._source.in_memory("this step needs all rows at once").values
-        return [j for j in range(self.width) if not values or values[j] != 1]
-
     # --- sums -----------------------------------------------------------------------------------
 
     def sums(
         self,
         label: str,
-        phi: RowFunction | None,
+        phi: Phi,
         within: Within = COUNT,
         cells: Cells | None = None,
         *,
@@ -108,66 +101,49 @@ class Curator:
         """
         if phi is None and within is not COUNT:
             raise OptionError("a set other than COUNT needs a row function")
-        if self._is_public(phi, cells):
-            grid, totals, _ = self.exact_sums(phi, within, cells, rate=1.0)
+        public, claim = self._is_public(phi, cells), within.claim
+        rate = 1.0 if public else self._releaser.rate(share, part)
+        grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
+        if public:
             noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
-            rate = self._releaser.rate(share, part)
-            grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
-            noisy = self._releaser.release(
-                label, totals, moves, grid.unit, share=share, part=part, claim=within.claim
-            )
-        if cells is None and not self._max_rows:
-            noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
+            steps = Steps(totals, moves, grid.unit)
+            noisy = self._releaser.release(label, steps, share=share, claim=claim, part=part)
+        if cells is None:
+            noisy = replace(noisy, value=noisy.value + self._offset(grid))
         return noisy
+
+    def _offset(self, grid: OnGrid) -> FloatArray | float:
+        """What the records' centres add to sums."""
+        return grid.offset(self.n)
 
     def norm_of_sum(
         self, label: str, phi: RowFunction, within: Box, *, share: str, part: float = 1.0
     ) -> Noisy:
         """Release the L2 norm of a sum: however many columns, it moves by at most their L2."""
-        grid, totals, moves = self.exact_sums(
-            phi, within, None, rate=self._releaser.rate(share, part), most=20
-        )
+        rate = self._releaser.rate(share, part)
+        grid, totals, moves = self.exact_sums(phi, within, None, rate=rate, most=20)
         norm = np.array([math.isqrt(sum(int(x) ** 2 for x in totals))], np.int64)
-        moves = Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0)
-        return self._releaser.release(
-            label, norm, moves, grid.unit, share=share, part=part, claim=9
-        )
+        steps = Steps(norm, Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0), grid.unit)
+        return self._releaser.release(label, steps, share=share, claim=9, part=part)
 
     def exact_sums(
-        self,
-        phi: RowFunction | None,
-        within: Within,
-        cells: Cells | None,
-        *,
-        rate: float,
-        most: int = 30,
+        self, phi: Phi, within: Within, cells: Cells | None, *, rate: float, most: int = 30
     ) -> tuple[OnGrid, IntArray, Sensitivity]:
         """Totals without noise, and how far one record moves them: for this folder and tests."""
         rehearse(phi, within.columns, cells, self.width)
-        if self._max_rows:
-            most = min(most, unit_bits(self._max_rows, within.columns))
-        grid = within.on(self.n * max(self._max_rows, 1), rate, most)
-        size = cells.size if cells else 1
-        totals = None
-        if isinstance(grid, BoxGrid) and grid.squared_radius is None and not self._max_rows:
+        grid, totals = within.on(self.n, rate, most), None
+        if isinstance(grid, BoxGrid) and grid.squared_radius is None:
             totals = self._source.in_engine(phi, grid, cells)
         if totals is None:
             add = partial(_block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid)
-            if self._max_rows:
-                if not isinstance(grid, BoxGrid):
-                    raise OptionError("sums by unit need a box")
-                add = partial(_unit_totals, phi=phi, cells=cells, grid=grid, most=self._max_rows)
-            parts = [x for x in _reads(phi, cells) if x != "treated"]
-            totals = self._source.fold(add, *parts)[0]
-        public_cells = cells is not None and self._is_public(cells)
-        moves = grid.reach.sensitivity(size if cells else None, public_cells, self._max_rows)
+            totals = self._source.fold(add, *all_reads(phi, cells))[0]
+        moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))
         return grid, totals if cells else totals[0], moves
 
-    def _is_public(self, *functions: RowFunction | Cells | None) -> bool:
-        """What neighbours have in common; nothing where they differ in a unit's number of rows."""
-        known = {_PARTS.get(x, x) for x in _reads(*functions)} <= self._public
-        return known and not self._max_rows
+    def _is_public(self, *functions: Phi | Cells) -> bool:
+        """What neighbours have in common."""
+        return {_PARTS.get(x, x) for x in all_reads(*functions)} <= self._public
 
     # --- values of single records -----------------------------------------------------------------
 
@@ -176,48 +152,21 @@ class Curator:
 
         (An engine may hand out its rows in another order the next time.)
         """
-        if self._max_rows:
-            raise OptionError("rows of one unit would be taken apart")
-        parts = [x for x in function.reads if x != "treated"]
-        return tuple(values[self._order] for values in self._source.gather(function, *parts))
-
-    def noisy_values(self, label: str, values: FloatArray, within: Box, share: str) -> Noisy:
-        """Release a number of each record: the vector moves in one entry, within the set."""
-        grid = within.on(1, self._releaser.rate(share))
-        steps = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
-        moves = grid.reach.sensitivity(None, False)
-        noisy = self._releaser.release(label, steps, moves, grid.unit, share=share, claim=9)
-        return replace(noisy, value=noisy.value + grid.offset(1))
-
-    def weighted_sum(
-        self, label: str, weights: FloatArray, values: FloatArray, within: Box, share: str
-    ) -> Noisy:
-        """Release sum_j w_j (v_j - centre), w a function of released or public values."""
-        steps = whole_weights(weights)
-        largest = max(int(np.abs(steps).max()), 1)
-        count, rate = max(1, int(np.abs(steps).sum())), self._releaser.rate(share) / largest
-        grid = within.on(count, rate)
-        whole = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
-        move = largest * grid.reach.same.l1
-        return self._releaser.release(
-            label,
-            np.array([steps @ whole], np.int64),
-            Sensitivity(move, float(move)),
-            grid.unit / 2.0**WEIGHT_BITS,
-            share=share,
-            claim=9,
-        )
+        order = self._order
+        return tuple(x[order] for x in self._source.gather(function, *function.reads))
 
     @cached_property
     def _order(self) -> IntArray:
+        """The secret order of the records."""
+        if self.by_unit:
+            raise OptionError("rows of one unit would be taken apart")
         return self._releaser.permutation(self.n)
 
     @cached_property
     def _rows(self) -> Rows:
         """The rows in memory, for what needs them all at once, in the secret order."""
-        if self._max_rows:
-            raise OptionError("rows of one unit would be taken apart")
-        return self._source.in_memory("this step needs all rows at once").reordered(self._order)
+        rows = self._source.in_memory("this step needs all rows at once")
+        return rows.reordered(self._order)
 
     def require_public(self, *names: str) -> None:
         """Refuse to hand out what is private in this call."""
@@ -226,28 +175,13 @@ class Curator:
                 raise PrivacyError(f"{what} is private in this call: ask for a release of it")
 
 
-def rehearse(phi: RowFunction | None, columns: int, cells: Cells | None, width: int) -> None:
-    """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
-    rows = 3
-    zeros = Block(
-        np.zeros(rows, np.bool_),
-        np.zeros(rows),
-        np.zeros((rows, width)),
-        np.zeros(rows, np.int64),
-        np.zeros((rows, columns)),
-    )
-    with np.errstate(all="ignore"):
-        for function, size in ((phi, columns), (cells.function if cells else None, 1)):
-            if function is not None:
-                fill(np.empty((rows, size)), function(zeros.only(function.reads)))
-
-
-def _reads(*functions: RowFunction | Cells | None) -> tuple[str, ...]:
+def all_reads(*functions: Phi | Cells) -> tuple[str, ...]:
+    """The parts of a row that some functions read."""
     return tuple(dict.fromkeys(x for f in functions if f is not None for x in f.reads))
 
 
 def _block_totals(
-    block: Block, phi: RowFunction | None, columns: int, cells: Cells | None, grid: OnGrid
+    block: Block, phi: Phi, columns: int, cells: Cells | None, grid: OnGrid
 ) -> Totals:
     """What a block adds to the totals: a few rows at a time stay close to the processor."""
     size, rows = cells.size if cells else 1, max(ROWS // columns, 2**13)
@@ -258,24 +192,10 @@ def _block_totals(
         if phi is None and cell is not None:
             total = total + np.bincount(cell, minlength=size + 1)[:size, None]
         else:
-            total = total + grid.totals(_values(phi, some, columns), cell, size)
+            total = total + grid.totals(values_of(phi, some, columns), cell, size)
     return (np.asarray(total),)
 
 
-def _values(phi: RowFunction | None, block: Block, columns: int) -> FloatArray:
+def values_of(phi: Phi, block: Block, columns: int) -> FloatArray:
+    """Numbers of some rows; ones where records are counted."""
     return np.ones((block.size, columns)) if phi is None else evaluate(phi, block, columns)
-
-
-def _unit_totals(
-    block: Block, phi: RowFunction | None, cells: Cells | None, grid: BoxGrid, most: int
-) -> Totals:
-    """Sums by unit first, each brought into ``most`` times the set, then over units."""
-    size, columns = cells.size if cells else 1, grid.box.columns
-    cell = cells.of(block) if cells else np.zeros(block.size, np.int64)
-    whole, unit = grid.project(_values(phi, block, columns)), block.unit - block.unit[0]
-    units = int(unit[-1]) + 1
-    place = unit * (size + 1) + cell
-    sums = np.stack([np.bincount(place, v, units * (size + 1)) for v in whole.T], axis=1)
-    own = sums.reshape(units, size + 1, columns)[:, :size].reshape(units, -1).astype(np.float64)
-    steps = grid.project_units(own, size, most)
-    return (steps.sum(axis=0).reshape(size, columns),)

@@ -19,14 +19,15 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy import exact
-from dpeffects.privacy.exact import FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.privacy.exact import PRODUCT, exact_products, scratch_buffer
 
 _HIGH = 22
 FINE = 44
 """A factor of the gradient is rounded to a multiple of 2^-44, in two parts of 22 bits."""
 ABOVE = 1.1
 """A gradient is followed while it is this many times what rounding could have made of nothing."""
+_LIMB = 32
 _SURE = 0.004
 _TRIES = 40
 
@@ -52,6 +53,44 @@ def rounded(values: Values, bits: int, out: Values | None = None) -> Values:
     return np.floor(whole, out=whole)
 
 
+def exact_dots(
+    rows: FloatArray, weights: FloatArray, bits: int, tail: FloatArray | float = 0.0
+) -> FloatArray:
+    """rows'weights for rows of this many bits, such that a row's value is its own.
+
+    (A product of matrices may add up a row in another order when its neighbours change.) Weights
+    are cut into two parts of `weight_bits`, which leave room for exact sums. ``tail`` is what
+    floats leave out of the weights.
+    """
+    size, own = weights.size, weight_bits(weights.size, bits)
+    top = max(float(np.abs(weights).max(initial=0.0)), 1e-200)
+    scale = 2.0 ** (own - math.frexp(top)[1])
+    high = np.rint(weights * scale)
+    low = np.rint((weights * scale - high + tail * scale) * 2.0**own) * 2.0**-own
+    both, out = np.stack([high, low], axis=1), np.empty(len(rows))
+    for start in range(0, len(rows), step := max(64, PRODUCT // (2 * max(size, 1)))):
+        parts = rows[start : start + step] @ both
+        np.add(parts[:, 0], parts[:, 1], out=out[start : start + step])
+    out /= scale
+    return out
+
+
+def weight_bits(size: int, bits: int) -> int:
+    """Bits of a weight that leave room for exact sums over this many entries of a row."""
+    return 53 - bits - math.ceil(math.log2(max(size, 2)))
+
+
+def two_limbs(values: IntArray) -> IntArray:
+    """Integers as high and low parts, whose sums over many blocks stay within 64 bits."""
+    return np.stack([values >> _LIMB, values & (2**_LIMB - 1)])
+
+
+def near_limbs(limbs: IntArray) -> FloatArray:
+    """Sums of `two_limbs` as floats, with a few roundings."""
+    high, low = limbs
+    return np.asarray(high * 2.0**_LIMB + low)
+
+
 def derivative_sums(
     rows: FloatArray, factors: FloatArray, curvatures: FloatArray, precision: Precision
 ) -> IntArray:
@@ -60,21 +99,21 @@ def derivative_sums(
     A record's gradient is its factor times its row, its Hessian the curvature times row row'.
     """
     size, d = rows.shape
-    terms = exact.scratch_buffer("descent.terms", size, len(precision.bits) * d + 2)
+    terms = scratch_buffer("descent.terms", size, len(precision.bits) * d + 2)
     for k, bits in enumerate(precision.bits):
         part = rounded(curvatures, bits)
         np.multiply(rows, part[:, None], out=terms[:, k * d : (k + 1) * d])
         curvatures = curvatures - part * 2.0**-bits
     terms[:, -2] = rounded(factors, _HIGH)
     terms[:, -1] = rounded(factors - terms[:, -2] * 2.0**-_HIGH, FINE)
-    return exact.two_limbs(exact.exact_products(rows, terms, precision.product))
+    return two_limbs(exact_products(rows, terms, precision.product))
 
 
 def derivatives(
     limbs: IntArray, scale: float, n: int, penalty: float, precision: Precision
 ) -> Derivatives:
     """Gradient of the losses and penalised Hessian over n, of rows that are ``scale`` too large."""
-    sums, d = exact.near_limbs(limbs, 0), limbs.shape[-2]
+    sums, d = near_limbs(limbs), limbs.shape[-2]
     gradient = (sums[..., -2] * 2.0**-_HIGH + sums[..., -1] * 2.0**-FINE) / (n * scale)
     hessian = penalty * np.eye(d)
     for k, bits in enumerate(precision.bits):

@@ -11,19 +11,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import EstimationError, OptionError, PrivacyError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray, IntArray
-from dpeffects.privacy.parts import fixed_generator
-from dpeffects.privacy.rows import BoolArray, Interval
-from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, bits_for
+from dpeffects.privacy.parts import isolated
+from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, bits_for
 from dpeffects.progress import bar
 
 Predict = Callable[[FloatArray], FloatArray]
@@ -104,7 +102,7 @@ class Folds:
             raise OptionError(f"folds must be from 2 to n, and at most {_MOST_FOLDS}")
         self._curator, self._learner, self._terms, self._folds = curator, learner, terms, folds
         self.n, self._rows, self._range = curator.n, curator._rows, curator.outcome_range
-        self._second: tuple[_Moves, int] | None = None
+        self._second: _Moves | None = None
 
     def mean_by_predictions(self, label: str, share: str) -> Noisy:
         """Release the mean of the records' terms, by averages of predictions (claim 25).
@@ -121,10 +119,8 @@ class Folds:
         most, moved = terms.largest, terms.moved(folds - 1)
         others = self.n - self.n // folds
         top = most**2 / self.n
-        self._second = _Moves(values**2 / self.n, (0.0, top), others, 2.0 * top * moved / most), 25
-        return self._mean_of(
-            label, _Moves(values, (-most, most), others, moved), half, share, claim=25
-        )
+        self._second = _Moves(values**2 / self.n, (0.0, top), others, 2.0 * top * moved / most)
+        return self._mean_of(label, _Moves(values, (-most, most), others, moved), half, share)
 
     def mean_of_estimates(self, label: str, interval: Interval, share: str) -> Noisy:
         """Release the mean of K estimates, each clipped to an interval (claim 25).
@@ -144,16 +140,13 @@ class Folds:
         cap = terms.variance
         # residuals show the error of outcome models; without them, only other folds do
         parts = 1.0 / self.n, 1.0 / (folds - 1) if terms.estimator == "regression" else 0.0
-        second = _Moves(
+        self._second = _Moves(
             parts[0] * np.minimum(squares, cap) + parts[1] * (means - middle) ** 2,
             (0.0, parts[0] * cap + parts[1] * reach**2),
             folds - 1,
             parts[0] * min(cap, far**2 / fewest) + parts[1] * 2.0 * reach * moved,
         )
-        self._second = second, 25
-        return self._mean_of(
-            label, _Moves(means, (low, high), folds - 1, moved), half, share, claim=25
-        )
+        return self._mean_of(label, _Moves(means, (low, high), folds - 1, moved), half, share)
 
     def squares(self, label: str, share: str) -> tuple[Noisy, float]:
         """Release second moments that belong to the last release, and say how large they can be.
@@ -164,11 +157,10 @@ class Folds:
         if self._second is None:
             raise PrivacyError("there are no estimates yet; nothing drawn")
         factor = _half(self._range) ** 2
-        what, claim = self._second
-        noisy = self._mean_of(label, what, factor, share, claim=claim)
-        return noisy, factor * what.interval[1]
+        noisy = self._mean_of(label, self._second, factor, share)
+        return noisy, factor * self._second.interval[1]
 
-    def _mean_of(self, label: str, what: _Moves, factor: float, share: str, *, claim: int) -> Noisy:
+    def _mean_of(self, label: str, what: _Moves, factor: float, share: str) -> Noisy:
         """Release a mean, times a public factor (claim 25)."""
         low, high = what.interval
         worst = 1.0 + what.others * min(1.0, what.moved / (high - low))
@@ -177,14 +169,9 @@ class Folds:
         span = grid.reach.same.l1
         step = min(span, math.ceil(what.moved * grid.steps * _ROUNDING) + _SLACK)
         most, count = span + what.others * step, len(what.values)
-        noisy = self._curator._releaser.release(
-            label,
-            _whole(grid, what.values).sum(keepdims=True),
-            Sensitivity(most, float(most)),
-            factor * grid.unit / count,
-            share=share,
-            claim=claim,
-        )
+        total, moves = grid.whole(what.values).sum(keepdims=True), Sensitivity.of_number(most)
+        steps = Steps(total, moves, factor * grid.unit / count)
+        noisy = self._curator._releaser.release(label, steps, share=share, claim=25)
         return replace(noisy, value=noisy.value + factor * float(grid.box.centre[0]))
 
     def _by_fold(self, middle: float, far: float) -> tuple[FloatArray, FloatArray]:
@@ -215,14 +202,6 @@ class Folds:
 
     def _units(self) -> tuple[BoolArray, FloatArray]:
         return self._rows.treated, _unit(self._rows.outcome, self._range)
-
-
-@contextlib.contextmanager
-def isolated(fold: int) -> Iterator[None]:
-    """Fit and predict here: the fold's number sets the global generators; nothing warns."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(fold):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def predictions(
@@ -262,13 +241,9 @@ def _three(found: object, n: int) -> FloatArray:
     return array
 
 
-def _whole(grid: BoxGrid, values: FloatArray) -> IntArray:
-    return grid.project(values[:, None].copy())[:, 0].astype(np.int64)
-
-
 def _mean_outside(grid: BoxGrid, values: FloatArray, own: slice) -> float:
     """Mean of the values of other folds; sums are exact."""
-    steps = _whole(grid, values)
+    steps = grid.whole(values)
     total = int(steps.sum()) - int(steps[own].sum())
     return total / (len(values) - len(values[own])) * grid.unit + float(grid.box.centre[0])
 

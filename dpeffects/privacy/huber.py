@@ -17,10 +17,10 @@ from functools import partial
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
-from dpeffects.privacy.descent import FINE, Derivatives, Precision, Values, norm, rounded
-from dpeffects.privacy.exact import FloatArray, exact_dots, weight_bits
+from dpeffects.privacy.descent import Derivatives, Precision, Values, exact_dots, norm, weight_bits
 from dpeffects.privacy.rows import Block, RowFunction, Source, Totals, evaluate
 
 GRID = 18
@@ -97,7 +97,11 @@ class Huber:
 
             def rounding(size: float) -> float:
                 """Distance of a computed gradient from the true one, at weights of this norm."""
-                each = 2.0 ** -(FINE + 1) + 2.0**-50 + (along_error(self.size) + 2.0**-52) * size
+                each = (
+                    2.0 ** -(descent.FINE + 1)
+                    + 2.0**-50
+                    + (along_error(self.size) + 2.0**-52) * size
+                )
                 return n * each + 2.0**-52 * (self.strength * size + push)
 
             curve = 1.01 * (self.strength + n * self.hessian_bound)
@@ -111,7 +115,7 @@ class Huber:
         precision = _CAREFUL if careful else _QUICK
         parts = np.stack([weights, tail]).reshape(2, -1, self.size) / 2.0**GRID
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
-        limbs = source.fold(add, *(part for part in self.terms.reads if part != "treated"))[0]
+        limbs = source.fold(add, *self.terms.reads)[0]
         falls, hessian = descent.derivatives(limbs, 2.0**GRID, 1, self.strength, precision)
         return self.strength * weights + tilt - falls.reshape(-1), hessian
 
@@ -155,7 +159,7 @@ def widened(size: int) -> float:
 
 def on_grid(values: Values) -> Values:
     """Round to multiples of 2^-18, in place."""
-    rounded(values, GRID, out=values)
+    descent.rounded(values, GRID, out=values)
     values *= 2.0**-GRID
     return values
 

@@ -48,7 +48,7 @@ class Account(ABC):
 
         ``about`` says in words what the call is (method, formula).
         """
-        self.check(as_written(budget.epsilon), as_written(budget.delta), terms)
+        self.check(*budget.exact, terms)
         return self
 
     def settle(self) -> None:
@@ -95,10 +95,8 @@ class Ledger(Account):
     ) -> None:
         self._allowed = Budget(epsilon, delta)
         self._spends: list[Spend] = []
-        self._spent = (Fraction(0), Fraction(0))
-        self._held = (Fraction(0), Fraction(0))
-        self._parent = parent
-        self._terms = terms
+        self._spent = self._held = (Fraction(0), Fraction(0))
+        self._parent, self._terms = parent, terms
         self._void: set[str] = set()
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -116,16 +114,11 @@ class Ledger(Account):
     @property
     def remaining(self) -> tuple[float, float]:
         """What is neither spent nor reserved, rounded down; less than 1e-12 is shown as none."""
-        epsilon, delta = self._taken()
-        return (
-            shown(as_written(self._allowed.epsilon) - epsilon),
-            shown(as_written(self._allowed.delta) - delta),
-        )
+        return _all_shown(self._left())
 
-    def _taken(self) -> Amounts:
-        """Spent and reserved; read in this order, what is on its way between them counts twice."""
-        held = self._held
-        return _plus(held, self._spent)
+    def _left(self) -> Amounts:
+        """What is left; read in this order, what goes from reserved to spent counts twice."""
+        return _minus(_minus(self._allowed.exact, self._held), self._spent)
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
@@ -133,27 +126,28 @@ class Ledger(Account):
         require_like(self._terms, terms)
         if self._parent is not None:
             self._parent.check(epsilon, delta, self._terms)
-        taken = self._taken()
-        enough = taken[0] + epsilon <= as_written(self._allowed.epsilon)
-        if not enough or taken[1] + delta > as_written(self._allowed.delta):
-            raise refusal((epsilon, delta), self._allowed, self.remaining)
+        self._require_room((epsilon, delta), self._left())
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
-        """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        self.charge_part(None, spend, terms)
+    def _require_room(self, price: Amounts, left: Amounts) -> None:
+        if price[0] > left[0] or price[1] > left[1]:
+            raise refusal(price, self._allowed, _all_shown(left))
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
         """Reserve the whole budget of a call, or refuse it."""
-        whole = (as_written(budget.epsilon), as_written(budget.delta))
         self._require_own_process()
         with self._lock:
-            self.check(*whole, terms)
+            self.check(*budget.exact, terms)
             above = self._parent.reserve(budget, terms, about) if self._parent else None
-            self._held = _plus(self._held, whole)
-        return Reserved(self, whole, above)
+            self._held = _plus(self._held, budget.exact)
+        return Reserved(self, budget.exact, above)
 
-    def charge_part(self, part: Reserved | None, spend: Spend, terms: Terms | None) -> None:
-        """Charge what a call has reserved, or what is left where ``part`` is None."""
+    def charge(
+        self, spend: Spend, terms: Terms | None = None, part: Reserved | None = None
+    ) -> None:
+        """Record a charge, or refuse it. Call before the noise is drawn, never after.
+
+        It is charged to ``part``, what a call has reserved, or else to what is left.
+        """
         require_positive(spend)
         self._require_own_process()
         price = (Fraction(spend.epsilon), Fraction(spend.delta))
@@ -161,8 +155,10 @@ class Ledger(Account):
             require_like(self._terms, terms)
             if part is None:
                 self.check(*price, terms)
+            elif not part.open:
+                raise BudgetError("the reservation of this call was settled; nothing was drawn")
             else:
-                part.allow(price, self._allowed)
+                self._require_room(price, part.left)
             above = part.above if part else self._parent
             if above is not None:
                 above.charge(spend, self._terms or terms)
@@ -173,19 +169,6 @@ class Ledger(Account):
             if part is not None:
                 self._held = _minus(self._held, price)
                 part.left, part.charged = _minus(part.left, price), True
-
-    def settle_part(self, part: Reserved) -> None:
-        """End the reservation of a call; see `Account.settle`."""
-        with self._lock:
-            if not part.open:
-                return
-            part.open, rest = False, part.left
-            if part.charged:
-                self._spent = _plus(self._spent, rest)
-                self._spends.extend(rest_of_call(part.whole, rest))
-            self._held = _minus(self._held, rest)
-        if part.above is not None:
-            part.above.settle()
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
@@ -224,18 +207,21 @@ class Reserved(Account):
 
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge against the reservation, or refuse it."""
-        self._ledger.charge_part(self, spend, terms)
+        self._ledger.charge(spend, terms, self)
 
     def settle(self) -> None:
-        """End the reservation."""
-        self._ledger.settle_part(self)
-
-    def allow(self, price: Amounts, allowed: Budget) -> None:
-        """Refuse a charge beyond what is reserved."""
-        if not self.open:
-            raise BudgetError("the reservation of this call was settled; nothing was drawn")
-        if price[0] > self.left[0] or price[1] > self.left[1]:
-            raise refusal(price, allowed, (shown(self.left[0]), shown(self.left[1])))
+        """End the reservation; a second time does nothing."""
+        ledger = self._ledger
+        with ledger._lock:
+            if not self.open:
+                return
+            self.open, rest = False, self.left
+            if self.charged:
+                ledger._spent = _plus(ledger._spent, rest)
+                ledger._spends.extend(rest_of_call(self.whole, rest))
+            ledger._held = _minus(ledger._held, rest)
+        if self.above is not None:
+            self.above.settle()
 
 
 def rest_of_call(whole: Amounts, rest: Amounts) -> tuple[Spend, ...]:
@@ -262,6 +248,10 @@ def _minus(one: Amounts, other: Amounts) -> Amounts:
     return one[0] - other[0], one[1] - other[1]
 
 
+def _all_shown(left: Amounts) -> tuple[float, float]:
+    return shown(left[0]), shown(left[1])
+
+
 def require_positive(spend: Spend) -> None:
     """Refuse a charge that is not a price."""
     epsilon, delta = spend.epsilon, spend.delta
@@ -272,17 +262,14 @@ def require_positive(spend: Spend) -> None:
 def require_like(held: Terms | None, terms: Terms | None) -> None:
     """Refuse charges that protect something else than those already here."""
     if terms and held and terms[:2] != held[:2]:
+        old, new = (f"{x.unit} (public: {', '.join(x.public) or 'n only'})" for x in (held, terms))
         raise BudgetError(
-            f"this ledger holds charges for one {held.unit} "
-            f"(public: {', '.join(held.public) or 'n only'}); a call for one "
-            f"{terms.unit} (public: {', '.join(terms.public) or 'n only'}) does not add to "
-            "them: give it a ledger of its own"
+            f"this ledger holds charges for one {old}; a call for one {new} does not add to them: "
+            "give it a ledger of its own"
         )
 
 
-def refusal(
-    needed: tuple[Fraction, Fraction], allowed: Budget, left: tuple[float, float]
-) -> BudgetError:
+def refusal(needed: Amounts, allowed: Budget, left: tuple[float, float]) -> BudgetError:
     """The error that says what is needed and what is left."""
     return BudgetError(
         f"this needs epsilon = {float(needed[0]):.6g}, delta = {float(needed[1]):.3g}, but of "

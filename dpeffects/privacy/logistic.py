@@ -17,10 +17,11 @@ from functools import partial
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
-from dpeffects.privacy.descent import FINE, Derivatives, Precision, norm
-from dpeffects.privacy.exact import FloatArray, exact_dots, scratch_buffer, weight_bits
+from dpeffects.privacy.descent import FINE, Derivatives, Precision, exact_dots, norm, weight_bits
+from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block, Source, Totals
 
 _LOOKS = 40

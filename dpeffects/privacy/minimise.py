@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Share, round_down
 from dpeffects.privacy.charges import Noisy, Spend
-from dpeffects.privacy.curator import Curator, rehearse
-from dpeffects.privacy.exact import FloatArray, IntArray, row_norms_squared
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import row_norms_squared
 from dpeffects.privacy.huber import Huber, along, along_error, on_grid
 from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale, laplace_scale
+from dpeffects.privacy.rows import rehearse
+from dpeffects.privacy.sets import Sensitivity, Steps
 
 Problem = Logistic | Huber
 
@@ -39,7 +42,7 @@ class Fit:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be released, by public numbers."""
-        if self.curator._max_rows:
+        if self.curator.by_unit:
             raise OptionError("rows of one unit would be taken apart")
         if self.share in self.curator._releaser.split.mu:
             raise PrivacyError("a minimiser needs a share with a delta of its own")
@@ -51,27 +54,20 @@ class Fit:
         return self.problem.solve(self.curator._source, noise)
 
     def draw(
-        self,
-        label: str,
-        steps: IntArray,
-        moves: tuple[int, float],
-        unit: float,
-        claim: int,
-        noise: str,
-        part: Share | None = None,
+        self, label: str, steps: Steps, claim: int, noise: str, part: Share | None = None
     ) -> Noisy:
         """Release with Laplace noise, or with Gaussian noise by the price's own delta.
 
-        ``moves`` are the sensitivities in L1 and L2; ``part`` is the price of one of several draws.
+        ``part`` is the price of one of several draws.
         """
         releaser = self.curator._releaser
         price = part or releaser.share(self.share)
         known: dict[str, Any] = {"share": self.share, "claim": claim, "alone": part is None}
-        laplace = laplace_scale(moves[0], price.epsilon)
-        sigma = _sigma(laplace, moves[1], price, steps.size, noise)
+        laplace = laplace_scale(steps.moves.l1, price.epsilon)
+        sigma = _sigma(laplace, steps.moves.l2, price, steps.values.size, noise)
         if sigma is None:
-            return releaser.laplace(label, steps, moves[0], unit, price, **known)
-        return releaser.gaussian(label, steps, moves[1], sigma, unit, price, **known)
+            return releaser.laplace(label, steps, price, **known)
+        return releaser.gaussian(label, steps, sigma, price, **known)
 
 
 @dataclass(frozen=True)
@@ -97,9 +93,9 @@ def propensity_weights(curator: Curator, penalty: float, share: str) -> Noisy:
     n, d, problem = curator.n, curator.width, Logistic(curator.width, penalty, centred=False)
     g, fit = problem.gradient_left(n), Fit(curator, problem, share)
     bound = 2.0 * d / (n * penalty) + 2.0 * math.sqrt(d) * g / penalty
-    steps, unit = _in_steps(fit.solve(), bound)
-    moves = math.ceil(bound / unit) + 1 + d, 0.0
-    return fit.draw("propensity model", steps, moves, unit, 20, "laplace")
+    values, unit = _in_steps(fit.solve(), bound)
+    steps = Steps(values, Sensitivity(math.ceil(bound / unit) + 1 + d, 0.0), unit)
+    return fit.draw("propensity model", steps, 20, "laplace")
 
 
 def public_propensity_model(
@@ -150,8 +146,8 @@ def minimise(
     delta = delta if sigma else 0.0
     variance = sigma**2 if sigma else 2.0 * (l1 / epsilon) ** 2
     unit = 2.0 ** (math.floor(math.log2(variance) / 2.0) - 30)
-    moves = math.ceil(l1 / unit) + d, l2 / unit
-    largest = largest_noise(sigma or laplace_scale(moves[0], epsilon) * unit, d, bool(sigma))
+    moves = Sensitivity(math.ceil(l1 / unit) + d, l2 / unit)
+    largest = largest_noise(sigma or laplace_scale(moves.l1, epsilon) * unit, d, bool(sigma))
     far = problem.solver_error(n, largest) + math.sqrt(d) * unit / (2.0 * strength)
     far *= 1.01  # rounding of the penalty's and the noise's part of the gradient (claim 22)
     step = 2.0 ** (math.floor(math.log2(far)) - 8)
@@ -161,11 +157,12 @@ def minimise(
     rest = round_down(Fraction(whole.delta) - Fraction(delta)) if sigma else 0.0
     name, claim = f"{label}: volume", problem.claims[0]
     releaser.charge(Spend(name, share, volume, rest, "no draw", (), (), claim))
-    name, zeros = f"{label}: in the objective", np.zeros(d, dtype=np.int64)
-    hidden = fit.draw(name, zeros, moves, unit, 22, "gaussian", Share(epsilon, delta))
+    name, zeros = f"{label}: in the objective", Steps(np.zeros(d, np.int64), moves, unit)
+    hidden = fit.draw(name, zeros, 22, "gaussian", Share(epsilon, delta))
     solution = np.clip(releaser.minimise_perturbed(fit, hidden), -top, top)
-    name, steps = f"{label}: solver", np.rint(solution / step).astype(np.int64)
-    released = fit.draw(name, steps, (far_steps, 0.0), step, 22, "laplace", Share(last))
+    values = np.rint(solution / step).astype(np.int64)
+    weights = Steps(values, Sensitivity(far_steps, 0.0), step)
+    released = fit.draw(f"{label}: solver", weights, 22, "laplace", Share(last))
     return Weights(released.value, strength, math.sqrt(hidden.variance), inside=True)
 
 
@@ -210,8 +207,8 @@ def _linear(
     bound = (2.0 * slope / fit.problem.strength + 2.0 * error) * _WIDER
     steps, unit = _in_steps(values, bound)
     l1, l2 = (size * bound / unit for size in norms)
-    moves = math.ceil(l1) + steps.size, l2 + math.sqrt(steps.size)
-    return fit.draw(label, steps, moves, unit, claim, noise)
+    moves = Sensitivity(math.ceil(l1) + steps.size, l2 + math.sqrt(steps.size))
+    return fit.draw(label, Steps(steps, moves, unit), claim, noise)
 
 
 def _in_steps(values: FloatArray, bound: float) -> tuple[IntArray, float]:

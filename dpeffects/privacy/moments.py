@@ -9,9 +9,20 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
-from dpeffects.privacy.exact import FloatArray, IntArray, exact_products, scratch_buffer
-from dpeffects.privacy.sets import Box, BoxGrid, Norms, Reach, add_up, bits_for, norms_of, times
+from dpeffects.privacy.exact import exact_products, scratch_buffer
+from dpeffects.privacy.sets import (
+    Box,
+    BoxGrid,
+    Norms,
+    OnGrid,
+    Reach,
+    add_up,
+    bits_for,
+    norms_of,
+    times,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +52,7 @@ class Gram:
 
 
 @dataclass(frozen=True, eq=False)
-class GramGrid:
+class GramGrid(OnGrid):
     """Products of whole numbers are whole: their sums are exact products of matrices."""
 
     rows: BoxGrid
@@ -84,10 +95,6 @@ class GramGrid:
         last = exact_products(z, z, bits)[self.pairs] - sum(by_cell)
         return np.stack([*by_cell, last])
 
-    def offset(self, n: int) -> float:
-        """The centre is 0."""
-        return 0.0
-
 
 @dataclass(frozen=True, eq=False)
 class WithSquares:
@@ -96,7 +103,7 @@ class WithSquares:
     Whoever moves z far moves z^2 little: together they move by 1 in L1 and in L2 (claim 7).
     """
 
-    k: int
+    columns: int
     count: float = 0.0
     claim: ClassVar[int] = 7
 
@@ -104,16 +111,13 @@ class WithSquares:
         if not 0.0 <= self.count <= 2.0:
             raise OptionError("the constant beside columns must be from 0 to 2")
 
-    @property
-    def columns(self) -> int:
-        """Number of columns z."""
-        return self.k
-
     def on(self, n: int, rate: float, most: int = 30) -> SquaresGrid:
         """The set on its finest grid: z in steps of 2^-(bits + 1)."""
-        bits = bits_for(n, rate, self.k + 2.0 * self.count, most)
-        box = Box(np.full(self.k, -0.5), np.full(self.k, 0.5))
-        return SquaresGrid(BoxGrid(box, 2.0 ** (bits + 1), 2.0 ** -(bits + 1)), bits, self.count)
+        bits = bits_for(n, rate, self.columns + 2.0 * self.count, most)
+        half = np.full(self.columns, 0.5)
+        return SquaresGrid(
+            BoxGrid(Box(-half, half), 2.0 ** (bits + 1), 2.0 ** -(bits + 1)), bits, self.count
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,35 +162,22 @@ class SquaresGrid:
 
 
 @dataclass(frozen=True, eq=False)
-class Bins:
-    """One of ``bins`` bins for each of k columns: k histograms at once (claim 8)."""
+class Bins(OnGrid):
+    """One of ``bins`` bins for each column: several histograms at once (claim 8)."""
 
-    k: int
+    columns: int
     bins: int
     claim: ClassVar[int] = 8
-
-    @property
-    def columns(self) -> int:
-        """Number of histograms."""
-        return self.k
-
-    def on(self, n: int, rate: float, most: int = 30) -> BinsGrid:
-        """Counts are whole numbers."""
-        return BinsGrid(self.k, self.bins)
-
-
-@dataclass(frozen=True, eq=False)
-class BinsGrid:
-    """A record adds 1 to one bin of each histogram."""
-
-    k: int
-    bins: int
     unit: ClassVar[float] = 1.0
+
+    def on(self, n: int, rate: float, most: int = 30) -> Bins:
+        """Counts are whole numbers: there is one grid."""
+        return self
 
     @property
     def reach(self) -> Reach:
-        """1 in k places; two records differ in at most 2 k."""
-        single, two = Norms(self.k, self.k), Norms(2 * self.k, 2 * self.k)
+        """1 in each histogram; two records differ in at most two bins of each."""
+        single, two = (Norms(size, size) for size in (self.columns, 2 * self.columns))
         return Reach(single, two, two)
 
     def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
@@ -199,7 +190,3 @@ class BinsGrid:
             counts = np.bincount(place, minlength=(size + 1) * self.bins)
             by_cell.append(counts[: size * self.bins].reshape(size, self.bins))
         return np.concatenate(by_cell, axis=1)
-
-    def offset(self, n: int) -> float:
-        """Counts have no centre."""
-        return 0.0

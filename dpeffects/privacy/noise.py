@@ -1,10 +1,9 @@
-"""The only randomness of the package.
+"""The only randomness that releases have.
 
 Every release is an array of integers on a public grid, so three samplers suffice: discrete Laplace
 and discrete Gaussian noise on integers, and randomised response on bits. ``SecureNoise`` draws them
-with OpenDP (exact samplers, system entropy, no floating-point holes). ``SeededNoise`` repeats
-itself, which makes a run reproducible and therefore not private; it says so. Both also draw the
-secret order in which a call works on its records.
+with OpenDP (exact samplers, system entropy, no floating-point holes), and the secret order in which
+a call works on its records. Noise that repeats itself is in `dpeffects.unproved.seeded`.
 """
 
 from __future__ import annotations
@@ -17,15 +16,11 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
-from dpeffects.errors import OptionError, PrivacyError
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import Share, round_up
 from dpeffects.privacy.charges import Noisy
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""
@@ -147,7 +142,7 @@ class SecureNoise(NoiseSource):
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Add discrete Laplace noise; OpenDP's own privacy map must agree with the price."""
         dp = _opendp()
-        values = _checked(values)
+        values = checked(values)
 
         def draw(part: IntArray) -> IntArray:
             domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(part.size))
@@ -165,9 +160,9 @@ class SecureNoise(NoiseSource):
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Add discrete Gaussian noise."""
         dp = _opendp()
-        values = _checked(values)
+        values = checked(values)
         domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(values.size))
-        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=_fine(scale))
+        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=fine_enough(scale))
         return np.asarray(mechanism(values), dtype=np.int64)
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
@@ -199,56 +194,17 @@ class SecureNoise(NoiseSource):
         return order
 
 
-class SeededNoise(NoiseSource):
-    """Reproducible noise for teaching, tests and simulations. It protects nobody."""
-
-    void = ("seeded",)
-
-    def __init__(self, seed: int) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise OptionError(f"seed must be a non-negative integer, got {seed!r}")
-        self.description = f"seeded generator (seed {seed})"
-        self._generator = np.random.default_rng(int(seed))
-        self._orders = self._generator.spawn(1)[0]  # so that orders do not shift other draws
-
-    def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
-        """Discrete Laplace noise, as the difference of two geometric variables."""
-        values = _checked(values)
-        chance = -math.expm1(-1.0 / scale)
-        up, down = self._generator.geometric(chance, size=(2, *values.shape))
-        return values + (up - down)
-
-    def gaussian(self, values: IntArray, scale: float) -> IntArray:
-        """Gaussian noise, rounded to the grid."""
-        noise = self._generator.normal(0.0, _fine(scale), values.shape)
-        return _checked(values) + np.rint(noise).astype(np.int64)
-
-    def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
-        """Randomised response from the seeded generator."""
-        return bits ^ (self._generator.random(bits.shape) < flip_chance(epsilon))
-
-    def permutation(self, n: int) -> IntArray:
-        """An order from a seeded generator of its own."""
-        return self._orders.permutation(n)
-
-
-def noise_source(seed: int | NoiseSource | None) -> NoiseSource:
-    """Return secure noise, or noise that protects nobody: from a seed, or an audit's own."""
-    if isinstance(seed, NoiseSource) and seed.void:
-        return seed
-    return SecureNoise() if seed is None else SeededNoise(seed)  # type: ignore[arg-type]
-
-
-def _checked(values: IntArray) -> IntArray:
+def checked(values: IntArray) -> IntArray:
+    """Whole numbers that noise of any size can be added to."""
     values = np.ascontiguousarray(values)
-    if values.dtype != np.int64 or (
-        values.size and (values.min() < -(2**60) or values.max() > 2**60)
-    ):
+    fits = values.dtype == np.int64 and values.min(initial=0) >= -(2**60)
+    if not (fits and values.max(initial=0) <= 2**60):
         raise PrivacyError("releases must be 64-bit integers below 2^60; nothing drawn")
     return values
 
 
-def _fine(scale: float) -> float:
+def fine_enough(scale: float) -> float:
+    """A scale that is many steps of the grid (claim 4)."""
     if not scale >= LEAST_SIGMA:
         raise PrivacyError("the grid is too coarse for Gaussian noise; nothing drawn")
     return scale

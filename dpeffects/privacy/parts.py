@@ -15,13 +15,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import BoolArray, Rows
+from dpeffects.privacy.rows import Rows
 from dpeffects.progress import bar
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def by_block(curator: Curator, learner: Learner, blocks: int, size: int) -> Cura
     In the secret order place i is in block i mod ``blocks``, so that one record moves one row.
     A block in which the learner fails answers with NaN.
     """
-    if curator._max_rows or not 2 <= blocks <= curator.n or size < 1:
+    if curator.by_unit or not 2 <= blocks <= curator.n or size < 1:
         raise OptionError("blocks must be from 2 to n, of records that are units")
     answers = np.full((blocks, size), np.nan)
     matrix, rows = curator._rows.covariates(), curator._rows
@@ -50,7 +50,9 @@ def by_block(curator: Curator, learner: Learner, blocks: int, size: int) -> Cura
             answers[block] = answer(learner, part, size, block)
         except (Exception, SystemExit):
             continue  # nothing may fail because of what is in a block
-    return Curator(Rows.of_answers(answers), curator._releaser, frozenset())
+    none = np.zeros(blocks)
+    answered = Rows(none, (0.0, 0.0), none > 0, lambda: none[:, None], 1, answers=answers)
+    return Curator(answered, curator._releaser, frozenset())
 
 
 def answer(
@@ -65,8 +67,7 @@ def answer(
     so that nothing is carried over from other blocks. Warnings are silenced. Raises whatever the
     learner raises, and `EstimationError` where it does not return ``size`` finite numbers.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(block):
-        warnings.simplefilter("ignore")
+    with isolated(block):
         numbers = np.asarray(copy.deepcopy(learner)(*rows), dtype=np.float64)
     if numbers.shape != (size,) or not np.isfinite(numbers).all():
         raise EstimationError(f"a learner must return {size} finite numbers")
@@ -103,6 +104,14 @@ def halves(
 def _half(curator: Curator, start: int, releaser: Releaser) -> Curator:
     half = replace(curator._rows.reordered(np.arange(start, curator.n, 2)), strata=None)
     return Curator(half, releaser, curator._public)
+
+
+@contextmanager
+def isolated(part: int) -> Iterator[None]:
+    """Fit and predict here: the part's number sets the global generators; nothing warns."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"), fixed_generator(part):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager

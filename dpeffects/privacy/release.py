@@ -9,17 +9,15 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
 from dpeffects.privacy.charges import Noisy, Spend
-from dpeffects.privacy.exact import FloatArray
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import (
     LEAST_DELTA,
     LEAST_SIGMA,
     MOST_ENTRIES,
-    BoolArray,
-    IntArray,
     NoiseSource,
     Objective,
     SmoothValue,
@@ -27,7 +25,7 @@ from dpeffects.privacy.noise import (
     gaussian_scale,
     laplace_scale,
 )
-from dpeffects.privacy.sets import Sensitivity
+from dpeffects.privacy.sets import Steps
 
 
 @dataclass(frozen=True)
@@ -116,71 +114,54 @@ class Releaser:
         return self.share(share).epsilon * float(part)
 
     def release(
-        self,
-        label: str,
-        values: IntArray,
-        moves: Sensitivity,
-        unit: float,
-        *,
-        share: str,
-        claim: int,
-        part: float | Fraction = 1.0,
+        self, label: str, steps: Steps, *, share: str, claim: int, part: float | Fraction = 1.0
     ) -> Noisy:
-        """Release whole numbers as multiples of ``unit``, at ``part`` of the price of a share."""
-        whole = self.share(share)
-        price = Share(*(round_down(Fraction(x) * Fraction(part)) for x in whole))
+        """Release whole numbers as multiples of their unit, at ``part`` of the price of a share."""
+        price = Share(*(round_down(Fraction(x) * Fraction(part)) for x in self.share(share)))
         if share not in self.split.mu:
-            return self.laplace(label, values, moves.l1, unit, price, share=share, claim=claim)
-        mu, self._entries = self.rate(share, part), self._entries - values.size
+            return self.laplace(label, steps, price, share=share, claim=claim)
+        mu, self._entries = self.rate(share, part), self._entries - steps.values.size
         if self._entries < 0:
             raise PrivacyError("too many numbers for one call with Gaussian noise; nothing drawn")
         self._pool -= mu**2 * (1.0 - 1e-12)
         if self._pool < 0.0:
             raise PrivacyError("more Gaussian noise than its shares pay for; nothing drawn")
         self._unpaid = [x - Fraction(paid) for x, paid in zip(self._unpaid, price, strict=True)]
-        sigma = max(moves.l2, 1.0) / mu * (1.0 + 1e-12)
-        return self.gaussian(label, values, moves.l2, sigma, unit, price, share=share, claim=claim)
+        sigma = max(steps.moves.l2, 1.0) / mu * (1.0 + 1e-12)
+        return self.gaussian(label, steps, sigma, price, share=share, claim=claim)
 
     def laplace(
-        self,
-        label: str,
-        values: IntArray,
-        l1: int,
-        unit: float,
-        price: Share,
-        *,
-        share: str,
-        claim: int,
-        alone: bool = True,
+        self, label: str, steps: Steps, price: Share, *, share: str, claim: int, alone: bool = True
     ) -> Noisy:
         """Release whole numbers with discrete Laplace noise; only the epsilon is paid."""
         self._require_own_price(share)
-        l1 = max(l1, 1)
-        scale = laplace_scale(l1, price.epsilon)
-        spend = Spend(
-            label, share, price.epsilon, 0.0, "Laplace", (l1 * unit,), (scale * unit,), claim, alone
-        )
+        values, l1, unit, epsilon = steps.values, max(steps.moves.l1, 1), steps.unit, price.epsilon
+        scale = laplace_scale(l1, epsilon)
+        sizes = (l1 * unit,), (scale * unit,)
+        spend = Spend(label, share, epsilon, 0.0, "Laplace", *sizes, claim, alone)
         self.charge(spend)
-        drawn = self._noise.laplace(values.reshape(-1), scale, l1, price.epsilon)
+        drawn = self._noise.laplace(values.reshape(-1), scale, l1, epsilon)
         return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
 
     def gaussian(
         self,
         label: str,
-        values: IntArray,
-        l2: float | None,
+        steps: Steps,
         sigma: float,
-        unit: float,
         price: Share,
         *,
         share: str,
         claim: int,
         alone: bool = True,
     ) -> Noisy:
-        """Release whole numbers with Gaussian noise of a scale that the price was turned into."""
+        """Release whole numbers with Gaussian noise of a scale that the price was turned into.
+
+        Where no sensitivity is proved, it is infinite, and the charge says so.
+        """
+        (values, (_, l2), unit), known = steps, math.isfinite(steps.moves.l2)
         finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
         values = np.clip(values, -(2**60 // finer), 2**60 // finer)  # nothing fails by a value
-        name, moves = ("Gaussian, claimed", ()) if l2 is None else ("Gaussian", (l2 * unit,))
+        name, moves = ("Gaussian", (l2 * unit,)) if known else ("Gaussian, claimed", ())
         spend = Spend(label, share, *price, name, moves, (sigma * unit,), claim, alone)
         self.charge(spend)
         drawn = self._noise.gaussian(values.reshape(-1) * finer, sigma * finer)
@@ -208,11 +189,9 @@ class Releaser:
         if not private.affordable(price):
             raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
         spread = shown / private.rate
-        self.charge(
-            spend := Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
-        )
-        released = self._noise.smooth_laplace(private, price.epsilon)
-        return Noisy(np.array([released]), spread, spend)
+        spend = Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
+        self.charge(spend)
+        return Noisy(np.array([self._noise.smooth_laplace(private, price.epsilon)]), spread, spend)
 
     def _require_own_price(self, share: str) -> None:
         """Gaussian shares have a price together, not each (claim 4)."""
@@ -234,13 +213,6 @@ class Releaser:
         """Draw a secret order of n records; it is no release, and costs nothing."""
         return self._noise.permutation(n)
 
-    def seed(self) -> int | None:
-        """Return a seed for a library where this call repeats itself; None where it is private."""
-        if not self._noise.void:
-            return None
-        drawn = self._noise.laplace(np.zeros(1, np.int64), 2.0**40, 1, 1.0)
-        return abs(int(drawn[0])) % 2**31
-
     def charge(self, spend: Spend) -> None:
         """Charge the ledger; also for what a library is going to draw."""
         self._ledger.charge(spend if self._alone else replace(spend, alone=False))
@@ -253,8 +225,7 @@ class Releaser:
 
     def promised(self) -> tuple[Fraction, Fraction]:
         """What all draws so far cost: what was paid, and the rest of a Gaussian pool drawn from."""
-        drawn_from = (x for x in (self, *self._halves) if x._entries < MOST_ENTRIES)
-        rests = [x._unpaid for x in drawn_from]
+        rests = [x._unpaid for x in (self, *self._halves) if x._entries < MOST_ENTRIES]
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
 

@@ -19,10 +19,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.privacy.exact import FloatArray, IntArray, scratch_buffer
+from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
+from dpeffects.privacy.exact import scratch_buffer
 
-BoolArray = npt.NDArray[np.bool_]
-Interval = tuple[float, float]
 T = TypeVar("T")
 
 ROWS = 2**15
@@ -89,6 +88,10 @@ class RowFunction(Protocol):
 
     def __call__(self, rows: Block, /) -> Any:
         """Numbers of each row."""
+
+
+Phi = RowFunction | None
+"""What is added up; None counts records."""
 
 
 def reads(*names: str) -> Callable[[Any], Any]:
@@ -179,6 +182,17 @@ def fill(out: FloatArray, values: Any) -> None:
         put[:] = column
 
 
+def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:
+    """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
+    rows, none = 3, np.zeros(3)
+    matrix, answers = np.zeros((rows, width)), np.zeros((rows, columns))
+    zeros = Block(none > 0, none, matrix, none.astype(np.int64), answers)
+    with np.errstate(all="ignore"):
+        for function, size in ((phi, columns), (cells.function if cells else None, 1)):
+            if function is not None:
+                fill(np.empty((rows, size)), function(zeros.only(function.reads)))
+
+
 Totals = tuple[IntArray, ...]
 Summand = Callable[[Block], Totals]
 """What a block adds. It may travel to other processes, so it must not hold the curator."""
@@ -207,7 +221,7 @@ class Source(Protocol):
         """Number of strata, with records or without; None where there are no strata."""
 
     def fold(self, function: Summand, *parts: str) -> Totals:
-        """Add up a function of blocks with these parts; "treated" is always there."""
+        """Add up a function of blocks with these parts, and "treated"."""
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Bring a few values of each record into memory, in one look at the rows.
@@ -216,30 +230,11 @@ class Source(Protocol):
         to the next.
         """
 
-    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
+    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> IntArray | None:
         """Totals by cell as an engine computes them; None where it has no words for them."""
 
     def in_memory(self, why: str) -> Rows:
         """Return the rows in memory; raises where they are not, and says why they must be."""
-
-
-class OneColumn:
-    """The parts of a source that values of one column, in the place of outcomes, do not have."""
-
-    width = 1
-    outcome_range = (0.0, 0.0)
-    n_strata = None
-
-    def gather(self, function: ByRecord, *parts: str) -> Records:
-        """Values of single records are not asked for."""
-        raise NotImplementedError
-
-    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
-        """An engine has no words for these."""
-
-    def in_memory(self, why: str) -> Rows:
-        """They are not in memory."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -263,12 +258,6 @@ class Rows:
     answers: FloatArray | None = None
     unit: IntArray | None = None
 
-    @classmethod
-    def of_answers(cls, answers: FloatArray) -> Rows:
-        """Rows that are answers of a learner."""
-        none = np.zeros(len(answers))
-        return cls(none, (0.0, 0.0), none > 0, lambda: none[:, None], 1, answers=answers)
-
     @property
     def n(self) -> int:
         """Number of records, or of units."""
@@ -287,7 +276,7 @@ class Rows:
         """A few values for each record, in the order of the rows."""
         return joined(self._map(function, parts))
 
-    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> None:
+    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
         """There is no engine."""
 
     def in_memory(self, why: str) -> Rows:
@@ -297,25 +286,13 @@ class Rows:
     def reordered(self, order: IntArray) -> Rows:
         """The same records in another order; covariates and strata when first asked for."""
         strata = self.strata
-
-        def covariates() -> FloatArray:
-            matrix = self.covariates()
-            out = np.empty((len(order), matrix.shape[1]), matrix.dtype, order="F")
-            for column, put in zip(matrix.T, out.T, strict=True):
-                np.take(column, order, out=put)
-            return out
-
-        def index() -> tuple[IntArray, int]:
-            assert strata is not None
-            stratum, count = strata()
-            return stratum[order], count
-
+        index = cache(lambda: (strata()[0][order], strata()[1])) if strata else None
         return replace(
             self,
             outcome=self.outcome[order],
             treated=self.treated[order],
-            covariates=cache(covariates),
-            strata=None if strata is None else cache(index),
+            covariates=cache(lambda: np.take(self.covariates().T, order, axis=1).T),
+            strata=index,
         )
 
     def _map(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> Iterator[T]:
@@ -335,9 +312,9 @@ class Rows:
         whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
         for part in parts:
             value = getattr(self, part)
-            whole[part] = value() if part == "covariates" else value
-            if part == "strata":
-                whole[part] = value()[0]
+            whole[part] = value() if callable(value) else value
+        if "strata" in parts:
+            whole["strata"] = whole["strata"][0]
         cuts, size = np.arange(0, self.treated.size, ROWS), self.treated.size
         if self.unit is not None:  # a block never ends within a unit
             whole["unit"] = self.unit

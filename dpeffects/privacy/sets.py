@@ -13,19 +13,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dpeffects.errors import DataError, OptionError, PrivacyError
-from dpeffects.privacy.exact import (
-    FloatArray,
-    IntArray,
-    exact_products,
-    row_norms_squared,
-    scratch_buffer,
-)
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.errors import DataError, OptionError
+from dpeffects.privacy.exact import exact_products, row_norms_squared, scratch_buffer
 
 _TOP = 56
 """Totals stay below 2^56 steps: nothing overflows, and the noise has room."""
-WEIGHT_BITS = 16
-"""Bits after the point of weights of single records."""
 _FEW = 8
 """Up to this many cells, sums by cell are a product of matrices."""
 
@@ -43,6 +36,19 @@ class Sensitivity(NamedTuple):
     l1: int
     l2: float
 
+    @classmethod
+    def of_number(cls, most: int) -> Sensitivity:
+        """Where the total is one number, both norms are the same."""
+        return cls(most, float(most))
+
+
+class Steps(NamedTuple):
+    """Whole numbers, how far one record moves them, and the value of one step."""
+
+    values: IntArray
+    moves: Sensitivity
+    unit: float
+
 
 class Reach(NamedTuple):
     """Norms of one contribution, of the difference of two, and of two where either may be 0."""
@@ -51,25 +57,21 @@ class Reach(NamedTuple):
     same: Norms
     absent: Norms
 
-    def sensitivity(self, cells: int | None, public_cells: bool, rows: int = 0) -> Sensitivity:
-        """Sensitivity where neighbours replace a record, or a unit of at most ``rows`` rows.
+    def sensitivity(self, cells: int | None, public_cells: bool) -> Sensitivity:
+        """Sensitivity where neighbours replace a record (claim 5).
 
         In one cell the totals move by v - v'. Across cells they move by v in one place and v' in
         another: norms add up in L1, their squares in L2; if there is one cell only, the other
-        place is not counted. Public cells do not change. A unit's sums lie in ``rows`` times the
-        set, or are 0; over several cells only their norms are known (claim 5).
+        place is not counted. Public cells do not change.
         """
-        if rows:
-            l1, squared = self.absent if cells is None else times(self.single, 2, 4)
-            return Sensitivity(l1 * rows, math.sqrt(squared) * rows * _ROUND_UP)
         norms = self.same
         if cells is not None and not public_cells:
             factor = 1 if cells == 1 else 2
             norms = Norms(*map(max, norms, times(self.single, factor, factor)))
-        return Sensitivity(norms.l1, math.sqrt(norms.squared_l2) * _ROUND_UP)
+        return Sensitivity(norms.l1, math.sqrt(norms.squared_l2) * ROUND_UP)
 
 
-_ROUND_UP = 1.0 + 2.0**-50
+ROUND_UP = 1.0 + 2.0**-50
 
 
 def times(norms: Norms, l1: int, squared_l2: int) -> Norms:
@@ -98,6 +100,7 @@ class OnGrid(Protocol):
 
     def offset(self, n: int) -> FloatArray | float:
         """What the centre adds to a sum over n records."""
+        return 0.0
 
 
 class Within(Protocol):
@@ -129,11 +132,6 @@ def bits_for(n: float, rate: float, largest: float = 1.0, most: int = 30) -> int
     return bits
 
 
-def unit_bits(rows: int, columns: int) -> int:
-    """Bits of a grid on which squared norms of the sums of a unit's rows stay below 2^62."""
-    return min(24, 30 - math.ceil(math.log2(rows * columns)))
-
-
 @dataclass(frozen=True, eq=False)
 class Box:
     """Columns within [low, high], measured from ``centre`` (by default the middle), on one grid.
@@ -157,8 +155,7 @@ class Box:
         finite = np.isfinite(low) & np.isfinite(high) & np.isfinite(self.centre)
         if not ((finite & (low <= high)).all() and 1e-100 <= self.half.max() <= 1e100):
             raise OptionError("a set needs finite ends, in order, neither too close nor too far")
-        ball = self.radius is None or (1e-100 <= self.radius <= 1e100 and len(low) <= 2**13)
-        if not ball:
+        if not (self.radius is None or (1e-100 <= self.radius <= 1e100 and len(low) <= 2**13)):
             raise OptionError("the radius of a ball must be positive, neither tiny nor huge")
         if self.whole and not self.half.max() <= 2.0**30:
             raise OptionError("whole numbers of a set must be within 2^30 of its centre")
@@ -202,11 +199,10 @@ class BoxGrid:
     @cached_property
     def ends(self) -> tuple[FloatArray, FloatArray]:
         """Lowest and highest whole numbers by column; the ends are rounded like all values."""
-        low, high = np.array(self.box.low), np.array(self.box.high)
-        for j in range(len(low)):
-            self._to_steps(low[j : j + 1], j)
-            self._to_steps(high[j : j + 1], j)
-        return low, high
+        ends = np.stack([self.box.low, self.box.high])
+        for j, column in enumerate(ends.T):
+            self._to_steps(column, j)
+        return ends[0], ends[1]
 
     @cached_property
     def squared_radius(self) -> int | None:
@@ -228,45 +224,30 @@ class BoxGrid:
 
     def project(self, values: FloatArray) -> FloatArray:
         """Whole numbers within the set, in place; what is not finite becomes the centre."""
-        ball = self.squared_radius is not None
+        radius = self.box.radius
         with np.errstate(all="ignore"):
             for j, column in enumerate(values.T):  # one column at a time stays in the cache
                 if not math.isfinite(column.sum()):  # if the sum is finite, all values are
                     column[~np.isfinite(column)] = self.box.centre[j]
-                if ball:
-                    np.clip(column, self.box.low[j], self.box.high[j], out=column)
-                else:
+                if radius is None:
                     self._round(column, j)
-            if ball:
-                self._into_ball(values)
+                else:
+                    np.clip(column, self.box.low[j], self.box.high[j], out=column)
+            if radius is not None:
+                self._into_ball(values, radius)
         return values
 
-    def _into_ball(self, values: FloatArray) -> None:
+    def _into_ball(self, values: FloatArray, radius: float) -> None:
         """Scale rows into the ball, short of it by what rounding can add; outside, go to 0."""
-        assert self.box.radius is not None
         assert self.squared_radius is not None
         values -= self.box.centre
         norm = np.sqrt(row_norms_squared(values))
-        short = self.box.radius - 0.51 * math.sqrt(self.box.columns) * self.unit
+        short = radius - 0.51 * math.sqrt(self.box.columns) * self.unit
         values *= np.minimum(1.0, short / np.maximum(norm, 1e-300))[:, None]
         values += self.box.centre
         for j, column in enumerate(values.T):
             self._round(column, j)
         values[row_norms_squared(values) > self.squared_radius] = 0.0
-
-    def project_units(self, sums: FloatArray, cells: int, most: int) -> IntArray:
-        """Sums of units over cells, scaled into ``most`` times the set; what stays outside is 0."""
-        l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2
-        shrink = np.minimum(
-            l1 / np.maximum(np.abs(sums).sum(axis=1), 1.0),
-            math.sqrt(squared) / np.maximum(np.sqrt((sums**2).sum(axis=1)), 1.0),
-        )
-        low, high = (np.tile(most * end, cells) for end in self.ends)
-        inside = np.trunc(sums * np.minimum(shrink, 1.0)[:, None])
-        inside = np.clip(inside, np.minimum(low, 0.0), np.maximum(high, 0.0))
-        steps = inside.astype(np.int64)  # squares have room for their sum (`unit_bits`)
-        steps[(np.abs(steps).sum(axis=1) > l1) | ((steps * steps).sum(axis=1) > squared)] = 0
-        return steps
 
     @cached_property
     def reach(self) -> Reach:
@@ -286,6 +267,10 @@ class BoxGrid:
     def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
         """Sums by cell; whole numbers below 2^53 add up exactly in floats."""
         return add_up(self.project(values), cell, size)
+
+    def whole(self, values: FloatArray) -> IntArray:
+        """Whole numbers within a set of one column."""
+        return self.project(values[:, None].copy())[:, 0].astype(np.int64)
 
     def offset(self, n: int) -> FloatArray:
         """What n centres add to the sums."""
@@ -321,10 +306,3 @@ def add_up(values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
         return exact_products(own, values, 38)
     sums = [np.bincount(cell, column, size + 1)[:size] for column in values.T]
     return np.stack(sums, axis=1).astype(np.int64)
-
-
-def whole_weights(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:
-    """Round known weights to multiples of 2^-bits, so that products are whole numbers."""
-    if not (np.abs(weights) < 2.0**30).all():
-        raise PrivacyError("weights must be finite and below 2^30; nothing drawn")
-    return np.rint(weights * 2.0**bits).astype(np.int64)

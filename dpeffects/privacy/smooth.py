@@ -18,8 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.exact import FloatArray
 
 LATTICE = 2**56
 """The Laplace variable of scale 1 is drawn in steps of 1 / LATTICE."""

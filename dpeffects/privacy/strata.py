@@ -19,11 +19,11 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.exact import FloatArray, IntArray, sums_by_cell
 from dpeffects.privacy.rows import Block, Cells, Rows, Totals, reads
-from dpeffects.privacy.sets import COUNT, Box, BoxGrid, Sensitivity
+from dpeffects.privacy.sets import COUNT, Box, BoxGrid, Sensitivity, Steps
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy, smooth_bound
 
 _FINE = 2**20
@@ -206,8 +206,7 @@ class MatchedStrata:
         rows = self._curator._rows  # records are dealt in turn: the only thing that goes by order
         assert rows.strata is not None
         cell = self._cells.of(Block(rows.treated, strata=rows.strata()[0]))
-        values = grid.project(rows.outcome[:, None].copy())[:, 0].astype(np.int64)
-        return self._sizes.dealt_contrast(cell, values)
+        return self._sizes.dealt_contrast(cell, grid.whole(rows.outcome))
 
     def _outcome_grid(self, share: str) -> BoxGrid:
         box, rate = Box(*self._curator.outcome_range), self._curator.epsilon(share)
@@ -228,10 +227,8 @@ class MatchedStrata:
     def _log(self, label: str, value: float, beta: float, share: str, part: float) -> Noisy:
         unit = beta / _FINE
         steps = np.array([round(math.log(value) / unit)], dtype=np.int64)
-        moves = Sensitivity(_FINE + 2, _FINE + 2.0)
-        return self._curator._releaser.release(
-            label, steps, moves, unit, share=share, claim=17, part=part
-        )
+        log = Steps(steps, Sensitivity.of_number(_FINE + 2), unit)
+        return self._curator._releaser.release(label, log, share=share, claim=17, part=part)
 
     def difference(
         self, share: str, smoothing: Smoothing, shown: float, paper: bool = False
@@ -258,25 +255,16 @@ class MatchedStrata:
         """Release n f by its global sensitivity (n + 1) B (claim 13)."""
         grid = self._outcome_grid(share)
         most = (self.n + 1) * grid.reach.same.l1 + 4
-        value = np.array([self._contrast(grid)])
-        moves = Sensitivity(most, float(most))
-        return self._curator._releaser.release(
-            "matched difference", value, moves, grid.unit, share=share, claim=13
-        )
+        steps = Steps(np.array([self._contrast(grid)]), Sensitivity.of_number(most), grid.unit)
+        return self._curator._releaser.release("matched difference", steps, share=share, claim=13)
 
     def variance(self, share: str, cap: float) -> Noisy:
         """Release n^2 V, weights counted up to a public or released ``cap`` >= 2 (claim 18)."""
         cap, grid = max(cap, 2.0), self._square_grid()
         unit = float(capped_sensitivity(np.array([cap]))[0]) * grid.reach.same.l1**2 / _FINE
-        steps, moves = self._square_steps(grid, cap, unit), Sensitivity(_FINE + 5, _FINE + 5.0)
-        return self._curator._releaser.release(
-            "matching variance",
-            np.array([steps]),
-            moves,
-            unit * grid.unit**2,
-            share=share,
-            claim=18,
-        )
+        squares, moves = self._square_steps(grid, cap, unit), Sensitivity.of_number(_FINE + 5)
+        steps = Steps(np.array([squares]), moves, unit * grid.unit**2)
+        return self._curator._releaser.release("matching variance", steps, share=share, claim=18)
 
     def smooth_variance(self, share: str, smoothing: Smoothing, shown: float) -> Noisy:
         """Release n^2 V with noise by its own smooth sensitivity (claims 15, 16, 19)."""
@@ -332,7 +320,14 @@ def _few_strata(curator: Curator) -> Curator:
 def _cell_sums(block: Block, grid: BoxGrid, cells: Cells) -> Totals:
     """Sums of whole outcomes by cell, and of their squares where those stay below 2^31."""
     cell, size = cells.of(block), cells.size + 1
-    values = grid.project(block.outcome[:, None].copy())[:, 0].astype(np.int64)
-    sums = sums_by_cell(values, cell, size)[:-1]
+    values = grid.whole(block.outcome)
+    sums = _sums_by_cell(values, cell, size)[:-1]
     fine = grid.ends[1][0] > 2**15
-    return (sums,) if fine else (sums, sums_by_cell(values * values, cell, size)[:-1])
+    return (sums,) if fine else (sums, _sums_by_cell(values * values, cell, size)[:-1])
+
+
+def _sums_by_cell(values: IntArray, cell: IntArray, size: int) -> IntArray:
+    """Exact sums by cell of integers below 2^31 in size: floats add up their halves exactly."""
+    high, low = values >> 15, values & (2**15 - 1)
+    parts = [np.bincount(cell, part, size) for part in (high, low)]
+    return np.asarray((parts[0].astype(np.int64) << 15) + parts[1].astype(np.int64))

@@ -19,7 +19,7 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import MissingExtraError
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.unproved.claimed import charge_library, rows_of
+from dpeffects.unproved.claimed import charge_library, library_seed, rows_of
 
 LIBRARY = "interpret-core: DP-EBM"
 
@@ -108,7 +108,7 @@ def boosted(curator: Curator, stage: Stage, share: str) -> Additive:
         target = np.concatenate([target, [0.0, 1.0]])
     whole = charge_library(curator, stage.label, LIBRARY, share)
     price = price_of_presence(whole)
-    return _fitted(stage.interval, features, target, price, curator._releaser.seed())
+    return _fitted(stage.interval, features, target, price, library_seed(curator))
 
 
 def _fitted(

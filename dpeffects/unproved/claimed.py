@@ -15,6 +15,7 @@ from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy, Spend
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.sets import Sensitivity, Steps
 
 Estimator = Callable[[FloatArray, BoolArray, FloatArray], tuple[FloatArray, float]]
 """From covariates, treatment and outcome: answers, and their gross-error sensitivity."""
@@ -67,12 +68,28 @@ def charge_library(curator: Curator, label: str, library: str, share: str) -> Sh
     return price
 
 
+def varying(curator: Curator) -> list[int]:
+    """Return which encoded columns are not the same for every record, by what they mean."""
+    values = curator._source.in_memory("this step needs all rows at once").values
+    return [j for j in range(curator.width) if not values or values[j] != 1]
+
+
+def library_seed(curator: Curator) -> int | None:
+    """Return a seed for a library where this call repeats itself; None where it is private."""
+    noise = curator._releaser._noise
+    if not noise.void:
+        return None
+    drawn = noise.laplace(np.zeros(1, np.int64), 2.0**40, 1, 1.0)
+    return abs(int(drawn[0])) % 2**31
+
+
 def _claimed(curator: Curator, label: str, answers: FloatArray, gross: float, share: str) -> Noisy:
     price = curator._releaser.share(share)
     rate = 5.0 * math.sqrt(2.0 * math.log(curator.n) * math.log(2.0 / price.delta))
     sigma = max(gross, 1e-12) * rate / (price.epsilon * curator.n)
     unit = sigma * 2.0**-24
     steps = np.clip(np.rint(answers / unit), -(2.0**56), 2.0**56).astype(np.int64)
+    known = Steps(steps, Sensitivity(0, math.inf), unit)
     return curator._releaser.gaussian(
-        label, steps, None, sigma / unit, unit, price, share=share, claim=0, alone=False
+        label, known, sigma / unit, price, share=share, claim=0, alone=False
     )

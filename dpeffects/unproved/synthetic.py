@@ -15,7 +15,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.ledgers.composition import largest_rho
 from dpeffects.privacy.curator import Curator
-from dpeffects.unproved.claimed import charge_library
+from dpeffects.unproved.claimed import charge_library, library_seed, varying
 from dpeffects.unproved.generators import environment
 
 Records = tuple[FloatArray, BoolArray, FloatArray]
@@ -65,7 +65,7 @@ def synthetic_records(
     rows, (lower, upper) = curator._rows, curator.outcome_range
     x = rows.covariates()
     known = rows.values or (0,) * (curator.width + 1)
-    used = curator.varying()
+    used = varying(curator)
     scales = {f"x{j}": Coding.of(known[j], cells[0]) for j in used}
     scales |= {"t": Coding(2, True), "y": Coding.of(known[-1], cells[1])}
     columns = {f"x{j}": x[:, j] for j in used}
@@ -83,7 +83,7 @@ def synthetic_records(
             "codes": codes,
             "sizes": {name: scales[name].size for name in columns},
             "rho": largest_rho(price.epsilon, price.delta),
-            "seed": curator._releaser.seed(),
+            "seed": library_seed(curator),
         }
     )
     made = {name: scales[name].values(np.array(v)) for name, v in answer["codes"].items()}

@@ -15,7 +15,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.dr_learner import DRLearner
 from dpeffects.estimators.r_learner import RLearner
-from dpeffects.privacy.noise import SeededNoise
+from dpeffects.unproved.seeded import SeededNoise
 
 pytest.importorskip("sklearn")
 

@@ -23,11 +23,11 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import minimise, noisy_weights
 from dpeffects.privacy.moments import Bins
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.sets import Box
 from dpeffects.results.effect_function import EffectFunction
+from dpeffects.unproved.seeded import SeededNoise
 
 SMOOTH = Fourier.gaussian(2, 0.35)
 FLAT = Nuisance(

@@ -15,7 +15,8 @@ from dpeffects import flow
 from dpeffects.errors import BudgetError, DPEffectsError
 from dpeffects.estimators import proved
 from dpeffects.privacy.budget import as_written
-from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from dpeffects.privacy.noise import SecureNoise
+from dpeffects.unproved.seeded import SeededNoise
 
 SPECS = proved()
 EXTRA = {

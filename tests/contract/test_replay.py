@@ -19,7 +19,7 @@ import dpeffects as dpe
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.sets import BoxGrid, Sensitivity
+from dpeffects.privacy.sets import BoxGrid, Sensitivity, Steps
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, pair
@@ -88,8 +88,12 @@ def test_two_calls_on_one_ledger(make):
 # --- the replay has teeth -------------------------------------------------------------------------
 
 
+def _steps(values, l1, l2):
+    return Steps(values, Sensitivity(l1, l2), 1.0)
+
+
 def _release(releaser, values, l1=9, share="a", l2=100.0):
-    return releaser.release("sum", values, Sensitivity(l1, l2), 1.0, share=share, claim=1)
+    return releaser.release("sum", _steps(values, l1, l2), share=share, claim=1)
 
 
 def _fails(releaser, data):
@@ -129,11 +133,13 @@ PLANTED = {
     "L2 under L1": (lambda r, x: _release(r, x, 100, l2=3.9), r"sum \(L2\): moved by 4"),
     "L2": (lambda r, x: _release(r, x, 100, "pooled", 3.9), r"sum \(L2\): moved by 4"),
     "L1 alone": (
-        lambda r, x: r.laplace("sum", x, 7, 1.0, Share(1.0), share="a", claim=1),
+        lambda r, x: r.laplace("sum", _steps(x, 7, 100.0), Share(1.0), share="a", claim=1),
         "sum: moved by 8",
     ),
     "L2 alone": (
-        lambda r, x: r.gaussian("sum", x, 3.9, 9.0, 1.0, Share(1.0, 1e-6), share="a", claim=1),
+        lambda r, x: r.gaussian(
+            "sum", _steps(x, 9, 3.9), 9.0, Share(1.0, 1e-6), share="a", claim=1
+        ),
         r"sum \(L2\): moved by 4",
     ),
     "smooth": (_smooth(6, 0.0), "f: moved by 12"),

@@ -18,8 +18,8 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import Logistic
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.rows import reads
+from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.nasty import (
     exact_gradient,
     exact_minimiser,

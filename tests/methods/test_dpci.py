@@ -14,7 +14,7 @@ from dpeffects.estimators._learners import FittedModel
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 from dpeffects.estimators.dpci import CrossFitted
 from dpeffects.estimators.model_folds import FoldModels
-from dpeffects.privacy.noise import SeededNoise
+from dpeffects.unproved.seeded import SeededNoise
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"

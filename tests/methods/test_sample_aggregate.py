@@ -13,7 +13,7 @@ import statsmodels.api as sm
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators.sample_aggregate import default_blocks
-from dpeffects.privacy.noise import SeededNoise
+from dpeffects.unproved.seeded import SeededNoise
 from tests.calls import Call
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame
 

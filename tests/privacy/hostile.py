@@ -11,10 +11,11 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.moments import Bins, Gram, WithSquares
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
 from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.privacy.units import UnitCurator
+from dpeffects.unproved.seeded import SeededNoise
 
 NASTY = np.array(
     [0.0, -0.0, 1.0, -1.0, 0.5, 1e-310, -5e-324, 1e308, -1e308, 1e16, 3.0, np.nan, np.inf, -np.inf]
@@ -44,7 +45,9 @@ def curator(
     )
     split = Split.of(Budget(epsilon, delta), dict.fromkeys(shares, 1.0), uses)
     releaser = Releaser(split, Ledger(epsilon, delta), SeededNoise(0))
-    return Curator(rows, releaser, frozenset(public), max_rows)
+    if max_rows:
+        return UnitCurator(rows, releaser, frozenset(public), max_rows)
+    return Curator(rows, releaser, frozenset(public))
 
 
 def hostile(rng, k, kind):

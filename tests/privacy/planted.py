@@ -6,7 +6,7 @@ import inspect
 import sys
 import textwrap
 
-from dpeffects.privacy import curator, moments, rows, sets
+from dpeffects.privacy import curator, moments, rows, sets, units
 
 BUGS = {
     "NaN is not replaced": (
@@ -37,10 +37,10 @@ BUGS = {
     ),
     "squares cost nothing": (moments.SquaresGrid, "reach", "2 * top + 1, top // 4 + 1", "top, 0"),
     "units are not bounded": (
-        sets.BoxGrid,
+        units,
         "project_units",
-        "l1, squared = most * self.reach.single.l1, most**2 * self.reach.single.squared_l2",
-        "l1, squared = 9 * most * self.reach.single.l1, 2**60",
+        "l1, squared = most * grid.reach.single.l1, most**2 * grid.reach.single.squared_l2",
+        "l1, squared = 9 * most * grid.reach.single.l1, 2**60",
     ),
 }
 
@@ -59,6 +59,6 @@ def plant(monkeypatch, name):
     if hasattr(changed, "__set_name__"):
         changed.__set_name__(owner, function)
     monkeypatch.setattr(owner, function, changed)
-    for other in (curator, moments, rows, sets):
+    for other in (curator, moments, rows, sets, units):
         if getattr(other, function, None) is attribute:
             monkeypatch.setattr(other, function, changed)

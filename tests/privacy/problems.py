@@ -10,9 +10,9 @@ from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import GRID as LOGISTIC_GRID
 from dpeffects.privacy.logistic import Logistic, unit_norm, whole_rows
 from dpeffects.privacy.minimise import Fit
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows, reads
+from dpeffects.unproved.seeded import SeededNoise
 
 
 class Bare:

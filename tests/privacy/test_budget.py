@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import BudgetError, OptionError
-from dpeffects.privacy.budget import Budget, as_written, merge_shares
+from dpeffects.flow import merge_shares
+from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger, Terms
 

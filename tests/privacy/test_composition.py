@@ -25,9 +25,10 @@ from dpeffects.ledgers.entry import NONE
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger, Terms
-from dpeffects.privacy.noise import SeededNoise, gaussian_scale
+from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.sets import Sensitivity
+from dpeffects.privacy.sets import Sensitivity, Steps
+from dpeffects.unproved.seeded import SeededNoise
 
 TERMS = Terms("record")
 
@@ -168,8 +169,8 @@ def test_what_covers_another_half_does_not_stand_alone():
     ledger, one = Ledger(9.0, 1e-4), np.zeros(1, np.int64)
     releaser = Releaser(split, ledger, SeededNoise(0))
     for part in (releaser, releaser.for_subset(split)):
-        part.release("x", one, Sensitivity(1, 1.0), 1.0, share="a", claim=2, part=0.1)
-        part.release("x", one, Sensitivity(9, 1.0), 1.0, share="b", claim=4, part=0.5)
+        part.release("x", Steps(one, Sensitivity(1, 1.0), 1.0), share="a", claim=2, part=0.1)
+        part.release("x", Steps(one, Sensitivity(9, 1.0), 1.0), share="b", claim=4, part=0.5)
         part.flip("x", np.zeros(1, bool), share="a", claim=3)
     found = [(s.mechanism, s.alone) for s in ledger.spends]
     assert [alone for _, alone in found] == [True] * 3 + [False] * 3

@@ -16,7 +16,8 @@ from dpeffects.privacy.moments import Bins, Gram, WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
-from dpeffects.privacy.sets import COUNT, Box, add_up, unit_bits
+from dpeffects.privacy.sets import COUNT, Box, Sensitivity, Steps, add_up
+from dpeffects.privacy.units import project_units, unit_bits
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
@@ -227,10 +228,11 @@ def test_deltas_of_shares_never_exceed_the_budget():
 
 def test_a_gaussian_share_has_no_price_of_its_own():
     held = curator([1, 2, 3], epsilon=1.0, delta=1e-6, uses={"a": 1e9})
-    releaser, steps = held._releaser, np.zeros(1, np.int64)
+    releaser = held._releaser
+    zero = Steps(np.zeros(1, np.int64), Sensitivity(1, 1.0), 1.0)
     price = releaser.share("a")
     for attempt in (
-        lambda: releaser.laplace("x", steps, 1, 1.0, price, share="a", claim=5),
+        lambda: releaser.laplace("x", zero, price, share="a", claim=5),
         lambda: releaser.flip("x", np.zeros(1, np.bool_), share="a", claim=3),
     ):
         with pytest.raises(PrivacyError, match="Gaussian"):
@@ -299,7 +301,7 @@ def test_squares_of_sums_of_many_rows_do_not_overflow():
     rng = np.random.default_rng(15)
     grid = Box(-np.ones(4), np.ones(4)).on(2000, 1.0, unit_bits(1000, 4))
     sums = rng.uniform(-1, 1, (500, 4)) * 10.0 ** rng.uniform(0, 13, (500, 1))
-    steps = grid.project_units(np.trunc(sums), 1, 1000).astype(object)
+    steps = project_units(grid, np.trunc(sums), 1, 1000).astype(object)
     squared = 1000**2 * grid.reach.single.squared_l2
     assert squared < 2**62
     assert max((row * row).sum() for row in steps) <= squared

@@ -30,6 +30,7 @@ from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.ledger import Ledger, Terms
 from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.sets import Sensitivity, Steps
 from tests.killing import TERMS, ZEROS, spend
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,7 +199,8 @@ class TestBothBackends:
                 room = ledger.reserve(Budget(0.5), TERMS, ABOUT)
                 call = Ledger(0.5, parent=room, terms=TERMS)
                 releaser = Releaser(Split.of(Budget(0.5), {"a": 1}), call, Deadly())
-                releaser.laplace("x", np.zeros(1, np.int64), 1, 1.0, Share(0.5), share="a", claim=2)
+                zero = Steps(np.zeros(1, np.int64), Sensitivity(1, 1.0), 1.0)
+                releaser.laplace("x", zero, Share(0.5), share="a", claim=2)
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
         assert [s.label for s in open_ledger(address).spends] == ["x"]

@@ -19,13 +19,14 @@ from dpeffects.estimators.strengths import default_strength, least_strength
 from dpeffects.privacy import logistic, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written
-from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.huber import GRID, Huber, along, bounded_terms, on_grid, widened
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_l1
-from dpeffects.privacy.noise import SeededNoise, gaussian_scale
+from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows, reads
+from dpeffects.privacy.units import UnitCurator
+from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy import problems
 from tests.privacy.nasty import fitted_rows, fitted_weights
 from tests.privacy.problems import Bare, Case, curator, fit_logistic, held, huber
@@ -433,7 +434,7 @@ def test_units_pooled_shares_and_empty_ledgers_are_refused(name):
     refused(pooled, PrivacyError, "delta of its own", ASKS[name])
     rows = Rows(y, (0.0, 1.0), t, lambda: x, 3, unit=np.arange(len(t)) // 2)
     releaser = Releaser(Split({"a": Share(1.0)}), Ledger(1e9), Bare())
-    refused(Curator(rows, releaser, frozenset(), 2), OptionError, "unit", ASKS[name])
+    refused(UnitCurator(rows, releaser, frozenset(), 2), OptionError, "unit", ASKS[name])
     refused(of(y, t, x, ledger=Ledger(1e-6)), BudgetError, "left", ASKS[name])
 
 

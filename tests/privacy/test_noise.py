@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.noise import (
-    SecureNoise,
-    SeededNoise,
-    flip_chance,
-    gaussian_scale,
-    laplace_scale,
-)
+from dpeffects.privacy.noise import SecureNoise, flip_chance, gaussian_scale, laplace_scale
+from dpeffects.unproved.seeded import SeededNoise
 
 pytestmark = pytest.mark.real_noise
 SOURCES = [SecureNoise(), SeededNoise(20)]

@@ -14,11 +14,11 @@ from dpeffects.estimators.sample_aggregate import SquaredAnswer, mean_answer
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SeededNoise
 from dpeffects.privacy.parts import answer, by_block, fixed_generator, halves
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.sets import Box, entries
+from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.bare import Bare, change, curator, replaced
 
 RANGE = (-1.0, 1.0)

@@ -14,11 +14,11 @@ from dpeffects.estimators.matching import match, pairs
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.privacy.folds import Folds, Terms
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.matched import MatchedRecords
+from dpeffects.privacy.matched import MatchedRecords, whole_weights
 from dpeffects.privacy.minimise import propensity_weights
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import reads
-from dpeffects.privacy.sets import Box, whole_weights
+from dpeffects.privacy.sets import Box
 from dpeffects.privacy.strata import MatchedStrata
 from tests.privacy.bare import SHARES, Bare, change, curator, replaced
 from tests.privacy.problems import held

@@ -15,7 +15,7 @@ from dpeffects.privacy import smooth
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.noise import SecureNoise, SeededNoise
+from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Lattice, Smoothing, excess, widest
@@ -27,6 +27,7 @@ from dpeffects.privacy.strata import (
     difference_lattice,
     variance_lattice,
 )
+from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.bare import Bare
 from tests.replay import Frozen, Measuring, replay
 
