@@ -396,8 +396,10 @@ class _ColumnReader:
         columns = Columns(formula.treatment_column, self._arms, numeric, self._levels)
         encoding = Encoding.build(formula, levels_of(formula, bounds))
         design = Design(formula, columns, bounds, tuple(self._missing), encoding, n)
-        if not design.missing:
-            _ = design.recipe  # raises where a range cannot be used
+        any_range = Bounds()
+        for name in self._missing:
+            any_range = any_range.with_interval(name, 0.0, 1.0, source="private")
+        _ = design.with_bounds(any_range).recipe  # raises where a declared range cannot be used
         return design
 
     def _check_bounds(self) -> None:

@@ -55,7 +55,11 @@ from dpeffects.estimators._plan import MOST_LEFT, plan, regression_error, share_
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.noise import MOST_ENTRIES
 from dpeffects.privacy.sets import COUNT, Box, entries
+
+_COUNTS = 1000
+"""Counts that are released beside the moments of an outcome regression, at most."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,11 @@ def shares(level: str, options: PrivateAIPWOptions) -> dict[str, float]:
 
 def uses_delta(options: PrivateAIPWOptions, facts: Facts) -> dict[str, float | None]:
     """Which shares can use a delta, and in how many entries a record moves their releases."""
-    return {
-        "propensity": None,
-        "regression": entries(moment_set(facts.width), cells=2),
-        "blocks": entries(COUNT, cells=2),
-        "counts": entries(COUNT, cells=2),
-    }
+    counts, d = entries(COUNT, cells=2), facts.width
+    known: dict[str, float | None] = {"propensity": None, "blocks": counts, "counts": counts}
+    if d * (d + 3) + _COUNTS <= MOST_ENTRIES:  # moments of both arms
+        known["regression"] = entries(moment_set(d), cells=2)
+    return known
 
 
 def fit(curator: Curator, options: PrivateAIPWOptions, estimand: str) -> Estimate:

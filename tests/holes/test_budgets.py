@@ -12,10 +12,12 @@ import threading
 from fractions import Fraction
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import (
+    BoundsError,
     BudgetError,
     DPEffectsError,
     EstimationError,
@@ -455,3 +457,19 @@ def test_a_request_costs_what_a_call_of_its_price_costs(tmp_path):
     assert [s.label for s in ledger.spends] == ["request q"]
     assert "sound" in ledger.verify()
     assert "request q" in str(ledger.summary())
+
+
+@pytest.mark.parametrize(
+    ("formula", "ends"),
+    [("log(y) ~ t | x + z", (0, 1)), ("y ~ t | x + I(1 / z)", (0, 1)), ("y ~ t | x", (0, 1e-60))],
+)
+def test_declared_ranges_that_cannot_be_used_cost_nothing_where_others_are_found(formula, ends):
+    """The search for the range of x used to be paid for first, and with it the whole call."""
+    data = pd.DataFrame({"y": [0.5, 0.25] * 500, "t": [0, 1, 1, 0] * 250})
+    data["x"], data["z"] = data["y"] * 3, data["y"]
+    ledger = Ledger(8.0)
+    with pytest.raises(BoundsError):
+        dpe.dp_ate(
+            formula, data, "private_ipw", epsilon=8, bounds={"y": ends, "z": (0, 1)}, ledger=ledger
+        )
+    assert ledger.remaining == (8.0, 0.0)

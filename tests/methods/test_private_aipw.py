@@ -155,3 +155,16 @@ def test_the_reference_takes_columns_that_say_the_same():
     one = dpe.reference("outcome ~ treatment | x1", data, "private_aipw").estimate
     two = dpe.reference("outcome ~ treatment | x1 + copy", both, "private_aipw")
     assert two.estimate == pytest.approx(one)
+
+
+def test_moments_of_many_columns_are_released_with_a_delta():
+    """More numbers than a pool of Gaussian noise takes used to fail after the first charge."""
+    rng = np.random.default_rng(0)
+    names = [f"x{j}" for j in range(230)]
+    data = pd.DataFrame(rng.random((300, 230)), columns=names)
+    data["t"], data["y"] = rng.random(300) < 0.5, rng.random(300)
+    given = {"bounds": dict.fromkeys(["y", *names], (0, 1)), "blocks": 2, "regression": True}
+    formula = f"y ~ t | {' + '.join(names)}"
+    fit = dpe.dp_ate(formula, data, epsilon=5, delta=1e-6, seed=1, **given)
+    mechanisms = {spend.label: spend.mechanism for spend in fit.spends}
+    assert mechanisms["outcome regression"] == "Laplace"
