@@ -123,7 +123,7 @@ class OutcomeTerms:
         else:
             score = base.scores(block.covariates)
             mean = score * one + (1.0 - score) * zero
-        return (*rows.T, np.ones(block.size), (block.outcome - mean) / base.threshold)
+        return rows, np.ones(block.size), (block.outcome - mean) / base.threshold
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,8 @@ class EffectTerms:
     features: Features
     reads: ClassVar[tuple[str, ...]] = _READS
 
-    def __call__(self, block: Block) -> tuple[FloatArray, ...]:
+    def __call__(self, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Features, a slope and a target."""
-        rows, slopes, targets = self.parts(block)
-        return (*rows.T, slopes, targets)
-
-    def parts(self, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """A matrix of features, slopes and targets."""
         learner = self.learner
         rows = _features(learner.nuisance.features, block)
         slopes, targets = learner.slopes_and_targets(
@@ -161,7 +156,7 @@ class EffectSquares:
 
     def __call__(self, block: Block) -> tuple[FloatArray, FloatArray]:
         """Both for some rows."""
-        rows, slopes, targets = self.terms.parts(block)
+        rows, slopes, targets = self.terms(block)
         residual = targets - slopes * along(rows, self.weights)
         inside = np.abs(residual) <= 1.0
         return slopes**2 * np.clip(residual, -1.0, 1.0) ** 2, slopes**2 * inside

@@ -75,7 +75,7 @@ class Block:
 
 
 class RowFunction(Protocol):
-    """Rows -> a tuple of columns, an array (rows,) or an array (rows, k); row by row, bit by bit.
+    """Rows -> an array (rows,) or (rows, k), or a tuple of such; row by row, bit by bit.
 
     ``reads`` names the parts of a row that it gets. It may travel to other processes. But for
     being row by row, it is not trusted: whatever it returns or raises for a row, a record moves a
@@ -168,18 +168,17 @@ def _fills(out: FloatArray, function: RowFunction, block: Block) -> bool:
 
 def fill(out: FloatArray, values: Any) -> None:
     """Write what a row function returned; raises where it has another shape or kind."""
-    if isinstance(values, tuple):
-        columns = list(values)
-    else:
-        array = np.asarray(values)
-        columns = [array] if array.ndim == 1 else list(array.T) if array.ndim == 2 else []
-    if len(columns) != out.shape[1]:
+    start = 0
+    for part in values if isinstance(values, tuple) else (values,):
+        array = np.asarray(part)
+        array = array[:, None] if array.ndim == 1 else array
+        if array.ndim != 2 or len(array) != len(out) or array.dtype.kind not in "fiubO":
+            raise ValueError("numbers for each row are needed")
+        stop = start + array.shape[1]
+        out[:, start:stop] = array
+        start = stop
+    if start != out.shape[1]:
         raise ValueError(f"{out.shape[1]} numbers for each row are needed")
-    for put, column in zip(out.T, columns, strict=True):
-        column = np.asarray(column)
-        if column.shape != put.shape or column.dtype.kind not in "fiubO":
-            raise ValueError("a number for each row is needed")
-        put[:] = column
 
 
 def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:

@@ -132,9 +132,8 @@ def block(n, rng):
 def values(function, rows):
     with np.errstate(all="ignore"):
         found = function(rows.only(function.reads))
-    columns = (
-        len(found) if isinstance(found, tuple) else np.atleast_2d(np.asarray(found).T).shape[0]
-    )
+    parts = found if isinstance(found, tuple) else (found,)
+    columns = sum(np.atleast_2d(np.asarray(part).T).shape[0] for part in parts)
     out = np.empty((rows.size, columns))
     fill(out, found)
     return out
