@@ -19,6 +19,7 @@ HOME = "docs/generated"
 PAGES = {
     "README.md": "tour.md",
     "SECURITY.md": "security.md",
+    "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "dpeffects/privacy/PROOFS.md": "proofs.md",
     "dpeffects/ledgers/PROOFS.md": "ledger_proofs.md",
