@@ -120,6 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", type=Path, help="another checkout of this repository")
     parser.add_argument("--repeats", type=int, default=12, help="samples of the leaderboard")
+    parser.add_argument("--times", type=int, default=2, help="runs of each call")
     parser.add_argument("--runs", type=Path, help="folder of finished runs")
     given = parser.parse_args()
     runs = given.runs or Path(tempfile.mkdtemp(prefix="dpeffects-versions-"))
@@ -128,7 +129,7 @@ def main() -> None:
     places, same = accuracy(trees, runs, given.repeats)
     tables = {
         "Median relative error, where it changed": places.round(4),
-        "Processor seconds, a million records": times(trees, runs, 2),
+        "Processor seconds, a million records": times(trees, runs, given.times),
     }
     save("versions", "Before and after the new kernel", tables, same)
 
