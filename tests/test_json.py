@@ -63,3 +63,16 @@ def test_a_document_as_deep_as_it_likes(depth):
     text = json.dumps(release("groups").to_dict() | {"details": "here"})
     with contextlib.suppress(DataError):
         dpe.CateEffects.from_json(text.replace('"details": "here"', deep))
+
+
+def test_changed_documents_that_cannot_be_shown_are_refused_when_they_are_read():
+    """They used to fail later, with errors of Python's own, or of a library."""
+    balance = release("balance").to_dict()
+    balance["counts"][0] = balance["counts"][0][:-1]
+    with pytest.raises(DataError, match="Balance"):
+        dpe.Balance.from_json(json.dumps(balance))
+    fit = release("groups")
+    lone_surrogate = json.dumps(fit.to_dict() | {"citation": "\ud800"})
+    for text in (lone_surrogate, fit.to_json() + "\ud800"):
+        with pytest.raises(DataError, match="CateEffects"):
+            dpe.CateEffects.from_json(text)

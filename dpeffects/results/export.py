@@ -92,11 +92,13 @@ class JsonRecord:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` wrote."""
+        """Read what `to_json` wrote; what cannot be shown and written again was changed since."""
         name = f"the JSON of {cls.__name__}"
-        document = documents.parse(text if isinstance(text, bytes) else text.encode(), name)
         try:
-            return cls.from_dict(document)
+            document = documents.parse(text if isinstance(text, bytes) else text.encode(), name)
+            result = cls.from_dict(document)
+            (str(result) + result.to_json()).encode()
+            return result
         except DAMAGE as error:
             raise DataError(f"this is not {name}: {error!r}") from None
 
