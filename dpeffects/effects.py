@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.errors import OptionError, did_you_mean
+from dpeffects.estimators import conditional_methods, registry
 from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
@@ -256,7 +257,11 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
 
     kinds = (registry(), conditional_methods())
     if name is not None:
-        get(name)  # refuses a name that is not there
+        known = [*registry(), *conditional_methods()]
+        if name not in known:
+            names = ", ".join(dict.fromkeys(known))
+            hint = did_you_mean(name, known)
+            raise OptionError(f"unknown method {name!r}; there are {names}.{hint}")
         return "\n\n\n".join(_described(specs[name]) for specs in kinds if name in specs)
     return pd.DataFrame(
         {

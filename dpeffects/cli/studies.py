@@ -233,7 +233,7 @@ COMMANDS = (
         "plan",
         _PLAN,
         skip=["conf_level"],
-        changes={"bounds": {"required": True}},
+        changes={"bounds": {"required": True}, "estimand": {"choices": list(ESTIMANDS)}},
         more=_add_half_width,
         show=_show_plan,
         plot="draw half-width against epsilon (slow)",
