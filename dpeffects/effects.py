@@ -85,14 +85,22 @@ def dp_ate(
     >>> fit.estimand, fit.n, fit.guarantee.status
     ('ATE', 445, 'void: seeded')
     """
-    arguments: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "level": level,
-        "bounds": bounds,
-    }
-    arguments |= {"shares": shares, "variance": variance, "ledger": ledger, "dataset": dataset}
-    return estimate_effect("ATE", formula, data, method, seed=seed, **arguments, **options)
+    return estimate_effect(
+        "ATE",
+        formula,
+        data,
+        method,
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        variance=variance,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        **options,
+    )
 
 
 def dp_att(formula: str, data: Any, method: str = "private_aipw", **arguments: Any) -> Result:
@@ -172,15 +180,22 @@ def dp_cate(
     (2,)
     """
     accepted = {"accept_asymptotic": accept_asymptotic, "accept_library": accept_library}
-    arguments: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "bounds": bounds,
-        "shares": shares,
-    }
-    arguments |= {"variance": variance, "ledger": ledger, "dataset": dataset, "seed": seed}
     refuse_tables({"release": release, "by": by})
-    request = Request.of_effect("CATE", formula, data, method, **arguments, **options)
+    request = Request.of_effect(
+        "CATE",
+        formula,
+        data,
+        method,
+        epsilon=epsilon,
+        delta=delta,
+        bounds=bounds,
+        shares=shares,
+        variance=variance,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        **options,
+    )
     options = {**options, **{name: x for name, x in accepted.items() if x is not False}}
     request = replace(request, options=options, release=release, at=at, by=by)
     return cast("CateFunction | CateEffects", Estimation(request).result())
@@ -230,15 +245,22 @@ def dp_balance(
     >>> found.tidy()["term"].tolist(), found.guarantee.status
     (['x1', 'x2'], 'void: seeded')
     """
-    arguments: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "bounds": bounds,
-        "shares": shares,
-    }
-    arguments |= {"ledger": ledger, "dataset": dataset, "seed": seed}
-    options: dict[str, Any] = {"adjusted": adjusted, "clip": clip, "bins": bins}
-    request = Request.of_effect(estimand, formula, data, BALANCE, **arguments, **options)
+    request = Request.of_effect(
+        estimand,
+        formula,
+        data,
+        BALANCE,
+        epsilon=epsilon,
+        delta=delta,
+        bounds=bounds,
+        shares=shares,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        adjusted=adjusted,
+        clip=clip,
+        bins=bins,
+    )
     return cast(Balance, Estimation(request).result())
 
 

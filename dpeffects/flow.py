@@ -70,8 +70,6 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     attended: bool = True
     """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
-    noise: NoiseSource | None = None
-    """Draws in the place of secure or seeded noise, for audits."""
     release: str = ""
     """What is released of conditional effects: "function", "points" or "groups"."""
     at: Any = None
@@ -136,7 +134,7 @@ class Estimation:
         self.spec, self.options, self.formula = _checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
-        self.noise = request.noise or noise_source(request.seed)
+        self.noise = noise_source(request.seed)
         self.notes: list[str] = []
         void = (*self.noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
         unit = "outcome" if self.level == "label" else "record"
@@ -421,9 +419,8 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
         return Guarantee(math.inf, unit="nothing", public=(), kind=kind)
     from_data = "data" in bounds.sources.values()
     epsilon, delta = estimation.releaser.promised()
-    asked = (
-        estimation.request.budget.epsilon
-    )  # shares are rounded down, by less than one should read
+    # shares are rounded down, by less than anybody should read
+    asked = estimation.request.budget.epsilon
     return Guarantee(
         epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
         delta=float(delta),

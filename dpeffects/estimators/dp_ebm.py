@@ -66,7 +66,7 @@ class DPEBMOptions(Options):
         check_clip(self.clip, 0.01)
 
     def resolve(self, facts: Facts) -> DPEBMOptions:
-        """Refuse a budget that Gaussian noise cannot have, and a missing library."""
+        """Refuse a missing library."""
         boosting.require()
         return self
 

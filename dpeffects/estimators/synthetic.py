@@ -80,7 +80,7 @@ class SyntheticOptions(Options):
         wrap_models(self)
 
     def resolve(self, facts: Facts) -> SyntheticOptions:
-        """Refuse a budget that Gaussian noise cannot have, and a missing environment."""
+        """Refuse a missing environment, and choose the tables."""
         environment.require()
         few = facts.width <= _FEW
         return replace(self, workload=self.workload or ("pairs" if few else "effect"))
