@@ -21,7 +21,7 @@ _BLOCK = 20_000
 _POINTS = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EffectFunction(JsonRecord):
     """average + unit * features(x)'weights, and how far noise and sampling can move it.
 

@@ -694,3 +694,10 @@ def test_curves_and_plots(fit):
     given = plt.figure().add_subplot()
     assert fit.plot("x1", ax=given, covers="noise") is given
     plt.close("all")
+
+
+def test_functions_can_be_compared():
+    """Arrays inside must not make `==` fail: two functions are equal if they are the same one."""
+    fit, other = run("r_learner", seed=1), run("r_learner", seed=1)
+    assert fit == fit
+    assert fit != other
