@@ -42,12 +42,36 @@ class SamplingVariance:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A further part of an error: its name for the reader, and its variance.
+
+    ``noise`` says that privacy noise is its cause, by way of a released model or centre. Otherwise
+    it is a possible bias, such as that of clipped outcomes, which the interval allows for.
+    """
+
+    name: str
+    variance: float
+    noise: bool = False
+
+
+BASES = {
+    "adjusted": "adjusted for the covariates",
+    "randomised": "treatment was randomised, as declared",
+    "association": "an association: not adjusted for, and not declared to be randomised",
+}
+"""What entitles an estimate to be called an effect, or does not."""
+
+
+@dataclass(frozen=True)
 class Estimate:
     """A point estimate with everything needed to build an interval from it.
 
     ``laplace`` lists the scales of the independent Laplace terms in the estimate, after all
     post-processing (division by n, debiasing), and ``gaussian`` is the variance of its Gaussian
-    noise; ``notes`` are sentences for the reader;
+    noise; ``parts`` are further parts of its error, normal and independent of the others;
+    ``possible`` is the range that an effect can have by the declared bounds, to which an interval
+    is cut; ``basis`` is one of `BASES`, or empty where the method's own words say it;
+    ``notes`` are sentences for the reader;
     ``details`` are public or released values worth showing (match limits, arm sizes);
     ``caution`` is what nobody should overlook, in a few words.
     """
@@ -56,14 +80,23 @@ class Estimate:
     sampling: SamplingVariance | Unavailable
     laplace: tuple[float, ...] = ()
     gaussian: float = 0.0
+    parts: tuple[Part, ...] = ()
+    possible: tuple[float, float] | None = None
+    basis: str = ""
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     caution: str = ""
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the privacy noise in the estimate."""
-        return sum(2.0 * scale**2 for scale in self.laplace) + self.gaussian
+        """Variance of the privacy noise in the estimate, by whatever way it came in."""
+        own = sum(2.0 * scale**2 for scale in self.laplace) + self.gaussian
+        return own + sum(part.variance for part in self.parts if part.noise)
+
+    @property
+    def bias_variance(self) -> float:
+        """What the interval allows for possible biases, as a variance."""
+        return sum(part.variance for part in self.parts if not part.noise)
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,9 @@ def interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavail
     if isinstance(law, Unavailable):
         return law
     half = law.upper_point(tail)
-    return Interval(estimate.value - half, estimate.value + half, conf_level)
+    low, high = estimate.possible or (-math.inf, math.inf)
+    lower, upper = estimate.value - half, estimate.value + half
+    return Interval(max(lower, low), min(upper, high), conf_level)
 
 
 def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavailable:
@@ -228,7 +230,8 @@ def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | U
     tail = (1.0 - check_conf_level(conf_level)) / 2.0
     if not _finite(estimate.value, estimate.gaussian, *estimate.laplace):
         return Unavailable("the estimate or its noise scale is not a finite number")
-    half = _plain(estimate.gaussian, estimate.laplace).upper_point(tail)
+    normal = estimate.gaussian + sum(part.variance for part in estimate.parts if part.noise)
+    half = _plain(normal, estimate.laplace).upper_point(tail)
     return Interval(estimate.value - half, estimate.value + half, conf_level)
 
 
@@ -259,9 +262,11 @@ def sampling_variance(estimate: Estimate) -> float | Unavailable:
 
 
 def total_variance(estimate: Estimate) -> float | Unavailable:
-    """Sampling variance plus noise variance; never below the noise variance."""
+    """Variance of all parts of the error together; never below the noise variance."""
     sampling = sampling_variance(estimate)
-    return sampling if isinstance(sampling, Unavailable) else sampling + estimate.noise_variance
+    if isinstance(sampling, Unavailable):
+        return sampling
+    return sampling + estimate.noise_variance + estimate.bias_variance
 
 
 def std_error(estimate: Estimate) -> float | Unavailable:
@@ -286,7 +291,8 @@ def _law(estimate: Estimate) -> Law | Unavailable:
     if not _finite(estimate.value, *released) or math.isnan(sampling.largest):
         return Unavailable("the estimate or its released variance is not a finite number")
     variances, weights = _plausible_variances(sampling)
-    return _Mixture(variances + estimate.gaussian, weights, estimate.laplace)
+    normal = estimate.gaussian + sum(part.variance for part in estimate.parts)
+    return _Mixture(variances + normal, weights, estimate.laplace)
 
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:
