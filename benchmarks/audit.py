@@ -29,6 +29,11 @@ from dpeffects.estimators._paper_learner import PaperLearner
 
 LITTLE = {"delta": 1e-5}
 METHODS = {
+    "auto": ("auto", {}),
+    "auto, randomised": ("auto", {"design": "randomised"}),
+    "clipped_contrast": ("clipped_contrast", {}),
+    "one_step": ("one_step", {}),
+    "one_step, delta 1e-5": ("one_step", LITTLE),
     "diff_in_means": ("diff_in_means", {}),
     "diff_in_means, variance=False": ("diff_in_means", {"variance": False}),
     "diff_in_means, public arms": ("diff_in_means", {"arms": "public"}),

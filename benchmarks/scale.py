@@ -39,6 +39,7 @@ def option(name: str, default: str) -> str:
 REPEATS, ONLY = int(option("--repeats", "5")), option("--only", "")
 
 PEERS = {
+    "auto": "scikit-learn, two models",
     "diff_in_means": "duckdb group by",
     "private_ipw": "scikit-learn",
     "private_aipw": "scikit-learn",
@@ -108,10 +109,21 @@ def scikit_learn(path: str) -> None:
     np.average(y, weights=t / e) - np.average(y, weights=(1 - t) / (1 - e))
 
 
+def two_models(path: str) -> None:
+    """A logistic regression of the treatment and least squares of the outcome."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    frame = pd.read_parquet(path)
+    x, t, y = frame[NAMES].to_numpy(), frame["t"].to_numpy(), frame["y"].to_numpy()
+    LogisticRegression().fit(x, t)
+    LinearRegression().fit(frame[[*NAMES, "t"]].to_numpy(), y)
+
+
 RUNS = {
     "duckdb group by": group_by,
     "duckdb group by strata": group_by_strata,
     "scikit-learn": scikit_learn,
+    "scikit-learn, two models": two_models,
 }
 
 

@@ -34,7 +34,7 @@ class Population:
     control: Callable[[Columns], Any]
     effect: Callable[[Columns], Any]
     draw: Callable[[Rng, np.ndarray], np.ndarray]
-    outcome: Any = (0, 1)
+    outcome: tuple[float, float] = (0, 1)
     bounds: Mapping[str, Any] = field(default_factory=dict)
     terms: str = ""
 
@@ -53,12 +53,15 @@ class Population:
         columns = self.covariates(rng, n)
         treated = rng.random(n) < expit(self.log_odds(columns))
         mean = self.control(columns) + treated * self.effect(columns)
-        y = np.clip(self.draw(rng, mean), self.outcome[0], self.outcome[-1])
+        y = np.clip(self.draw(rng, mean), *self.outcome)
         return pd.DataFrame({"y": y, "t": treated.astype(int), **columns})
 
     @cached_property
     def truth(self) -> dict[str, float]:
         """Average effects, by two million records; exact where there is one effect for all."""
+        one = self.effect(self.covariates(np.random.default_rng(0), 1))
+        if np.ndim(one) == 0:
+            return dict.fromkeys(("ATE", "ATT", "ATC"), float(one))
         found = dict.fromkeys(("ATE", "ATT", "ATC"), 0.0)
         sizes = dict(found)
         for block in range(20):
@@ -142,7 +145,7 @@ def around(width: float) -> Callable[[Rng, np.ndarray], np.ndarray]:
 
 
 def coin(rng: Rng, mean: np.ndarray) -> np.ndarray:
-    return (rng.random(len(mean)) < mean).astype(float)
+    return (rng.random(len(mean)) < mean).astype(int)
 
 
 def multiple(sigma: float) -> Callable[[Rng, np.ndarray], np.ndarray]:
@@ -212,7 +215,6 @@ RIGHT = (
         linear(0.05, 0.02, -0.012, 0.008, 0, 0.005),
         constant(0.012),
         coin,
-        outcome=[0, 1],
         bounds=ranges(6, 1),
     ),
     Population(
@@ -222,7 +224,6 @@ RIGHT = (
         linear(0.4, 0.12, 0.08, -0.06, 0.08),
         constant(-0.06),
         coin,
-        outcome=[0, 1],
         bounds=ranges(5, 1),
     ),
     Population(
@@ -270,7 +271,7 @@ RIGHT = (
         constant(0.04),
         around(0.4),
         bounds={
-            **{f"b{j}": [0, 1] for j in range(1, 6)},
+            **{f"b{j}": (0, 1) for j in range(1, 6)},
             **{f"s{j}": (0, 1) for j in range(1, 4)},
             "region": ["east", "north", "south", "west"],
         },
@@ -401,7 +402,6 @@ TRIALS = (
         linear(0.3, 0.15, 0.1),
         constant(0.05),
         coin,
-        outcome=[0, 1],
         bounds=ranges(4, 1),
     ),
     Population(

@@ -1,0 +1,441 @@
+"""What the default method promises, measured on populations of our own (`tests/populations.py`).
+
+    python benchmarks/default.py                  # the simulations: 40 minutes on one core
+    python benchmarks/default.py trials noise     # some of the parts (PARTS below)
+    python benchmarks/default.py scale            # ten million rows from a Parquet file
+    python benchmarks/default.py audit            # attacks with 20,000 runs
+    python benchmarks/default.py --small          # fewer runs, kept in a file of their own
+    python benchmarks/default.py --table          # only the tables, of the cells on file
+    python benchmarks/default.py --again          # measure every cell of the default anew
+
+Every finished cell is kept, so a run can resume. Samples and noise are seeded. Methods are compared
+on the same samples, and so are epsilons.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from report import RESULTS, save
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import dpeffects as dpe
+from dpeffects.inference.estimate import Unavailable
+from tests.populations import POPULATIONS, RIGHT, TRIALS, WRONG
+
+SMALL = "--small" in sys.argv
+FILE = RESULTS / ("default_small.csv" if SMALL else "default.csv")
+METHODS = {
+    "auto": ("auto", {}),
+    "auto, randomised": ("auto", {"design": "randomised"}),
+    "diff_in_means": ("diff_in_means", {}),
+    "private_ipw": ("private_ipw", {}),
+}
+GRID = (*(round(0.1 * 2 ** (k / 2), 3) for k in range(13)), 8.0)
+"""Epsilons from 0.1 to 8, each about 1.4 times the one before."""
+WITH_DELTA = ("ten covariates", "twenty-five covariates", "few treated", "binary and continuous")
+ON_SOME = ("three confounders", "few treated", "binary and continuous", "correlated confounders")
+
+
+class Cell(NamedTuple):
+    part: str
+    population: str
+    n: int
+    method: str
+    estimand: str
+    epsilon: float
+    delta: float
+    runs: int
+
+
+class Found(NamedTuple):
+    """Shares covered and adjusted; medians of half-width, error and reported sd of the noise."""
+
+    covered: float
+    adjusted: float
+    half_width: float
+    error: float
+    spread: float
+    noise: float
+
+
+def trials() -> Iterator[Cell]:
+    for population in TRIALS:
+        for n in (500, 2000, 20_000):
+            for epsilon in (0.1, 0.5, 1.0, 4.0):
+                for method in ("auto, randomised", "diff_in_means"):
+                    yield Cell("trials", population.name, n, method, "ATE", epsilon, 0.0, 200)
+
+
+def observational() -> Iterator[Cell]:
+    """The effect on all everywhere, with a delta and on the treated or the controls in places."""
+    for population in RIGHT:
+        for n in (2000, 10_000, 50_000):
+            for method, runs in (("auto", 200), ("private_ipw", 40)):
+                runs = runs // 2 if n == 50_000 else runs
+                for epsilon in (0.5, 1.0, 4.0):
+                    name = population.name
+                    made = Cell("observational", name, n, method, "ATE", epsilon, 0.0, runs)
+                    yield made
+                    if name in WITH_DELTA and n < 50_000:
+                        yield made._replace(delta=1e-6)
+                    if name in ON_SOME and n == 10_000 and epsilon >= 1:
+                        yield made._replace(estimand="ATT")
+                        yield made._replace(estimand="ATC")
+
+
+def misspecified() -> Iterator[Cell]:
+    for population in WRONG:
+        for n in (2000, 10_000, 50_000):
+            for epsilon in (1.0, 4.0):
+                made = Cell("misspecified", population.name, n, "auto", "ATE", epsilon, 0.0, 100)
+                yield made
+                if "effects" in population.name:
+                    yield made._replace(estimand="ATT")
+                    yield made._replace(estimand="ATC")
+
+
+def noise() -> Iterator[Cell]:
+    """One sample, other noise every time."""
+    for populations, method in ((RIGHT, "auto"), (TRIALS, "auto, randomised")):
+        for population in populations:
+            for epsilon in (0.5, 1.0, 4.0):
+                yield Cell("noise", population.name, 5000, method, "ATE", epsilon, 0.0, 400)
+
+
+def more_epsilon() -> Iterator[Cell]:
+    for populations, method in ((RIGHT, "auto"), (TRIALS, "auto, randomised")):
+        for population in populations:
+            for n in (3000, 10_000):
+                for epsilon in GRID:
+                    yield Cell("epsilon", population.name, n, method, "ATE", epsilon, 0.0, 30)
+
+
+PARTS = {
+    "trials": trials,
+    "observational": observational,
+    "misspecified": misspecified,
+    "noise": noise,
+    "epsilon": more_epsilon,
+}
+
+
+def cells(part: str) -> list[Cell]:
+    """The cells of a part, those on the same samples next to each other."""
+    made = PARTS[part]()
+    if not SMALL:
+        return list(made)
+    fewer = [c._replace(runs=min(c.runs, 200 if part == "noise" else 40)) for c in made]
+    fewer = [c._replace(runs=15) if c.part == "epsilon" else c for c in fewer]
+    return [c for c in fewer if c.n < 50_000 and not (part == "epsilon" and c.n > 3000)]
+
+
+@lru_cache(maxsize=200)
+def sample(population: str, n: int, seed: int) -> pd.DataFrame:
+    return POPULATIONS[population].sample(n, seed)
+
+
+def measure(cell: Cell) -> Found:
+    population = POPULATIONS[cell.population]
+    truth = population.truth[cell.estimand]
+    method, options = METHODS[cell.method]
+    formula = "y ~ t" if method == "diff_in_means" else population.formula
+    effect = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}[cell.estimand]
+    rows = []
+    for seed in range(cell.runs):
+        fit = effect(
+            formula,
+            sample(cell.population, cell.n, 0 if cell.part == "noise" else seed),
+            method,
+            epsilon=cell.epsilon,
+            delta=cell.delta,
+            bounds=population.declared,
+            seed=seed,
+            **options,
+        )
+        interval = fit.conf_int(0.95)
+        low, high = (np.nan, np.nan) if isinstance(interval, Unavailable) else interval
+        adjusted = fit.released.basis == "adjusted"
+        rows.append((fit.estimate, low, high, adjusted, fit.noise_variance))
+    estimate, low, high, adjusted, variance = np.array(rows, float).T
+    return Found(
+        float(np.mean((low <= truth) & (truth <= high))),
+        float(np.mean(adjusted)),
+        float(np.median((high - low) / 2)),
+        float(np.median(np.abs(estimate - truth))),
+        float(np.std(estimate, ddof=1)),
+        float(np.sqrt(np.median(variance))),
+    )
+
+
+def on_file() -> pd.DataFrame:
+    columns = [*Cell._fields, *Found._fields]
+    return pd.read_csv(FILE) if FILE.exists() else pd.DataFrame(columns=columns)
+
+
+def run(parts: list[str]) -> None:
+    known = set(on_file()[list(Cell._fields)].itertuples(index=False, name=None))
+    for cell in [cell for part in parts for cell in cells(part)]:
+        if tuple(cell) not in known:
+            found = [float(f"{value:.6g}") for value in measure(cell)]
+            row = pd.DataFrame([(*cell, *found)], columns=[*Cell._fields, *Found._fields])
+            row.to_csv(FILE, mode="a", header=not FILE.exists(), index=False)
+            print(*row.iloc[0].tolist(), flush=True)
+
+
+def forget() -> None:
+    """Drop the cells of the default and keep those of the methods that it is compared with."""
+    kept = on_file()
+    kept[~kept["method"].str.startswith("auto")].to_csv(FILE, index=False)
+
+
+# Tables
+
+
+def wide(table: pd.DataFrame, rows: list[str], values: dict[str, str]) -> pd.DataFrame:
+    """One row for each of ``rows``, one column for each epsilon and value."""
+    order = {name: k for k, name in enumerate(POPULATIONS)}
+    found = table.pivot(index=rows, columns="epsilon", values=list(values))
+    found = found[[(v, e) for v in values for e in found[v].columns]]
+    found.columns = [f"{values[v]}, eps {e:g}".lstrip(", ") for v, e in found.columns]
+    found = found.reset_index()
+    return found.sort_values(
+        rows, key=lambda c: c.map(order) if c.name == "population" else c, kind="stable"
+    ).reset_index(drop=True)
+
+
+def compared(table: pd.DataFrame, mine: str, other: str) -> pd.DataFrame:
+    """Cells of the default, with ``ratio``: their half-width over that of another method."""
+    by = ["population", "n", "estimand", "epsilon", "delta"]
+    theirs = table[table["method"] == other].set_index(by)["half_width"].rename("other")
+    made = table[table["method"] == mine].join(theirs, on=by)
+    made["ratio"] = (made["half_width"] / made["other"]).round(2)
+    made["coverage"] = (100 * made["covered"]).round(1)
+    made["half_width"] = [float(f"{w:.3g}") for w in made["half_width"]]
+    made["R2"] = [round(POPULATIONS[name].facts["R2"], 2) for name in made["population"]]
+    return made
+
+
+def rises(table: pd.DataFrame) -> pd.DataFrame:
+    """For each population: where a half-width is largest against one at a smaller epsilon."""
+    rows = []
+    for (population, n), found in table.groupby(["population", "n"], sort=False):
+        found = found.sort_values("epsilon")
+        ratio = found["half_width"] / found["half_width"].cummin().shift()
+        worst = ratio.idxmax()
+        rows.append((population, n, round(ratio[worst], 3), found["epsilon"][worst]))
+    return pd.DataFrame(rows, columns=["population", "n", "largest ratio", "at epsilon"])
+
+
+class Bar(NamedTuple):
+    """A promise, what was measured, and the cells that miss it."""
+
+    promise: str
+    measured: str
+    misses: list[str]
+
+
+def missing(table: pd.DataFrame, column: str, said: str) -> list[str]:
+    return [
+        f"{row.population}, n = {row.n}, {row.estimand}, epsilon {row.epsilon:g}, "
+        f"delta {row.delta:g}: {said} {getattr(row, column):g}"
+        for row in table.itertuples()
+    ]
+
+
+def at_most(promise: str, table: pd.DataFrame, column: str, bar: float) -> Bar:
+    said = f"{table[column].min():.2f} to {table[column].max():.2f} in {len(table)} cells"
+    return Bar(promise, said, missing(table[table[column] > bar], column, column))
+
+
+def bars_of_trials(made: pd.DataFrame) -> list[Bar]:
+    large = made[(made["n"] >= 20_000) & (made["R2"] >= 0.35)]
+    found = []
+    for epsilon, bar in ((0.1, 0.75), (0.5, 0.9), (4.0, 0.85)):
+        promise = f"half-width over diff_in_means, epsilon {epsilon:g}: at most {bar:.2f}"
+        if epsilon < 4:
+            here = made[made["epsilon"] == epsilon]
+            found.append(at_most(f"{promise}, in every trial", here, "ratio", bar))
+        here = large[large["epsilon"] == epsilon]
+        found.append(at_most(f"{promise}, n >= 20,000 and R2 >= 0.35", here, "ratio", bar))
+    found.append(at_most("half-width over diff_in_means: never above 1.02", made, "ratio", 1.02))
+    pooled = 100 * float(np.average(made["covered"], weights=made["runs"]))
+    runs = int(made["runs"].sum())
+    said = f"{pooled:.1f} % of {runs} runs"
+    off = [] if 93 <= pooled <= 97 else [f"coverage in trials {pooled:.1f} %"]
+    found.append(Bar("coverage in trials, pooled: 93 to 97 %", said, off))
+    return found
+
+
+def bars_of_studies(made: pd.DataFrame) -> list[Bar]:
+    pooled = 100 * float(np.average(made["covered"], weights=made["runs"]))
+    said = f"{pooled:.1f} % of {int(made['runs'].sum())} runs"
+    off = [] if pooled >= 93 else [f"coverage in observational studies {pooled:.1f} %"]
+    low = made[made["coverage"] < 88]
+    worst = f"{made['coverage'].min():.1f} to {made['coverage'].max():.1f} % in {len(made)} cells"
+    half = "half-width over private_ipw, models right: at most 0.50"
+    return [
+        Bar("coverage, models right, pooled: at least 93 %", said, off),
+        Bar(
+            "coverage, models right: at least 88 % in every cell",
+            worst,
+            missing(low, "coverage", "coverage"),
+        ),
+        at_most(half, made, "ratio", 0.5),
+    ]
+
+
+def bars_of_noise(made: pd.DataFrame) -> list[Bar]:
+    off = made[(made["ratio"] - 1).abs() > 0.1]
+    said = (
+        f"{made['ratio'].min():.2f} to {made['ratio'].max():.2f}, "
+        f"median {made['ratio'].median():.2f}, in {len(made)} cells"
+    )
+    return [
+        Bar(
+            "sd of the estimate over reruns / reported sd of the noise: within 10 %",
+            said,
+            missing(off, "ratio", "noise ratio"),
+        )
+    ]
+
+
+def bars_of_epsilon(made: pd.DataFrame) -> list[Bar]:
+    ratio = made["largest ratio"]
+    lines = [
+        f"{row[0]}, n = {row[1]}: half-width {row[2]:.3f} times a smaller one before, at {row[3]:g}"
+        for row in made[ratio > 1.0].itertuples(index=False)
+    ]
+    said = f"largest ratio {ratio.max():.3f}, above 1.02 in {(ratio > 1.02).sum()} of {len(made)}"
+    return [Bar("more epsilon never gives a wider interval: at most 1.00", said, lines)]
+
+
+def tables(table: pd.DataFrame) -> tuple[list[Bar], dict[str, pd.DataFrame]]:
+    """Every promise, and the tables of all parts on file."""
+    bars: list[Bar] = []
+    shown: dict[str, pd.DataFrame] = {}
+    part = {name: table[table["part"] == name] for name in PARTS}
+    both = {"ratio": "ratio", "coverage": "coverage"}
+    made = compared(part["trials"], "auto, randomised", "diff_in_means")
+    if len(made):
+        bars += bars_of_trials(made)
+        shown["Trials, declared as such: half-width over that of diff_in_means, coverage in %"] = (
+            wide(made, ["population", "R2", "n"], both)
+        )
+    made = compared(part["observational"], "auto", "private_ipw")
+    if len(made):
+        bars += bars_of_studies(made)
+        shown[
+            "Observational, models right: coverage in %, half-width, over that of private_ipw"
+        ] = wide(
+            made,
+            ["population", "n", "estimand", "delta"],
+            {"coverage": "coverage", "half_width": "half-width", "ratio": "ratio"},
+        )
+    made = compared(part["misspecified"], "auto", "private_ipw")
+    if len(made):
+        made["error"] = [float(f"{e:.2g}") for e in made["error"]]
+        shown["Models wrong, or effects that vary: coverage in %, half-width, median error"] = wide(
+            made,
+            ["population", "n", "estimand"],
+            {"coverage": "coverage", "half_width": "half-width", "error": "error"},
+        )
+    made = part["noise"].assign(ratio=lambda t: (t["spread"] / t["noise"]).round(2))
+    if len(made):
+        bars += bars_of_noise(made)
+        shown["sd of the estimate on one sample of 5,000 / reported sd of the noise"] = wide(
+            made, ["population"], {"ratio": ""}
+        )
+    made = part["epsilon"]
+    if len(made):
+        made = rises(made)
+        bars += bars_of_epsilon(made)
+        shown["Largest ratio of a half-width to the smallest one at a smaller epsilon"] = made
+    bars += bars_of_scale() + bars_of_audit(shown)
+    return bars, shown
+
+
+def bars_of_scale() -> list[Bar]:
+    found = pd.read_csv(RESULTS / "scale.csv")
+    found = found[(found["method"] == "auto") & (found["records"] == 10_000_000)]
+    bars = []
+    for row in found.to_dict("records"):
+        seconds = f"{row['seconds']:.1f} s / {row['peer, seconds']:.1f} s = {row['ratio']:.2f}"
+        slow = [f"10 million rows: {seconds}"] if row["ratio"] > 1.5 else []
+        large = [f"10 million rows: {row['peak GiB']} GiB"] if row["peak GiB"] > 0.93 else []
+        name = "10 million rows x 10 covariates from Parquet"
+        bars.append(Bar(f"{name}: 1.5 times scikit-learn's two models", seconds, slow))
+        bars.append(Bar(f"{name}: under 1 GB", f"{row['peak GiB']:.2f} GiB", large))
+    return bars
+
+
+AUDITED = ("auto", "auto, randomised", "one_step", "clipped_contrast")
+
+
+def bars_of_audit(shown: dict[str, pd.DataFrame]) -> list[Bar]:
+    import audit
+
+    found = pd.read_csv(RESULTS / "audit.csv")
+    found = found[found["case"].map(lambda case: case.startswith(AUDITED))]
+    if found.empty:
+        return []
+    shown["Audit: lower bounds on epsilon, 20,000 runs"] = audit.shown(
+        found.sort_values("epsilon"), list(dict.fromkeys(found["case"]))
+    )
+    above = found[found["lower"] > found["epsilon"]]
+    said = f"at most {(found['lower'] / found['epsilon']).max():.2f} epsilon, {len(found)} audits"
+    lines = [
+        f"audit of {row.case}: {row.lower:.2f} at {row.epsilon:g}" for row in above.itertuples()
+    ]
+    return [Bar("audit: no bound above epsilon at 0.5, 1, 2", said, lines)]
+
+
+def attack() -> None:
+    """Audits of the default and of both methods behind it, kept with those of the others."""
+    import audit
+
+    cases = [case for case in audit.METHODS if case.startswith(AUDITED)]
+    tasks = [(case, epsilon, 20_000) for epsilon in (1.0, 0.5, 2.0) for case in cases]
+    audit.measured(tasks, RESULTS / "audit.csv")
+
+
+def main() -> None:
+    parts = [word for word in sys.argv[1:] if not word.startswith("-")]
+    if "--again" in sys.argv:
+        forget()
+    if "--table" not in sys.argv:
+        if "scale" in parts:
+            script = Path(__file__).with_name("scale.py")
+            subprocess.run([sys.executable, script, "--only", "auto", "--repeats", "3"], check=True)
+        if "audit" in parts:
+            attack()
+        run([part for part in PARTS if part in parts] if parts else list(PARTS))
+    bars, shown = tables(on_file())
+    held = pd.DataFrame(
+        [(b.promise, b.measured, "yes" if not b.misses else f"{len(b.misses)} miss") for b in bars],
+        columns=["promise", "measured", "held"],
+    )
+    lines = [line for bar in bars for line in bar.misses]
+    facts = pd.DataFrame([{"population": p.name, **p.facts} for p in POPULATIONS.values()]).round(3)
+    notes = (
+        "Populations and their seeds are in `tests/populations.py`; nothing was tuned on them. "
+        '"Confounding" is what a plain difference in means is off by, in sd of the outcome. '
+        "The standard error of a coverage of 95 % is 1.5 points in 200 runs and 2.2 in 100; that "
+        "of a ratio of sds over 400 reruns is about 4 %."
+    )
+    if lines:
+        notes = "Cells that miss a bar:\n\n- " + "\n- ".join(lines) + "\n\n" + notes
+    everything = {"": held, **shown, "The populations": facts}
+    save("default_small" if SMALL else "default", "The default method", everything, notes)
+
+
+if __name__ == "__main__":
+    main()
