@@ -74,26 +74,33 @@ class Population:
 
     @cached_property
     def facts(self) -> dict[str, float]:
-        """Without privacy, on 100,000 records: covariates, treated, R^2 within arms, confounding.
+        """What least squares finds without privacy in 100,000 records.
 
-        Confounding is what a plain difference in means is off by, in sd of the outcome.
+        Number of covariates, share treated, R^2 within arms; "confounding" is what a plain
+        difference in means is off by, in sd of the outcome, and "half-width" that of the 95 %
+        interval, robust to heteroscedasticity, in 10,000 records.
         """
-        data = self.sample(100_000, 0)
-        y, t = data["y"].to_numpy(float), data["t"].to_numpy(bool)
+        n, data = 100_000, self.sample(100_000, 0)
+        y, t = data["y"].to_numpy(float), data["t"].to_numpy(float)
         x = pd.get_dummies(data.drop(columns=["y", "t"]), drop_first=True).to_numpy(float)
-        left = whole = 0.0
-        for arm in (t, ~t):
-            centred, middle = y[arm] - y[arm].mean(), x[arm] - x[arm].mean(axis=0)
-            slopes = np.linalg.lstsq(middle, centred, rcond=None)[0]
-            left += float(np.sum((centred - middle @ slopes) ** 2))
-            whole += float(np.sum(centred**2))
-        apart = y[t].mean() - y[~t].mean() - self.truth["ATE"]
+        arms = np.column_stack([t, 1 - t])
+        within = residual(y, arms)
+        left = residual(y, np.column_stack([arms, x]))
+        unexplained = residual(t, np.column_stack([np.ones(n), x]))
+        error = np.sqrt(np.sum((unexplained * left) ** 2)) / np.sum(unexplained**2)
+        apart = y[t == 1].mean() - y[t == 0].mean() - self.truth["ATE"]
         return {
             "covariates": x.shape[1],
             "treated": float(t.mean()),
-            "R2": 1 - left / whole,
+            "R2": float(1 - np.sum(left**2) / np.sum(within**2)),
             "confounding": float(apart / y.std()),
+            "half-width": float(1.96 * error * np.sqrt(n / 10_000)),
         }
+
+
+def residual(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """What least squares leaves."""
+    return values - columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
 
 
 def expit(z: Any) -> Any:
