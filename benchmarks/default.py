@@ -437,8 +437,9 @@ def main() -> None:
     facts = pd.DataFrame([{"population": p.name, **p.facts} for p in POPULATIONS.values()]).round(3)
     notes = (
         "Populations and their seeds are in `tests/populations.py`; nothing was tuned on them. "
-        '"Confounding" is what a plain difference in means is off by, in sd of the outcome; "without" '
-        "is the half-width of least squares without privacy (in the last table in 10,000 records): "
+        '"Confounding" is what a plain difference in means is off by, in sd of the outcome; '
+        '"without" is the half-width of least squares without privacy (in the last table in '
+        "10,000 records): "
         "where it is near that of private_ipw, no method can halve the latter. "
         "The standard error of a coverage of 95 % is 1.5 points in 200 runs and 2.2 in 100; that "
         "of a ratio of sds over 400 reruns is about 4 %."
