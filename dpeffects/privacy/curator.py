@@ -57,6 +57,7 @@ class Curator:
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
+        self.values = rows.values or (0,) * (rows.width + 1)
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""
