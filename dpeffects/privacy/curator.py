@@ -113,7 +113,7 @@ class Curator:
         if public:
             noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
-            steps = Steps(totals, moves, grid.unit)
+            steps = Steps(totals, moves, grid.unit, grid.shape(self.n))
             noisy = self._releaser.release(label, steps, share=share, claim=claim, part=part)
         if cells is None:
             noisy = replace(noisy, value=noisy.value + self._offset(grid))
