@@ -149,7 +149,8 @@ class _Row:
         ones = np.full(rows.size, constant)
         if self.share is None:
             return self.standard(rows), y, ones
-        t = (treatment / max(self.share, 1.0 - self.share)) * (rows.treated - self.share)
+        t = (rows.treated - self.share).astype(np.float64)
+        t *= treatment / max(self.share, 1.0 - self.share)
         return self.standard(rows), y, t, ones
 
 

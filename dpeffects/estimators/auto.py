@@ -16,6 +16,7 @@ from dpeffects.estimators import clipped_contrast, one_step
 from dpeffects.estimators._forecast import forecast_contrast, split_of
 from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, refuse_unadjusted
 from dpeffects.estimators.one_step import OneStepOptions
+from dpeffects.estimators.private_aipw import reference
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.budget import Budget
@@ -117,7 +118,7 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=uses_delta,
     fit=fit,
-    reference=one_step.reference,
+    reference=reference,
     variance_shares=(),
     needs_covariates=False,
     citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",

@@ -49,7 +49,7 @@ from dpeffects.privacy.sets import Box
 
 _MODELS = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
 """Shares of the moments that are compared."""
-_POOLS = {"none": (), "models": ("spread", "models"), "all": None}
+_POOLS = ("none", "models", "all")
 """Which shares have Gaussian noise, where there is a delta."""
 _CUT = 2.5
 """The score's index is cut at this many of its standard deviations in the Newton step."""
@@ -83,7 +83,7 @@ class OneStepOptions(ClippedContrastOptions):
         if self.models is not None:
             check_between("models", self.models, 0.05, 0.85)
         if self.pool is not None:
-            check_choice("pool", self.pool, tuple(_POOLS))
+            check_choice("pool", self.pool, _POOLS)
 
     def resolve(self, facts: Facts) -> OneStepOptions:
         """Choose what goes to the moments, and which noise, by the forecast."""
@@ -94,7 +94,7 @@ class OneStepOptions(ClippedContrastOptions):
 def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, float]:
     """The options with every choice made, and the expected standard error in outcome ranges."""
     best: tuple[float, OneStepOptions] | None = None
-    pools = (options.pool,) if options.pool else tuple(_POOLS) if facts.budget.delta else ("none",)
+    pools = (options.pool,) if options.pool else _POOLS if facts.budget.delta else ("none",)
     for models in (options.models,) if options.models else _MODELS:
         for pool in pools:
             each = replace(options, models=models, pool=pool)
@@ -119,9 +119,8 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
     """Shares with Gaussian noise, as chosen."""
-    names = _POOLS[options.pool or "none"]
-    names = tuple(shares(facts.level, options)) if names is None else names
-    return dict.fromkeys(names, math.inf)
+    names = tuple(shares(facts.level, options)) if options.pool == "all" else ("spread", "models")
+    return dict.fromkeys(names if options.pool not in (None, "none") else (), math.inf)
 
 
 @dataclass(frozen=True)
