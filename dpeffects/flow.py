@@ -159,7 +159,7 @@ class Estimation:
             self._check_engine(self.table)
         if spec.needs_strata:
             self.design.strata()  # refuses covariates that are not discrete
-        elif spec.uses_covariates:
+        elif spec.uses_covariates and (spec.needs_covariates or self.formula.has_covariates):
             self.design.require_covariates()
         if spec.guarantee != "none":
             budget = request.budget
@@ -173,7 +173,8 @@ class Estimation:
         treated, n = self.table.treated_count, self.design.n
         self.options.check(n, min(treated, n - treated) if "treatment" in self.public else None)
         count = 0 if self.points is None else len(self.points)
-        facts = Facts(n, self.design.width, request.budget, self.level, count)
+        values = self.design.values
+        facts = Facts(n, self.design.width, request.budget, self.level, count, values)
         self.options = self.options.resolve(facts)
         self.split = self._divide(facts)
 
@@ -310,7 +311,7 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
 def _formula(request: Request, spec: MethodSpec) -> Formula:
     """The formula, with what the method reads of it."""
     formula = parse(request.formula)
-    if spec.uses_covariates and not formula.has_covariates:
+    if spec.uses_covariates and spec.needs_covariates and not formula.has_covariates:
         y, t = source(formula.outcome), formula.treatment_column
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""

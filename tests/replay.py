@@ -105,6 +105,13 @@ class Frozen(SeededNoise):
         kind = ("gaussian", values.shape, scale)
         return self.next(kind, lambda: self._source.gaussian(values, scale))
 
+    def matrices(self, values, scale, top):
+        kind = ("matrices", values.shape, scale, top)
+        return self.next(kind, lambda: self._source.matrices(values, scale, top))
+
+    def cubes(self, values, *rest):
+        return self.next(("cubes", values.shape, *rest), lambda: self._source.cubes(values, *rest))
+
     def flip(self, bits, epsilon):
         kind = ("flip", bits.shape, epsilon)
         return self.next(kind, lambda: self._source.flip(bits, epsilon))
@@ -128,7 +135,7 @@ class Measuring(Releaser):
 
     def release(self, label, steps, **rest):
         """The L1 change against the L1 sensitivity, the L2 change against that in L2."""
-        values, moves, unit = steps
+        values, moves, unit, *_ = steps
         moved = self._moved(("release", label, values.shape, moves, unit), values)
         self._noise.hold(f"{label} (L2)", math.sqrt(int((moved**2).sum())), moves.l2)
         self._noise.hold(label, int(moved.sum()), moves.l1)
@@ -136,7 +143,7 @@ class Measuring(Releaser):
 
     def laplace(self, label, steps, *price, **rest):
         """Also for what does not come by `release`."""
-        values, (l1, _), unit = steps
+        values, (l1, _), unit, *_ = steps
         moved = self._moved(("laplace", label, values.shape, l1, unit, price), values)
         self._noise.hold(label, int(moved.sum()), max(l1, 1))
         noisy = super().laplace(label, steps, *price, **rest)
@@ -144,7 +151,7 @@ class Measuring(Releaser):
 
     def gaussian(self, label, steps, sigma, *price, **rest):
         """A scale that is claimed, not proved, has no sensitivity."""
-        values, (_, l2), unit = steps
+        values, (_, l2), unit, *_ = steps
         moved = self._moved(("gaussian", label, values.shape, l2, sigma, unit, price), values)
         if math.isfinite(l2):
             self._noise.hold(f"{label} (L2)", math.sqrt(int((moved**2).sum())), l2)

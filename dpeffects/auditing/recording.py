@@ -8,7 +8,8 @@ could not have released this, and the loss is infinite.
 
 Two mechanisms do not release a value plus noise. A minimiser with noise in its objective has the
 density of claim 21; the noise itself stays hidden. Noise by a smooth sensitivity has a private
-scale (claim 15).
+scale (claim 15). Noise for matrices has a density without a closed form: it is scored by the bound
+that claim 26 has for it, which is exact where the noise has eigenvalues of one sign.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.auditing.minimisers import by_record
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.minimise import Fit
-from dpeffects.privacy.noise import NoiseSource, flip_chance
+from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
 
 
 class Impossible(Exception):
@@ -78,6 +79,28 @@ class RecordedNoise(NoiseSource):
             ("gaussian", values.shape, scale), lambda: self._source.gaussian(values, scale)
         )
         self.log_likelihood -= float((((drawn - values) / scale) ** 2).sum()) / 2.0
+        return drawn
+
+    def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
+        """The difference of two Wisharts, scored by the sum of |eigenvalues| (claim 26)."""
+        drawn = self._release(
+            ("matrices", values.shape, scale, top),
+            lambda: self._source.matrices(values, scale, top),
+        )
+        d = triangles(values)[1]
+        noise, upper = np.zeros((len(values), d, d)), np.triu_indices(d)
+        noise[:, *upper] = (drawn - values) / scale
+        size = np.abs(np.linalg.eigvalsh(noise, "U")).sum()
+        self.log_likelihood -= float(size) / 2.0
+        return drawn
+
+    def cubes(self, values: IntArray, scale: float, width: int, epsilon: float) -> IntArray:
+        """Noise of the shape of a cube."""
+        drawn = self._release(
+            ("cubes", values.shape, scale, width, epsilon),
+            lambda: self._source.cubes(values, scale, width, epsilon),
+        )
+        self.log_likelihood -= float(np.abs((drawn - values) / scale).max(axis=1).sum())
         return drawn
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:

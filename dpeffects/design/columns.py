@@ -23,7 +23,7 @@ from dpeffects.errors import BoundsError, DataError, FormulaError, listed, short
 from dpeffects.formula import Formula
 from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import Arrays, Encoding
-from dpeffects.formula.expression import Expression, Number, columns, evaluate, shown
+from dpeffects.formula.expression import Column, Expression, Number, columns, evaluate, shown
 from dpeffects.formula.ranges import clip, range_of
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block
@@ -43,11 +43,28 @@ class Design:
     missing: tuple[str, ...]
     encoding: Encoding
     n: int
+    whole: frozenset[str] = frozenset()
+    """Columns of integers or booleans, by their declared type."""
 
     @property
     def width(self) -> int:
         """Number of encoded columns; it depends on the formula and the levels only."""
         return len(self.encoding.columns)
+
+    @cached_property
+    def values(self) -> tuple[int, ...]:
+        """How many values each encoded column, and last the outcome, could take by declaration.
+
+        1 for a constant, 2 for an indicator, 0 for a continuum.
+        """
+        counts = {}
+        for name in self.whole & set(self.bounds):
+            lower, upper = self.bounds.interval(name)
+            if float(lower).is_integer() and float(upper).is_integer():
+                counts[name] = int(upper - lower) + 1
+        outcome = self.formula.outcome
+        last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
+        return (*self.encoding.values(counts), last)
 
     def strata(self) -> Strata:
         """Read the covariates as strata; raises where one is not discrete."""

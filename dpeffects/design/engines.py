@@ -148,6 +148,7 @@ class ColumnOnEngine:
     name: str
     width: ClassVar[int] = 1
     outcome_range: ClassVar[Interval] = (0.0, 0.0)
+    values: ClassVar[tuple[int, ...]] = (0, 0)
     n_strata: ClassVar[None] = None
 
     @property
@@ -373,6 +374,11 @@ class LazyRows:
     def outcome_range(self) -> Interval:
         """Range that outcomes are clipped to."""
         return self._recipe.outcome_range
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Number of values that each encoded column, and last the outcome, could take."""
+        return self.table.design.values
 
     @property
     def n_strata(self) -> int | None:

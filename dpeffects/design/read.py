@@ -95,7 +95,7 @@ class LoadedTable:
             covariates=cache(covariates),
             width=design.width,
             strata=cache(strata),
-            values=self._counts_of_values(),
+            values=design.values,
         )
         if groups is None:
             return rows
@@ -111,18 +111,6 @@ class LoadedTable:
     def _index(self, recipe: Recipe) -> IntArray:
         starts = range(0, self.design.n, ROWS)
         return np.concatenate([recipe.strata(*self._block(start)) for start in starts])
-
-    def _counts_of_values(self) -> tuple[int, ...]:
-        """How many values each encoded column and the outcome could take; 0 for a continuum."""
-        whole, bounds = {}, self.design.bounds
-        for name, values in self.numeric.items():
-            if values.dtype.kind in "iub" and name in bounds:
-                lower, upper = bounds.interval(name)
-                if float(lower).is_integer() and float(upper).is_integer():
-                    whole[name] = int(upper - lower) + 1
-        outcome = self.design.formula.outcome
-        last = whole.get(outcome.name, 0) if isinstance(outcome, Column) else 0
-        return (*self.design.encoding.values(whole), last)
 
     def raw(self) -> tuple[FloatArray, FloatArray]:
         """Outcome and covariates as they are, for the non-private reference only."""
@@ -395,7 +383,9 @@ class _ColumnReader:
         numeric = tuple(dict.fromkeys(self._numeric))
         columns = Columns(formula.treatment_column, self._arms, numeric, self._levels)
         encoding = Encoding.build(formula, levels_of(formula, bounds))
-        design = Design(formula, columns, bounds, tuple(self._missing), encoding, n)
+        types = {name: self._schema[name] for name in numeric}
+        whole = frozenset(k for k, x in types.items() if x.is_integer() or x == nw.Boolean)
+        design = Design(formula, columns, bounds, tuple(self._missing), encoding, n, whole)
         any_range = Bounds()
         for name in self._missing:
             any_range = any_range.with_interval(name, 0.0, 1.0, source="private")

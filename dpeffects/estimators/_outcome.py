@@ -38,17 +38,15 @@ class MomentRow:
 
 
 def arm_moments(curator: Curator, share: str) -> Noisy:
-    """Release, by arm, the sums of z z' (upper triangle) and then of z r."""
+    """Release, by arm, the sums of products of (z, r), the upper triangle."""
     row, within = MomentRow(*curator.outcome_range), moment_set(curator.width)
     return curator.sums("outcome regression", row, within, ARMS, share=share)
 
 
 def moment_set(d: int) -> Gram:
-    """Products of a row z of d entries, |z| <= 1, and of z with r in [-1, 1]."""
+    """Products of a row of d entries z, |z| <= 1, and r in [-1, 1]."""
     half = np.append(np.full(d, 1.0 / math.sqrt(d)), 1.0)
-    first, second = np.triu_indices(d)
-    pairs = np.append(first, np.arange(d)), np.append(second, np.full(d, d))
-    return Gram(Box(-half, half, centre=0.0), pairs)
+    return Gram(Box(-half, half, centre=0.0, radius=math.sqrt(2.0)))
 
 
 @dataclass(frozen=True)
@@ -65,16 +63,14 @@ class OutcomeRegression:
     def fitted(cls, curator: Curator, half: float) -> OutcomeRegression:
         d = curator.width
         noisy = arm_moments(curator, "regression")
-        sd = math.sqrt(noisy.variance)
-        upper = np.triu_indices(d)
-        coefficients, gram = np.zeros((2, d)), np.zeros((2, d, d))
+        coefficients, gram, whole = np.zeros((2, d)), np.zeros((2, d, d)), np.zeros((d + 1, d + 1))
         for arm in (TREATED, CONTROL):
-            gram[arm][upper] = noisy.value[arm, : len(upper[0])]
-            gram[arm] += np.triu(gram[arm], 1).T
+            whole[np.triu_indices(d + 1)] = noisy.value[arm]
+            gram[arm] = (whole + np.triu(whole, 1).T)[:d, :d]
             values, vectors = np.linalg.eigh(gram[arm])
-            ridge = 2.0 * sd * math.sqrt(2.0 * d)  # about the largest eigenvalue of the noise
+            ridge = 2.0 * noisy.sd * math.sqrt(2.0 * d)  # about the largest eigenvalue of the noise
             inverse = vectors / (np.maximum(values, 0.0) + ridge)
-            coefficients[arm] = inverse @ (vectors.T @ noisy.value[arm, len(upper[0]) :])
+            coefficients[arm] = inverse @ (vectors.T @ whole[:d, d])
         centre = np.stack([g[:, 0] / max(g[0, 0], 1.0 / d) / math.sqrt(d) for g in gram])
         rows = np.maximum(gram[:, 0, 0] * d, 1.0)
         spread = gram.sum(axis=0) / rows.sum() - np.outer(*[_pooled(centre, rows)] * 2)

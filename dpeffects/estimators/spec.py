@@ -29,6 +29,8 @@ class Facts:
     budget: Budget
     level: str
     points: int = 0
+    values: tuple[int, ...] = ()
+    """Values that each encoded column, and last the outcome, can take; 0 for a continuum."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class MethodSpec:
     conditional effects gets the encoded points instead, or None, and returns an `EffectFunction` or
     `Effects`. ``guarantee`` is one of `KINDS`; all but "exact" have to be accepted by the caller.
 
+    ``needs_covariates`` is False where covariates are used if the formula has any.
     ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta, ``needs_intercept``
     for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
     of the noise is private, so that what is shown of it is a release too.
@@ -119,6 +122,7 @@ class MethodSpec:
     variance_shares: tuple[str, ...] = ("variance",)
     uses_outcome: bool = True
     uses_covariates: bool = True
+    needs_covariates: bool = True
     guarantee: str = "exact"
     needs_strata: bool = False
     needs_delta: bool = False

@@ -46,13 +46,16 @@ class Spend:
 class Noisy:
     """A released value: safe to look at, with the scale of the noise inside each entry.
 
-    ``scale`` is that of Laplace noise, or the standard deviation of Gaussian noise.
+    ``scale`` is that of Laplace noise, or the standard deviation of Gaussian noise; other noise
+    says its variance at scale 1. In a matrix, ``sd`` and ``variance`` are those of an entry off the
+    diagonal; on the diagonal the noise has twice the variance.
     """
 
     value: npt.NDArray[np.float64]
     scale: float
     spend: Spend | None = None
     gaussian: bool = False
+    variance_at_1: float | None = None
 
     def __float__(self) -> float:
         return float(self.value.reshape(-1)[0]) if self.value.size == 1 else math.nan
@@ -60,4 +63,10 @@ class Noisy:
     @property
     def variance(self) -> float:
         """Variance of the noise in each entry (0 for a value that was public)."""
-        return self.scale**2 * (1.0 if self.gaussian else 2.0)
+        known = (2.0, 1.0)[self.gaussian] if self.variance_at_1 is None else self.variance_at_1
+        return self.scale**2 * known
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the noise in each entry."""
+        return math.sqrt(self.variance)

@@ -57,6 +57,7 @@ class Curator:
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
+        self.values = rows.values or (0,) * (rows.width + 1)
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""
@@ -69,6 +70,11 @@ class Curator:
     def delta(self, share: str) -> float:
         """Return the delta of a named share."""
         return self._releaser.share(share).delta
+
+    def noise_sd(self, share: str, part: float = 1.0) -> float:
+        """Standard deviation of the noise in a sum that a record moves by 1."""
+        rate = self._releaser.rate(share, part)
+        return (1.0 if share in self._releaser.split.mu else math.sqrt(2.0)) / rate
 
     def is_public(self, what: str) -> bool:
         """True when "treatment", "covariates" or "outcome" is public in this call."""
@@ -107,7 +113,7 @@ class Curator:
         if public:
             noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
-            steps = Steps(totals, moves, grid.unit)
+            steps = Steps(totals, moves, grid.unit, grid.shape(self.n))
             noisy = self._releaser.release(label, steps, share=share, claim=claim, part=part)
         if cells is None:
             noisy = replace(noisy, value=noisy.value + self._offset(grid))

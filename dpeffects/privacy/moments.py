@@ -15,23 +15,30 @@ from dpeffects.privacy.exact import exact_products, scratch_buffer
 from dpeffects.privacy.sets import (
     Box,
     BoxGrid,
+    Cubes,
+    Matrices,
     Norms,
     OnGrid,
     Reach,
     add_up,
     bits_for,
-    norms_of,
     times,
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Products z_j z_k of a row z in a box about 0, for ``pairs`` of columns (all with j <= k)."""
+    """Products z_j z_k, j <= k, of a row z in a ball about 0: the upper triangle of zz' (claim 6).
+
+    Pure noise is the difference of two Wisharts, for the matrix as a whole (claim 26).
+    """
 
     box: Box
-    pairs: tuple[IntArray, IntArray] | None = None
     claim: ClassVar[int] = 6
+
+    def __post_init__(self) -> None:
+        if self.box.radius is None or self.box.centre.any():
+            raise OptionError("products need a box with a radius and centre 0")
 
     @property
     def columns(self) -> int:
@@ -39,16 +46,21 @@ class Gram:
         return self.box.columns
 
     def on(self, n: int, rate: float, most: int = 18) -> GramGrid:
-        """The products on the finest grid of z."""
-        if self.box.centre.any():
-            raise OptionError("products need a box with centre 0")
-        first, second = np.triu_indices(self.columns) if self.pairs is None else self.pairs
-        pairs = set(zip(first.tolist(), second.tolist(), strict=True))
-        if len(pairs) < len(first) or not (first <= second).all():
-            raise OptionError("products need different pairs of columns j <= k")
-        half = self.box.half / self.box.half.max()
-        bits = bits_for(n, rate, float((half[first] * half[second]).sum()), 54) // 2
-        return GramGrid(self.box.on(n, 1.0, min(most, bits)), (first, second))
+        """The products on the finest grid of z: sums are within 2^56 steps, a scale 2^41."""
+        assert self.box.radius is not None
+        bits = min(most, 18, bits_for(n, rate, 2.0**15, 36) // 2)
+        unit = self.box.radius / 2.0**bits
+        return GramGrid(BoxGrid(self.box, 1.0 / unit, unit))
+
+
+def matrix_noise_sd(columns: int, squared_radius: float, epsilon: float) -> float:
+    """Standard deviation of the pure noise of a `Gram` in an entry off the diagonal (claim 26)."""
+    return math.sqrt(Matrices(columns, 0, 0).variance) * squared_radius / epsilon
+
+
+def cube_noise_sd(columns: int, width: float, epsilon: float) -> float:
+    """Standard deviation of the pure noise of a `Cube` in each entry (claim 28)."""
+    return math.sqrt(Cubes(columns, 0).variance) * width / epsilon
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +68,6 @@ class GramGrid(OnGrid):
     """Products of whole numbers are whole: their sums are exact products of matrices."""
 
     rows: BoxGrid
-    pairs: tuple[IntArray, IntArray]
 
     @property
     def unit(self) -> float:
@@ -64,35 +75,32 @@ class GramGrid(OnGrid):
         return self.rows.unit**2
 
     @cached_property
-    def reach(self) -> Reach:
-        """By entry |z_j z_k| <= t_j t_k, and a square has one sign.
+    def _squared_radius(self) -> int:
+        assert self.rows.squared_radius is not None
+        return self.rows.squared_radius
 
-        In a ball |zz'| = |z|^2 <= r^2 and |zz' - ww'|^2 = |z|^4 + |w|^4 - 2 (z'w)^2 <= 2 r^4.
-        """
-        t = [int(max(abs(a), abs(b))) for a, b in zip(*self.rows.ends, strict=True)]
-        pairs = [(int(j), int(k)) for j, k in zip(*self.pairs, strict=True)]
-        single = norms_of([t[j] * t[k] for j, k in pairs])
-        same = norms_of([t[j] * t[k] * (1 if j == k else 2) for j, k in pairs])
-        if (r2 := self.rows.squared_radius) is not None:
-            l1 = (len(t) + 1) * r2 // 2 + 1  # (|z|_1^2 + |z|_2^2) / 2 over pairs j <= k
-            single = Norms(*map(min, single, (l1, r2 * r2)))
-            same = Norms(*map(min, same, (2 * l1, 2 * r2 * r2)))
-        return Reach(single, same, times(single, 2, 4))
+    @cached_property
+    def reach(self) -> Reach:
+        """|zz'|_F = |z|^2 <= r2, |zz' - ww'|_F^2 <= 2 r2^2; L1 is (|z|_1^2 + |z|^2) / 2."""
+        r2, d = self._squared_radius, self.rows.box.columns
+        single = Norms((d + 1) * r2 // 2 + 1, r2 * r2)
+        return Reach(single, times(single, 2, 2), times(single, 2, 4))
+
+    def shape(self, n: int) -> Matrices:
+        """Sums of n products zz', |z|^2 <= r2."""
+        return Matrices(self.rows.box.columns, self._squared_radius, n)
 
     def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
         """Exact products, by cell."""
         z, by_cell = self.rows.project(values), []
-        top = max(int(np.abs(x).max()) for x in self.rows.ends)
-        if (r2 := self.rows.squared_radius) is not None:
-            top = min(top, math.isqrt(r2))
-        bits = 2 * (top - 1).bit_length()
+        bits, upper = self._squared_radius.bit_length(), np.triu_indices(values.shape[1])
         if cell is not None and cell.max(initial=0) == size:
             z[cell == size] = 0.0
         part = scratch_buffer("sets.part", *z.shape)
         for c in range(size - 1):
             np.multiply(z, np.asarray(cell == c, np.float64)[:, None], out=part)
-            by_cell.append(exact_products(part, z, bits)[self.pairs])
-        last = exact_products(z, z, bits)[self.pairs] - sum(by_cell)
+            by_cell.append(exact_products(part, z, bits)[upper])
+        last = exact_products(z, z, bits)[upper] - sum(by_cell)
         return np.stack([*by_cell, last])
 
 
@@ -121,7 +129,7 @@ class WithSquares:
 
 
 @dataclass(frozen=True, eq=False)
-class SquaresGrid:
+class SquaresGrid(OnGrid):
     """Columns and centred squares in steps of the same grid."""
 
     rows: BoxGrid

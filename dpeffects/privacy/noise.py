@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import Share, round_up
 from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.shaped import Normals, cube_noise, wishart_difference
 
 _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""
@@ -80,6 +82,12 @@ class NoiseSource(Protocol):
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Add independent discrete Gaussian noise to integers."""
 
+    def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
+        """Add scale (GG' - HH'), rounded, to each row, an upper triangle; clip to +-top."""
+
+    def cubes(self, values: IntArray, scale: float, width: int, epsilon: float) -> IntArray:
+        """Add to each row v noise with P(v) proportional to exp(-max |v_j| / scale)."""
+
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Flip each bit independently with probability 1 / (1 + exp(epsilon))."""
 
@@ -100,6 +108,22 @@ class NoiseSource(Protocol):
 def laplace_scale(sensitivity: int, epsilon: float) -> float:
     """Return a scale with sensitivity / scale <= epsilon, exactly (claim 2)."""
     return round_up(Fraction(sensitivity) / Fraction(epsilon) * (1 + _SLACK))
+
+
+def matrix_scale(
+    cells: int, d: int, squared_radius: int, records: int, epsilon: float
+) -> tuple[float, int]:
+    """Return a scale at which noise for matrices is private, and where they are cut (claim 27).
+
+    A huge epsilon is not used up: the sampler is exact for scales that are not tiny.
+    """
+    most = (2.0**42 / (cells * d**1.5) - 2.0**20) / max(records, 1)
+    if not (0 < squared_radius * records <= 2**57 and d <= 500 and cells <= 1000 and most > 0):
+        raise PrivacyError("too many or too large matrices for exact noise; nothing drawn")
+    scale = laplace_scale(squared_radius, min(epsilon, most, squared_radius))
+    if not 1 <= scale <= 2**41:
+        raise PrivacyError("the grid is too fine, or too coarse, for exact noise; nothing drawn")
+    return scale, records * squared_radius + 2**20 * math.ceil(scale)
 
 
 @lru_cache(maxsize=1024)
@@ -165,6 +189,26 @@ class SecureNoise(NoiseSource):
         mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=fine_enough(scale))
         return np.asarray(mechanism(values), dtype=np.int64)
 
+    def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
+        """Add a difference of Wisharts, rounded exactly."""
+
+        def integers(count: int, fine: float) -> list[int]:
+            return self.gaussian(np.zeros(count, np.int64), fine).tolist()
+
+        normals = partial(Normals, integers=integers, bits=_random_bits)
+        noise = wishart_difference(*triangles(values), Fraction(scale), normals)
+        return np.clip(checked(values) + noise, -top, top).astype(np.int64)
+
+    def cubes(self, values: IntArray, scale: float, width: int, epsilon: float) -> IntArray:
+        """Add noise of the shape of a cube, exactly; OpenDP must agree with the price."""
+
+        def laplace(count: int) -> list[int]:
+            return self.laplace(np.zeros(count, np.int64), scale, width, epsilon).tolist()
+
+        cells, columns = values.shape
+        noise = cube_noise(cells, columns, laplace, secrets.randbelow)
+        return np.clip(checked(values) + noise, -(2**62), 2**62).astype(np.int64)
+
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Randomised response, by OpenDP's bit-vector mechanism (it flips with chance f / 2)."""
         dp = _opendp()
@@ -201,6 +245,17 @@ def checked(values: IntArray) -> IntArray:
     if not (fits and values.max(initial=0) <= 2**60):
         raise PrivacyError("releases must be 64-bit integers below 2^60; nothing drawn")
     return values
+
+
+def _random_bits(count: int, size: int) -> list[int]:
+    """Whole numbers of ``size`` random bits, a multiple of 8."""
+    raw, step = os.urandom(count * size // 8), size // 8
+    return [int.from_bytes(raw[i : i + step], "little") for i in range(0, len(raw), step)]
+
+
+def triangles(values: IntArray) -> tuple[int, int]:
+    """How many upper triangles there are, and of how many columns."""
+    return len(values), (math.isqrt(8 * values.shape[1] + 1) - 1) // 2
 
 
 def fine_enough(scale: float) -> float:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +26,9 @@ from dpeffects.privacy.noise import (
     flip_chance,
     gaussian_scale,
     laplace_scale,
+    matrix_scale,
 )
-from dpeffects.privacy.sets import Steps
+from dpeffects.privacy.sets import Matrices, Steps
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ class Releaser:
         """Release whole numbers as multiples of their unit, at ``part`` of the price of a share."""
         price = Share(*(round_down(Fraction(x) * Fraction(part)) for x in self.share(share)))
         if share not in self.split.mu:
-            return self.laplace(label, steps, price, share=share, claim=claim)
+            draw = self.laplace if steps.shape is None else self.shaped
+            return draw(label, steps, price, share=share, claim=claim)
         mu, self._entries = self.rate(share, part), self._entries - steps.values.size
         if self._entries < 0:
             raise PrivacyError("too many numbers for one call with Gaussian noise; nothing drawn")
@@ -143,6 +147,27 @@ class Releaser:
         drawn = self._noise.laplace(values.reshape(-1), scale, l1, epsilon)
         return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
 
+    def shaped(self, label: str, steps: Steps, price: Share, *, share: str, claim: int) -> Noisy:
+        """Release with noise of the shape of a move, by cell (claims 26 to 28); epsilon is paid."""
+        self._require_own_price(share)
+        (values, _, unit, shape), epsilon = steps, price.epsilon
+        by_cell, noise = values.reshape(-1, values.shape[-1]), self._noise
+        if isinstance(shape, Matrices):
+            name, size = "difference of Wisharts", shape.squared_radius
+            scale, top = matrix_scale(len(by_cell), *shape, epsilon)
+            draw = partial(noise.matrices, by_cell, scale, top)
+        else:
+            assert shape is not None
+            name, size = "cube", shape.width
+            scale = laplace_scale(size, epsilon)
+            draw = partial(noise.cubes, by_cell, scale, size, epsilon)
+        spend = Spend(
+            label, share, epsilon, 0.0, name, (size * unit,), (scale * unit,), claim, True
+        )
+        self.charge(spend)
+        value = (draw().reshape(values.shape) * unit).astype(np.float64)
+        return Noisy(value, scale * unit, spend, variance_at_1=shape.variance)
+
     def gaussian(
         self,
         label: str,
@@ -158,15 +183,23 @@ class Releaser:
 
         Where no sensitivity is proved, it is infinite, and the charge says so.
         """
-        (values, (_, l2), unit), known = steps, math.isfinite(steps.moves.l2)
-        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / sigma)))
+        (values, (_, l2), unit, shape), known = steps, math.isfinite(steps.moves.l2)
+        parts: list[tuple[Any, float]] = [(slice(None), 1.0)]
+        if isinstance(shape, Matrices):  # one variance on the diagonal, half of it elsewhere
+            diagonal = np.resize(np.equal(*np.triu_indices(shape.columns)), values.size)
+            parts = [(diagonal, 1.0), (~diagonal, math.sqrt(0.5))][: shape.columns]
+        least = sigma * parts[-1][1]
+        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / least)))
         values = np.clip(values, -(2**60 // finer), 2**60 // finer)  # nothing fails by a value
         name, moves = ("Gaussian", (l2 * unit,)) if known else ("Gaussian, claimed", ())
         spend = Spend(label, share, *price, name, moves, (sigma * unit,), claim, alone)
         self.charge(spend)
-        drawn = self._noise.gaussian(values.reshape(-1) * finer, sigma * finer)
+        drawn = values.reshape(-1) * finer
+        for part, factor in parts:
+            drawn[part] = self._noise.gaussian(drawn[part], sigma * factor * finer)
         value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
-        return Noisy(value, sigma * unit, spend, gaussian=True)
+        off_diagonal = 0.5 if isinstance(shape, Matrices) else None
+        return Noisy(value, sigma * unit, spend, gaussian=True, variance_at_1=off_diagonal)
 
     def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
         """Release bits by randomised response; a record owns one bit."""

@@ -216,6 +216,10 @@ class Source(Protocol):
         """Range that outcomes are clipped to."""
 
     @property
+    def values(self) -> tuple[int, ...]:
+        """Number of values of each encoded column, and last the outcome, by type and bounds."""
+
+    @property
     def n_strata(self) -> int | None:
         """Number of strata, with records or without; None where there are no strata."""
 

@@ -37,7 +37,7 @@ class UnitCurator(Curator):
         rehearse(phi, within.columns, cells, self.width)
         most = min(most, unit_bits(self._max_rows, within.columns))
         grid = within.on(self.n * self._max_rows, rate, most)
-        if not isinstance(grid, BoxGrid):
+        if not isinstance(grid, BoxGrid) or grid.shape(self.n):
             raise OptionError("sums by unit need a box")
         add = partial(_unit_totals, phi=phi, cells=cells, grid=grid, most=self._max_rows)
         totals = self._source.fold(add, *all_reads(phi, cells))[0]

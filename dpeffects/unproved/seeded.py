@@ -8,7 +8,14 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, IntArray
 from dpeffects.errors import OptionError
-from dpeffects.privacy.noise import NoiseSource, SecureNoise, checked, fine_enough, flip_chance
+from dpeffects.privacy.noise import (
+    NoiseSource,
+    SecureNoise,
+    checked,
+    fine_enough,
+    flip_chance,
+    triangles,
+)
 
 
 class SeededNoise(NoiseSource):
@@ -33,6 +40,21 @@ class SeededNoise(NoiseSource):
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Gaussian noise, rounded to the grid."""
         noise = self._generator.normal(0.0, fine_enough(scale), values.shape)
+        return checked(values) + np.rint(noise).astype(np.int64)
+
+    def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
+        """The difference of two Wisharts in floats, rounded to the grid."""
+        cells, d = triangles(values)
+        g = self._generator.normal(size=(cells, 2, d, d + 1))
+        products = np.matmul(g, g.swapaxes(2, 3))[..., *np.triu_indices(d)]
+        noise = np.rint(scale * (products[:, 0] - products[:, 1])).astype(np.int64)
+        return np.clip(checked(values) + noise, -top, top)
+
+    def cubes(self, values: IntArray, scale: float, width: int, epsilon: float) -> IntArray:
+        """Noise of the shape of a cube in floats, rounded to the grid."""
+        cells, p = values.shape
+        radius = self._generator.gamma(p + 1, scale, (cells, 1))
+        noise = radius * self._generator.uniform(-1.0, 1.0, (cells, p))
         return checked(values) + np.rint(noise).astype(np.int64)
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:

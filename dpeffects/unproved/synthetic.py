@@ -64,7 +64,7 @@ def synthetic_records(
     """
     rows, (lower, upper) = curator._rows, curator.outcome_range
     x = rows.covariates()
-    known = rows.values or (0,) * (curator.width + 1)
+    known = curator.values
     used = varying(curator)
     scales = {f"x{j}": Coding.of(known[j], cells[0]) for j in used}
     scales |= {"t": Coding(2, True), "y": Coding.of(known[-1], cells[1])}

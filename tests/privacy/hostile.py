@@ -13,7 +13,7 @@ from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.moments import Bins, Gram, WithSquares
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
-from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.privacy.sets import COUNT, Box, Cube, Matrices
 from dpeffects.privacy.units import UnitCurator
 from dpeffects.unproved.seeded import SeededNoise
 
@@ -123,9 +123,10 @@ def random_set(rng):
     if kind == 2:
         centre = None if rng.random() < 0.5 else rng.uniform(low, high)
         return Box(low, high, radius=float(scale * rng.uniform(0.1, 3)), centre=centre)
-    if kind in (3, 4):
-        half = np.abs(high)
-        radius = None if kind == 3 else float(half.max())
+    if kind == 3:
+        return Cube(low, low + scale)
+    if kind == 4:
+        half, radius = np.abs(high), float(scale * rng.uniform(0.1, 3))
         return Gram(Box(-half, half, centre=0.0, radius=radius))
     if kind == 5:
         return WithSquares(k, float(rng.choice([0.0, 0.5, 1.7])))
@@ -140,6 +141,18 @@ def moved(one, other):
     return sum(abs(x) for x in change), math.sqrt(sum(x * x for x in change))
 
 
+def in_its_shape(shape, one, other):
+    """Size of a change in the norm of the noise with its shape, over what is declared, or 0."""
+    if shape is None:
+        return 0.0
+    change = (one - other).reshape(-1, one.shape[-1]).astype(float)
+    if not isinstance(shape, Matrices):
+        return np.abs(change).max(axis=1).sum() / shape.width
+    matrix = np.zeros((len(change), shape.columns, shape.columns))
+    matrix[:, *np.triu_indices(shape.columns)] = change
+    return np.abs(np.linalg.eigvalsh(matrix, "U")).sum() / (2 * shape.squared_radius)
+
+
 @dataclass
 class Outcome:
     """What many pairs came to."""
@@ -151,11 +164,12 @@ class Outcome:
 
     def compare(self, case, one, other):
         """Hold one pair of totals to the derived sensitivity."""
-        (_, totals, moves), (_, others, _) = one, other
+        (grid, totals, moves), (_, others, _) = one, other
         l1, l2 = moved(totals, others)
+        own = in_its_shape(grid.shape(1), totals, others)
         self.pairs += 1
-        self.closest = max(self.closest, l1 / max(moves.l1, 1))
-        if l1 > moves.l1 or l2 > moves.l2 * (1 + 1e-15):
+        self.closest = max(self.closest, l1 / max(moves.l1, 1), own)
+        if l1 > moves.l1 or l2 > moves.l2 * (1 + 1e-15) or own > 1 + 1e-9:
             self.violations.append((case, l1, moves.l1, l2, moves.l2))
 
 
@@ -191,7 +205,7 @@ def pairs_of_units(cases, seed, most_violations=10):
         if len(found.violations) >= most_violations:
             break
         within = random_set(rng)
-        within = within if isinstance(within, Box) else COUNT
+        within = within if type(within) is Box else COUNT
         most, units = int(rng.integers(1, 4)), int(rng.integers(1, 5))
         cells = None if rng.random() < 0.4 else hostile_cells(rng, int(rng.integers(1, 5)))
         phi = None

@@ -28,7 +28,9 @@ BUGS = {
         "pass",
     ),
     "a failing row spoils its block": (rows, "evaluate", "out[bad] = np.nan", "out[:] = np.nan"),
-    "products differ by too little": (moments.GramGrid, "reach", "(1 if j == k else 2)", "1"),
+    "products differ by too little": (moments.GramGrid, "reach", "single, 2, 2", "single, 1, 1"),
+    "half the matrix": (moments.GramGrid, "shape", "_squared_radius, n", "_squared_radius // 2, n"),
+    "half the cube": (sets.BoxGrid, "shape", "2 * max", "max"),
     "the ball is not kept": (
         sets.BoxGrid,
         "_into_ball",
@@ -47,14 +49,18 @@ BUGS = {
 
 def plant(monkeypatch, name):
     """Change one line of the kernel for a while."""
-    owner, function, old, new = BUGS[name]
+    plant_line(monkeypatch, *BUGS[name])
+
+
+def plant_line(monkeypatch, owner, function, old, new):
+    """Change one line of a function, a method or a property."""
     attribute = inspect.getattr_static(owner, function)
     code = getattr(attribute, "func", None) or getattr(attribute, "fget", None) or attribute
     source = textwrap.dedent(inspect.getsource(code))
-    assert source.count(old) == 1, (name, old)
+    assert source.count(old) == 1, (function, old)
     module = owner if inspect.ismodule(owner) else sys.modules[owner.__module__]
     space = dict(vars(module))
-    exec(compile(source.replace(old, new), name, "exec"), space)
+    exec(compile(source.replace(old, new), function, "exec"), space)
     changed = space[function]
     if hasattr(changed, "__set_name__"):
         changed.__set_name__(owner, function)

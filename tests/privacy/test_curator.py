@@ -16,7 +16,7 @@ from dpeffects.privacy.moments import Bins, Gram, WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
-from dpeffects.privacy.sets import COUNT, Box, Sensitivity, Steps, add_up
+from dpeffects.privacy.sets import COUNT, Box, Cube, Sensitivity, Steps, add_up
 from dpeffects.privacy.units import project_units, unit_bits
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
@@ -160,7 +160,7 @@ def test_sums_are_those_of_numpy():
     by_cell = held.sums("x", phi, Box([-2, -2], [3, 3]), cells, share="a").value
     values = np.stack([(table[keys] - 0.5)[keys % 3 == c].sum(axis=0) for c in range(3)])
     assert by_cell == pytest.approx(values, abs=1e-4)
-    box = Box([-3, -3], [3, 3], centre=0.0)
+    box = Box([-3, -3], [3, 3], centre=0.0, radius=5.0)
     gram = held.sums("x", phi, Gram(box), share="b").value
     z = table[keys]
     assert gram == pytest.approx((z.T @ z)[np.triu_indices(2)], rel=1e-4)
@@ -286,9 +286,12 @@ def test_a_set_has_room_for_its_sums():
         Box(0.0, 1e30, whole=True)
     with pytest.raises(OptionError, match="from 0 to 2"):
         WithSquares(2, -1.0)
-    twice = np.array([0, 0]), np.array([1, 1])
-    with pytest.raises(OptionError, match="different pairs"):
-        Gram(Box(-np.ones(2), np.ones(2)), twice).on(10, 1.0)
+    for box in (Box(-np.ones(2), np.ones(2)), Box(np.zeros(2), np.ones(2), radius=1.0)):
+        with pytest.raises(OptionError, match="a radius and centre 0"):
+            Gram(box)
+    for ends in ((np.zeros(2), np.array([1.0, 2.0])), (0.0, 1.0, 0.0)):
+        with pytest.raises(OptionError, match="same width"):
+            Cube(*ends)
     grid = Gram(Box(-np.ones(3), np.ones(3), radius=1e-3)).on(10, 1.0)
     assert (grid.totals(np.ones((10, 3)), None, 1) > 0).all()
     treated = Cells(reads("treated")(lambda rows: rows.treated), 2)

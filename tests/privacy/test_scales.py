@@ -77,6 +77,12 @@ class NoNoise(NoiseSource):
     def gaussian(self, values, scale):
         return values
 
+    def matrices(self, values, scale, top):
+        return values
+
+    def cubes(self, values, scale, width, epsilon):
+        return values
+
     def flip(self, bits, epsilon):
         return bits
 

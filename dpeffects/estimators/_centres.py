@@ -1,0 +1,204 @@
+"""What a clipped sum starts with: the share of treated records, mean outcomes by arm, and a clip.
+
+Residuals from the mean of their arm are much shorter than the range of the outcome, and a clip
+makes them shorter still. All three are released; what noise leaves unknown of them is said beside
+them, for the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.estimators.arm_sums import arm_sums, treated_count
+from dpeffects.inference.estimate import Part
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Block, Cells, RowFunction
+from dpeffects.privacy.sets import COUNT
+
+_SHARE_VARIANCE = 0.05
+"""Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
+_MEAN_SD = 0.2
+"""How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
+_LEAST_SHARE = 0.03
+_LEVELS = 14
+"""Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
+_ONE_SIDED = 0.3
+"""Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
+_MARGIN = 0.5
+"""Counts of long residuals are taken as larger by this many standard deviations of their noise."""
+
+
+@dataclass(frozen=True)
+class Centres:
+    """Share of treated records and mean outcomes of (treated, control) records, as released.
+
+    ``share_sd`` and ``unknown`` are what noise leaves unknown of them, as standard deviations;
+    ``two_valued`` says that the outcome has two values by its declared type.
+    """
+
+    n: int
+    share: float
+    share_sd: float
+    means: FloatArray
+    mean_sd: FloatArray
+    unknown: FloatArray
+    outcome_range: Interval
+    two_valued: bool
+
+    @property
+    def range(self) -> float:
+        """Length of the outcome's range."""
+        return self.outcome_range[1] - self.outcome_range[0]
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Records in each arm."""
+        return self.n * np.array([self.share, 1.0 - self.share])
+
+    @property
+    def longest(self) -> float:
+        """The longest residual that a record can have."""
+        low, high = self.outcome_range
+        return float(max((high - self.means).max(), (self.means - low).max()))
+
+    @property
+    def mean_length(self) -> float:
+        """A bound on the mean length of residuals: that of outcomes at both ends of the range."""
+        low, high = self.outcome_range
+        at_ends = 2.0 * (self.means - low) * (high - self.means) / self.range
+        return float(at_ends.max() + min(self.mean_sd.max(), self.range / 2.0))
+
+    @property
+    def most_variance(self) -> float:
+        """The largest variance that outcomes with these means can have."""
+        low, high = self.outcome_range
+        at_ends = (self.means - low) * (high - self.means)
+        return max((0.05 * self.range) ** 2, float(at_ends.max()))
+
+    def noise_part(self, correction: float, relative: float = 0.0) -> Part:
+        """Error by noise in the share and the means.
+
+        An error of the share multiplies what the means miss, and the ``correction`` that the sum of
+        residuals made; so does the ``relative`` error of the weights of an arm.
+        """
+        pi, sd = self.share, self.share_sd
+        by_arm = np.hypot(np.minimum(1.0, sd / np.array([pi, 1.0 - pi])), relative)
+        slope = max(0.25, abs(1.0 - 2.0 * pi)) / (pi * (1.0 - pi))
+        variance = float(((self.unknown * by_arm) ** 2).sum()) + (correction * sd * slope) ** 2
+        return Part("privacy noise in the share treated and the means", variance, noise=True)
+
+
+def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
+    """Release the number of treated records and the sums of outcomes by arm."""
+    n, (low, high) = curator.n, curator.outcome_range
+    counted, width = treated_count(curator, count), high - low
+    precise = _SHARE_VARIANCE / (_SHARE_VARIANCE + counted.variance / n**2)
+    share = 0.5 + precise * (float(counted) / n - 0.5)
+    if counted.variance:
+        share = min(max(share, _LEAST_SHARE), 1.0 - _LEAST_SHARE)
+    sums = arm_sums(curator, means)
+    sizes = n * np.array([share, 1.0 - share])
+    mean_sd = math.sqrt(sums.variance) / sizes
+    own = np.clip(sums.value / sizes, -width / 2.0, width / 2.0)
+    together = float(np.clip(sums.value.sum() / n, -width / 2.0, width / 2.0))
+    prior = (_MEAN_SD * width) ** 2
+    pulled = together + (own - together) * prior / (prior + mean_sd**2)
+    return Centres(
+        n=n,
+        share=share,
+        share_sd=math.sqrt((1.0 - precise) * _SHARE_VARIANCE),
+        means=low + width / 2.0 + pulled,
+        mean_sd=mean_sd,
+        unknown=np.sqrt(prior * mean_sd**2 / (prior + mean_sd**2)),
+        outcome_range=(low, high),
+        two_valued=curator.values[-1] == 2,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """The outcome less the mean of its arm."""
+
+    means: FloatArray
+    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome")
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Residuals of some rows."""
+        return rows.outcome - np.where(rows.treated, self.means[0], self.means[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _LengthClass:
+    """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
+
+    residual: RowFunction
+    limits: FloatArray
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What the residual reads."""
+        return self.residual.reads
+
+    def __call__(self, rows: Block) -> IntArray:
+        """Numbers of classes, from 0 for the longest."""
+        length = np.abs(self.residual(rows))
+        return np.searchsorted(-self.limits, -length, side="left")
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Noisy numbers of residuals longer than each of ``limits``, and the sd of their noise."""
+
+    n: int
+    limits: FloatArray
+    longer: FloatArray
+    sd: FloatArray
+
+    def clip(
+        self, noise_per_length: float, centres: Centres, most: float = math.inf
+    ) -> tuple[float, float]:
+        """The clip with the least noise and bias, and that bias.
+
+        ``noise_per_length`` is the noise in the estimate for each unit of the clip, ``most`` a
+        bound on the mean length of residuals. Outcomes with two values are not clipped: the effect
+        may live in the rarer one.
+        """
+        if centres.two_valued:
+            return float(self.limits[0]), 0.0
+        longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
+        markov = self.n * np.minimum(1.0, most / self.limits)
+        longer = np.maximum.accumulate(np.minimum(longer, markov))
+        cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
+        error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
+        k = int(np.argmin(error))
+        return float(self.limits[k]), float(_ONE_SIDED * cut_off[k])
+
+    @property
+    def mean_square(self) -> float:
+        """Mean square of the residuals, from above: each as long as its class allows."""
+        longer = np.maximum.accumulate(np.clip(self.longer, 0.0, self.n))
+        rings = self.limits**2 - np.append(self.limits[1:], 0.0) ** 2
+        return float((rings * longer).sum() / self.n)
+
+
+def release_lengths(
+    curator: Curator,
+    label: str,
+    residual: RowFunction,
+    longest: float,
+    *,
+    share: str,
+    part: float = 1.0,
+) -> Lengths:
+    """Release how many residuals have which length."""
+    limits = longest * 2.0 ** (-np.arange(_LEVELS) / 2.0)
+    cells = Cells(_LengthClass(residual, limits), _LEVELS + 1)
+    counts = curator.sums(label, None, COUNT, cells, share=share, part=part)
+    longer = np.cumsum(counts.value[:, 0])[:_LEVELS]
+    sd = math.sqrt(counts.variance) * np.sqrt(np.arange(1.0, _LEVELS + 1.0))
+    return Lengths(curator.n, limits, longer, sd)

@@ -1,0 +1,153 @@
+"""Slopes of two linear models from noisy moments, and the confounding that noise leaves in them.
+
+Outcomes and treatment have slopes b and a along the covariates. What an adjustment by estimates of
+both misses is the sum over directions of v (b - its estimate)(a - its estimate), v the variance in
+a direction. Both slopes are seen with noise of known size; how strong they are, and how far they
+point the same way, is not known. So that is averaged over a grid, by how well it fits what was
+released. The average gives the estimates, the confounding to expect, and its variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+
+_EXPLAINED = np.array([0.01, 0.03, 0.08, 0.16, 0.3, 0.5, 0.8])
+"""Share of the outcome's variance that covariates explain,"""
+_SELECTION = np.array([0.003, 0.02, 0.06, 0.14, 0.3, 0.6, 1.0, 1.8, 3.0, 5.0])
+"""variance of the log odds of treatment along them,"""
+_ALIGNED = np.array([-0.95, -0.8, -0.5, 0.0, 0.5, 0.8, 0.95])
+"""and the correlation of the two sets of slopes: the grid."""
+_TYPICAL = (
+    np.array([0.5, 0.7, 1.0, 1.2, 1.2, 1.0, 0.6]),
+    np.array([0.8, 0.7, 0.8, 1.0, 1.2, 1.2, 1.0, 0.6, 0.4, 0.25]),
+    np.array([0.3, 0.1, 0.06, 0.08, 0.06, 0.1, 0.3]),
+)
+"""Weights of the grid before anything is seen, for the estimates."""
+_CAUTIOUS = (
+    np.array([0.2, 0.4, 0.8, 1.2, 1.4, 1.2, 0.8]),
+    np.array([0.3, 0.4, 0.6, 1.0, 1.4, 1.5, 1.4, 1.0, 0.6, 0.4]),
+    np.array([0.42, 0.05, 0.02, 0.02, 0.02, 0.05, 0.42]),
+)
+"""The same for the interval, which strong and aligned confounding is what it has to survive."""
+_TRUST = 0.4
+"""Power of the likelihood in the interval: what moments say about the grid is trusted less."""
+
+
+@dataclass(frozen=True)
+class Noisy2:
+    """Moments in uncorrelated directions: of covariates with the outcome, and between arms.
+
+    ``variances`` are those of the covariates; ``outcome`` is variances times b plus noise of
+    variance ``outcome_noise``, ``treatment`` likewise with a. ``entry_noise`` is the variance of
+    an entry of the covariance matrix, whose error enters both; ``outcome_variance`` is that within
+    arms, and ``scale`` a typical variance of a covariate.
+    """
+
+    variances: FloatArray
+    outcome: FloatArray
+    treatment: FloatArray
+    outcome_noise: FloatArray
+    treatment_noise: FloatArray
+    entry_noise: float
+    outcome_variance: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Estimated slopes in each direction, their variances, and the confounding left by them.
+
+    ``explained`` and ``selection`` are averages over the grid.
+    """
+
+    outcome: FloatArray
+    treatment: FloatArray
+    outcome_variance: FloatArray
+    treatment_variance: FloatArray
+    left: float
+    left_variance: float
+    explained: float
+    selection: float
+    prior: tuple[float, float]
+
+    @property
+    def known(self) -> tuple[float, float]:
+        """Parts of the variance of outcome and treatment slopes that are known."""
+        unknown = (self.outcome_variance.mean(), self.treatment_variance.mean())
+        one, other = (1.0 - float(x) / p for x, p in zip(unknown, self.prior, strict=True))
+        return one, other
+
+
+@cache
+def _grid() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Points of the grid, and logarithms of both sets of weights."""
+    points = np.meshgrid(_EXPLAINED, _SELECTION, _ALIGNED, indexing="ij")
+    explained, selection, aligned = (x.ravel()[:, None] for x in points)
+    weights = []
+    for parts in (_TYPICAL, _CAUTIOUS):
+        one, two, three = (np.log(x / x.sum()) for x in parts)
+        weights.append((one[:, None, None] + two[None, :, None] + three[None, None, :]).ravel())
+    return explained, selection, aligned, weights[0], weights[1]
+
+
+def fit_slopes(seen: Noisy2) -> Slopes:
+    """Average over the grid of the slopes and of the confounding that they leave."""
+    explained, selection, aligned, typical, cautious = _grid()
+    v, p = seen.variances, seen.variances.size
+    own_b = explained * seen.outcome_variance / (p * seen.scale)
+    own_a = selection / (p * seen.scale)
+    both = aligned * np.sqrt(own_b * own_a)
+    blur = seen.entry_noise * p
+    m11 = (v**2 + blur) * own_b + seen.outcome_noise
+    m22 = (v**2 + blur) * own_a + seen.treatment_noise
+    m12 = (v**2 + blur) * both
+    det = m11 * m22 - m12**2
+    i11, i22, i12 = m22 / det, m11 / det, -m12 / det
+    s, d = seen.outcome, seen.treatment
+    fits = -0.5 * (np.log(det) + i11 * s * s + 2.0 * i12 * s * d + i22 * d * d).sum(axis=1)
+    weight, careful = _weights(typical + fits), _weights(cautious + _TRUST * fits)
+    k11, k12 = v * (own_b * i11 + both * i12), v * (own_b * i12 + both * i22)
+    k21, k22 = v * (both * i11 + own_a * i12), v * (both * i12 + own_a * i22)
+    at_b, at_a = k11 * s + k12 * d, k21 * s + k22 * d
+    var_b = own_b - v * (k11 * own_b + k12 * both)
+    var_a = own_a - v * (k21 * both + k22 * own_a)
+    cov = both - v * (k11 * both + k12 * own_a)
+    b, a = weight @ at_b, weight @ at_a
+    off_b, off_a = at_b - b, at_a - a
+    left = (v * (cov + off_b * off_a)).sum(axis=1)
+    spread = var_b * var_a + cov**2 + off_b**2 * var_a + off_a**2 * var_b + 2 * off_b * off_a * cov
+    expected = float(weight @ left)
+    variance = (v**2 * spread).sum(axis=1) + (left - expected) ** 2
+    return Slopes(
+        outcome=b,
+        treatment=a,
+        outcome_variance=weight @ (var_b + off_b**2),
+        treatment_variance=weight @ (var_a + off_a**2),
+        left=expected,
+        left_variance=float(careful @ variance),
+        explained=float(weight @ explained[:, 0]),
+        selection=float(weight @ selection[:, 0]),
+        prior=(float(weight @ own_b[:, 0]), float(weight @ own_a[:, 0])),
+    )
+
+
+def _weights(logs: FloatArray) -> FloatArray:
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+@cache
+def unadjusted_variance(columns: int = 10) -> float:
+    """Variance of the confounding of an unadjusted difference, per unit of outcome variance.
+
+    It is what the interval's weights say before anything is seen. Nobody can know it: it is a
+    guess from how strong confounding is in studies.
+    """
+    explained, selection, aligned, _, cautious = _grid()
+    square = aligned**2 + (1.0 + aligned**2) / columns
+    return float(_weights(cautious) @ (explained * selection * square)[:, 0])
