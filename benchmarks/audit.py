@@ -30,7 +30,6 @@ from dpeffects.estimators._paper_learner import PaperLearner
 LITTLE = {"delta": 1e-5}
 METHODS = {
     "auto": ("auto", {}),
-    "auto, randomised": ("auto", {"design": "randomised"}),
     "clipped_contrast": ("clipped_contrast", {}),
     "one_step": ("one_step", {}),
     "one_step, delta 1e-5": ("one_step", LITTLE),
