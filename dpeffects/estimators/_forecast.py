@@ -84,12 +84,12 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     kept = 0.15**2 / (0.15**2 + entry**2)
     variance = (sd / clip) ** 2
     own = np.ones(p)
-    outcome_noise = (entry / (OUTCOME * length)) ** 2 + variance / n
-    treatment_noise = (2.0 * entry / (TREATMENT * length)) ** 2 + 4.0 / n
-    if randomised:
-        treatment_noise = 1e-6
+    outcome_noise = (entry / (OUTCOME * length)) ** 2
+    treatment_noise = 0.0 if randomised else (2.0 * entry / (TREATMENT * length)) ** 2
+    outcome_sampling, treatment_sampling = variance / n, 4.0 / n
     b2, a2 = _EXPLAINED * variance / p, _SELECTION / p
-    size_b, size_a = math.sqrt(b2 + outcome_noise), math.sqrt(a2 + treatment_noise)
+    size_b = math.sqrt(b2 + outcome_noise + outcome_sampling)
+    size_a = math.sqrt(a2 + treatment_noise + treatment_sampling)
     aligned = _ALIGNED * math.sqrt(b2 * a2) / (size_b * size_a)
     signs = np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
     across = aligned + math.sqrt(1.0 - aligned**2) * signs
@@ -98,8 +98,10 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
             variances=own,
             outcome=np.full(p, size_b),
             treatment=0.0 * own if randomised else size_a * across,
-            outcome_noise=np.full(p, outcome_noise),
-            treatment_noise=np.full(p, treatment_noise),
+            outcome_noise=outcome_noise,
+            treatment_noise=treatment_noise,
+            outcome_sampling=np.full(p, outcome_sampling),
+            treatment_sampling=np.full(p, treatment_sampling),
             entry_noise=kept * entry**2,
             outcome_variance=variance,
             scale=1.0,

@@ -25,11 +25,11 @@ from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box, Cube
 
-OUTCOME, TREATMENT, CONSTANT = 0.71, 0.71, 0.35
+OUTCOME, TREATMENT, CONSTANT = 0.7, 0.7, 0.25
 """Sizes of outcome, treatment and constant in z, against that of the covariates."""
-LONG = 1.1
+LONG = 0.8
 """Squared length of x, for each covariate, at which rows begin to be shortened."""
-_WEIGHT, _WEIGHT_SD = 0.95, 0.08
+_WEIGHT, _WEIGHT_SD = 0.92, 0.08
 """Mean and standard deviation over studies of the mean weight of rows after shortening."""
 _LEAST = 0.02
 """Least variance of a direction, against the mean of all."""
@@ -231,8 +231,10 @@ def release_models(
             variances=values,
             outcome=vectors.T @ along,
             treatment=vectors.T @ between,
-            outcome_noise=noise**2 + values * spread / n,
-            treatment_noise=between_sd**2 + values / (n * pi * (1.0 - pi)),
+            outcome_noise=noise**2,
+            treatment_noise=between_sd**2,
+            outcome_sampling=values * spread / n,
+            treatment_sampling=values / (n * pi * (1.0 - pi)),
             entry_noise=kept * (sd / total) ** 2,
             outcome_variance=spread,
             scale=scale,

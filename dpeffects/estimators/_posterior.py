@@ -42,17 +42,20 @@ _TRUST = 0.4
 class Noisy2:
     """Moments in uncorrelated directions: of covariates with the outcome, and between arms.
 
-    ``variances`` are those of the covariates; ``outcome`` is variances times b plus noise of
-    variance ``outcome_noise``, ``treatment`` likewise with a. ``entry_noise`` is the variance of
-    an entry of the covariance matrix, whose error enters both; ``outcome_variance`` is that within
-    arms, and ``scale`` a typical variance of a covariate.
+    ``variances`` are those of the covariates; ``outcome`` is variances times b plus privacy noise
+    of variance ``outcome_noise`` and sampling error of variance ``outcome_sampling``, ``treatment``
+    likewise with a. ``entry_noise`` is the variance of an entry of the covariance matrix, whose
+    error enters both; ``outcome_variance`` is that within arms, and ``scale`` a typical variance of
+    a covariate.
     """
 
     variances: FloatArray
     outcome: FloatArray
     treatment: FloatArray
-    outcome_noise: FloatArray
-    treatment_noise: FloatArray
+    outcome_noise: float
+    treatment_noise: float
+    outcome_sampling: FloatArray
+    treatment_sampling: FloatArray
     entry_noise: float
     outcome_variance: float
     scale: float
@@ -62,7 +65,9 @@ class Noisy2:
 class Slopes:
     """Estimated slopes in each direction, their variances, and the confounding left by them.
 
-    ``explained`` and ``selection`` are averages over the grid.
+    ``left_variance`` is the variance of what is left, with all that is not known;
+    ``noise_variance`` the part of it by which privacy noise moves the estimate. ``explained`` and
+    ``selection`` are averages over the grid.
     """
 
     outcome: FloatArray
@@ -71,6 +76,7 @@ class Slopes:
     treatment_variance: FloatArray
     left: float
     left_variance: float
+    noise_variance: float
     explained: float
     selection: float
     prior: tuple[float, float]
@@ -103,8 +109,9 @@ def fit_slopes(seen: Noisy2) -> Slopes:
     own_a = selection / (p * seen.scale)
     both = aligned * np.sqrt(own_b * own_a)
     blur = seen.entry_noise * p
-    m11 = (v**2 + blur) * own_b + seen.outcome_noise
-    m22 = (v**2 + blur) * own_a + seen.treatment_noise
+    noise_b, noise_a = blur * own_b + seen.outcome_noise, blur * own_a + seen.treatment_noise
+    m11 = v**2 * own_b + noise_b + seen.outcome_sampling
+    m22 = v**2 * own_a + noise_a + seen.treatment_sampling
     m12 = (v**2 + blur) * both
     det = m11 * m22 - m12**2
     i11, i22, i12 = m22 / det, m11 / det, -m12 / det
@@ -121,6 +128,10 @@ def fit_slopes(seen: Noisy2) -> Slopes:
     off_b, off_a = at_b - b, at_a - a
     left = (v * (cov + off_b * off_a)).sum(axis=1)
     spread = var_b * var_a + cov**2 + off_b**2 * var_a + off_a**2 * var_b + 2 * off_b * off_a * cov
+    by_b = k11**2 * noise_b + k12**2 * noise_a + 2.0 * k11 * k12 * blur * both
+    by_a = k21**2 * noise_b + k22**2 * noise_a + 2.0 * k21 * k22 * blur * both
+    by_both = k11 * k21 * noise_b + k12 * k22 * noise_a + (k11 * k22 + k12 * k21) * blur * both
+    moved = by_b * var_a + by_a * var_b + 2.0 * by_both * cov - by_b * by_a - by_both**2
     expected = float(weight @ left)
     variance = (v**2 * spread).sum(axis=1) + (left - expected) ** 2
     return Slopes(
@@ -130,6 +141,7 @@ def fit_slopes(seen: Noisy2) -> Slopes:
         treatment_variance=weight @ (var_a + off_a**2),
         left=expected,
         left_variance=float(careful @ variance),
+        noise_variance=float(careful @ (v**2 * np.maximum(moved, 0.0)).sum(axis=1)),
         explained=float(weight @ explained[:, 0]),
         selection=float(weight @ selection[:, 0]),
         prior=(float(weight @ own_b[:, 0]), float(weight @ own_a[:, 0])),

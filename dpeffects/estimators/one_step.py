@@ -56,9 +56,11 @@ _CUT = 2.5
 _CURVED = 0.04
 """Standard deviation of confounding by curves that lines leave, over that of outcomes, for each
 unit of confounding strength."""
-_WEIGHTS_OFF = 0.15
+_WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
 _WRONG_SCORE = 0.3
+_SECOND_ORDER = 1.5
+"""Variance of what noise in the models does, over what it does to first order."""
 _HETEROGENEOUS = 0.25
 """Variance of slopes that differ between arms, against that of slopes in common."""
 
@@ -313,12 +315,11 @@ def _confounding(models: Models, score: _Score, estimand: str, curator: Curator)
     a = models.treatment_slopes
     unknown = float((slopes.outcome_variance * np.linalg.eigvalsh(cov)).sum()) / p
     missed = _WRONG_SCORE**2 * float(a @ cov @ a) * unknown
+    moved = min(_SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
+    rest = slopes.left_variance - moved + missed
     parts = [
-        Part(
-            "confounding that noise in the models leaves",
-            squared * (slopes.left_variance + missed),
-            True,
-        )
+        Part("privacy noise in the models", squared * moved, noise=True),
+        Part("confounding that noise in the models may leave", squared * rest),
     ]
     if any(k not in (1, 2) for k in curator.values[:-1]):
         curved = _CURVED**2 * models.outcome_variance * slopes.explained * slopes.selection
