@@ -60,10 +60,10 @@ class Cell(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Shares covered and adjusted; medians of half-width, error and reported sd of the noise."""
+    """Shares that cover and that used one_step; medians, but for the spread of the estimates."""
 
     covered: float
-    adjusted: float
+    one_step: float
     half_width: float
     error: float
     spread: float
@@ -166,12 +166,12 @@ def measure(cell: Cell) -> Found:
         )
         interval = fit.conf_int(0.95)
         low, high = (np.nan, np.nan) if isinstance(interval, Unavailable) else interval
-        adjusted = fit.released.basis == "adjusted"
-        rows.append((fit.estimate, low, high, adjusted, fit.noise_variance))
-    estimate, low, high, adjusted, variance = np.array(rows, float).T
+        one_step = any(note.startswith("one_step was chosen") for note in fit.released.notes)
+        rows.append((fit.estimate, low, high, one_step, fit.noise_variance))
+    estimate, low, high, one_step, variance = np.array(rows, float).T
     return Found(
         float(np.mean((low <= truth) & (truth <= high))),
-        float(np.mean(adjusted)),
+        float(np.mean(one_step)),
         float(np.median((high - low) / 2)),
         float(np.median(np.abs(estimate - truth))),
         float(np.std(estimate, ddof=1)),
@@ -255,7 +255,7 @@ class Bar(NamedTuple):
 def missing(table: pd.DataFrame, column: str, said: str) -> list[str]:
     return [
         f"{row.population}, n = {row.n}, {row.estimand}, epsilon {row.epsilon:g}, "
-        f"delta {row.delta:g}: {said} {getattr(row, column):g}"
+        f"delta {row.delta:g}: {said} {getattr(row, column):g} (one_step in {row.one_step:.0%})"
         for row in table.itertuples()
     ]
 
