@@ -22,7 +22,7 @@ from dpeffects.privacy.sets import COUNT
 
 _SHARE_VARIANCE = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
-_MEAN_SD = 0.2
+_MEAN_SD = 0.1
 """How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
 _LEAST_SHARE = 0.03
 _LEVELS = 14
