@@ -106,13 +106,17 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, floa
     for pool in pools:
         tried = replace(options, pool=pool, first=options.first or _FIRST[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
-            for name, choices in (("models", _MODELS), ("first", _FIRST)):
-                if getattr(options, name) is None:
-                    each = [replace(tried, **{name: x}) for x in choices]
-                    tried = min(each, key=lambda o: _expected(o, facts))
+            if options.models is None:
+                tried = _best([replace(tried, models=x) for x in _MODELS], facts)
+            if options.first is None:
+                tried = _best([replace(tried, first=x) for x in _FIRST], facts)
         if (found := _expected(tried, facts)) < error:
             best, error = tried, found
     return best, error
+
+
+def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
+    return min(choices, key=lambda options: _expected(options, facts))
 
 
 @lru_cache(maxsize=2048)
