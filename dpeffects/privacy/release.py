@@ -153,7 +153,7 @@ class Releaser:
         (values, _, unit, shape), epsilon = steps, price.epsilon
         by_cell, noise = values.reshape(-1, values.shape[-1]), self._noise
         if isinstance(shape, Matrices):
-            name, size = "difference of Wisharts", shape.squared_radius
+            name, size = "Wishart", shape.squared_radius
             scale, top = matrix_scale(len(by_cell), *shape, epsilon)
             draw = partial(noise.matrices, by_cell, scale, top)
         else:
