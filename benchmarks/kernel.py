@@ -8,8 +8,8 @@ wrong shapes and kinds, or raises (`tests/privacy/hostile.py`). No record, and n
 rows, may move the totals by more than the set allows, in L1 and in L2. Then one line of the kernel
 is changed at a time (`tests/privacy/planted.py`): each change must be found. Last, noise for
 matrices: how much more likely one record makes a rounded matrix than its price allows, in standard
-errors, by the right noise and by wrong ones (`tests/privacy/test_shaped.py`), and how long the exact
-samplers take.
+errors, by the right noise and by wrong ones (`tests/privacy/test_shaped.py`), and the time that the
+exact samplers take.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import argparse
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,11 +76,9 @@ def seconds() -> pd.DataFrame:
     source, rows = SecureNoise(), []
     for d in (12, 30, 60):
         triangles, columns = np.zeros((2, d * (d + 1) // 2), np.int64), np.zeros((1, d), np.int64)
-        draws = (
-            lambda x=triangles: source.matrices(x, 2.0**37, 2**60),
-            lambda x=columns: source.cubes(x, 2.0**30, 2**30, 1.0),
-        )
-        rows.append({"columns": d, **dict(zip(("two matrices", "a cube"), map(fastest, draws)))})
+        matrices = partial(source.matrices, triangles, 2.0**37, 2**60)
+        cube = partial(source.cubes, columns, 2.0**31, 2**30, 1.0)
+        rows.append({"columns": d, "two matrices": fastest(matrices), "a cube": fastest(cube)})
     return pd.DataFrame(rows)
 
 
