@@ -1,9 +1,10 @@
 """The only randomness that releases have.
 
-Every release is an array of integers on a public grid, so three samplers suffice: discrete Laplace
-and discrete Gaussian noise on integers, and randomised response on bits. ``SecureNoise`` draws them
-with OpenDP (exact samplers, system entropy, no floating-point holes), and the secret order in which
-a call works on its records. Noise that repeats itself is in `dpeffects.unproved.seeded`.
+Every release is an array of integers on a public grid, so few samplers suffice: discrete Laplace
+and discrete Gaussian noise on integers, randomised response on bits, and what `shaped` makes of the
+first two for matrices and cubes. ``SecureNoise`` draws them with OpenDP (exact samplers, system
+entropy, no floating-point holes), and the secret order in which a call works on its records. Noise
+that repeats itself is in `dpeffects.unproved.seeded`.
 """
 
 from __future__ import annotations

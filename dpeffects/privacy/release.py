@@ -166,7 +166,7 @@ class Releaser:
         )
         self.charge(spend)
         value = (draw().reshape(values.shape) * unit).astype(np.float64)
-        return Noisy(value, scale * unit, spend, variance_at_1=shape.variance)
+        return Noisy(value, scale * unit, spend, unit_variance=shape.variance)
 
     def gaussian(
         self,
@@ -199,7 +199,7 @@ class Releaser:
             drawn[part] = self._noise.gaussian(drawn[part], sigma * factor * finer)
         value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
         off_diagonal = 0.5 if isinstance(shape, Matrices) else None
-        return Noisy(value, sigma * unit, spend, gaussian=True, variance_at_1=off_diagonal)
+        return Noisy(value, sigma * unit, spend, gaussian=True, unit_variance=off_diagonal)
 
     def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
         """Release bits by randomised response; a record owns one bit."""
