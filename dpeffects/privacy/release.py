@@ -185,11 +185,10 @@ class Releaser:
         """
         (values, (_, l2), unit, shape), known = steps, math.isfinite(steps.moves.l2)
         parts: list[tuple[Any, float]] = [(slice(None), 1.0)]
-        if isinstance(shape, Matrices):  # one variance on the diagonal, half of it elsewhere
+        if isinstance(shape, Matrices):  # half the variance off the diagonal, where that is
             diagonal = np.resize(np.equal(*np.triu_indices(shape.columns)), values.size)
             parts = [(diagonal, 1.0), (~diagonal, math.sqrt(0.5))][: shape.columns]
-        least = sigma * parts[-1][1]
-        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / least)))
+        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / (sigma * parts[-1][1]))))
         values = np.clip(values, -(2**60 // finer), 2**60 // finer)  # nothing fails by a value
         name, moves = ("Gaussian", (l2 * unit,)) if known else ("Gaussian, claimed", ())
         spend = Spend(label, share, *price, name, moves, (sigma * unit,), claim, alone)

@@ -68,16 +68,34 @@ def full(triangles, d):
     return matrix + np.triu(matrix, 1).swapaxes(1, 2)
 
 
-@pytest.mark.parametrize(("fine", "step"), [(1, 3), (2, 1), (7, 8)])
-def test_normal_numbers_are_normal_on_any_grid(fine, step):
-    """Grids this coarse take every branch: rejections, and more bits of y and v."""
+def normality(fine, step):
+    """P-values of coarse normal numbers, and of how many proposals were rejected."""
     source = Generated(fine)
     numbers = shaped.Normals(3000, source.integers, source.bits, fine, step)
     middles, q = numbers.to(48)
-    assert stats.kstest([float(Fraction(b, q)) for b in middles], "norm").pvalue > ODD
     share = 1 - math.exp(-1 / (8 * (2 * fine + 1))) * fine / (fine + 1)
-    trials = 3000 + numbers.rejected
-    assert stats.binomtest(numbers.rejected, trials, share).pvalue > ODD
+    rejected = stats.binomtest(numbers.rejected, 3000 + numbers.rejected, share)
+    law = stats.kstest([float(Fraction(b, q)) for b in middles], "norm")
+    return min(law.pvalue, rejected.pvalue)
+
+
+@pytest.mark.parametrize(("fine", "step"), [(1, 3), (2, 1), (7, 8)])
+def test_normal_numbers_are_normal_on_any_grid(fine, step):
+    """Grids this coarse take every branch: rejections, and more bits of y and v."""
+    assert normality(fine, step) > ODD
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("_propose", "if not accepted:", "if False:"),
+        ("_propose", "v >= sure or", "False and"),
+        ("_accept", "- Fraction(z * z, (fine + 1) ** 2)", ""),
+    ],
+)
+def test_faults_of_normal_numbers_are_found(fault, monkeypatch):
+    plant_line(monkeypatch, shaped.Normals, *fault)
+    assert normality(1, 3) < 1e-12
 
 
 def test_more_bits_stay_within_what_was_known():
@@ -91,22 +109,29 @@ def test_more_bits_stay_within_what_was_known():
     )
 
 
-def test_rounding_agrees_with_many_more_bits():
-    """With a bit at a time and a large scale the first look rarely decides."""
-    source, kept = Generated(2), []
+def rounding(source):
+    """Three matrices, drawn a bit at a time at a large scale, and by many more bits."""
+    kept, scale = [], Fraction(2**90, 3)
 
     def normals(count):
         kept.append(shaped.Normals(count, source.integers, source.bits, 5, 1))
         return kept[-1]
 
-    drawn = shaped.wishart_difference(3, 2, Fraction(2**90, 3), normals)
-    known = max(bits for *_, bits in kept[0].drawn)
-    flat, q = kept[0].to(known + 200)
+    drawn = shaped.wishart_difference(3, 2, scale, normals)
+    flat, q = kept[0].to(400)
     g = np.array(flat, object).reshape(3, 2, 2, 3)
-    products = [(one @ one.T - two @ two.T)[np.triu_indices(2)] for one, two in g]
-    expected = [[round(Fraction(2**90, 3) * Fraction(x, q * q)) for x in row] for row in products]
-    assert known > 64
-    assert drawn.tolist() == expected
+    exact = [(one @ one.T - two @ two.T)[np.triu_indices(2)] for one, two in g]
+    return drawn.tolist(), [[round(scale * Fraction(x, q * q)) for x in row] for row in exact]
+
+
+def test_rounding_agrees_with_many_more_bits(monkeypatch):
+    drawn, exact = rounding(Generated(2))
+    assert drawn == exact
+    plant_line(
+        monkeypatch, shaped, "wishart_difference", "for e in (-error, error)", "for e in (0, 0)"
+    )
+    drawn, exact = rounding(Generated(2))
+    assert drawn != exact
 
 
 def of_one_column(noise):
