@@ -52,8 +52,8 @@ class Split:
         """Divide a budget; which shares are Gaussian follows from public numbers.
 
         ``uses_delta`` has the shares that can use a delta: the number of entries in which a record
-        moves their release, or None for a mechanism with a delta of its own. A share is Gaussian
-        where the pool gives it less noise than Laplace.
+        moves their release (`entries`), or None for a mechanism with a delta of its own. A share is
+        Gaussian where the pool gives it less noise than a pure price; infinity: wherever it can be.
         """
         pure = budget.shares(proportions)
         able = {k: v for k, v in (uses_delta or {}).items() if k in pure}
