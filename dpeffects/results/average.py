@@ -72,13 +72,18 @@ class Result(Record):
 
     @property
     def estimate(self) -> float:
-        """The released effect."""
-        return self.released.value
+        """The released effect, within the range that an effect can have."""
+        return self.released.point
+
+    @property
+    def associated(self) -> bool:
+        """Whether this is an association: not adjusted for, and not declared to be randomised."""
+        return self.released.associated
 
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
-        return self.released.caution
+        return "; ".join(self.released.cautions)
 
     @property
     def sampling_variance(self) -> float | Unavailable:
@@ -87,12 +92,17 @@ class Result(Record):
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the privacy noise in the estimate."""
+        """Variance of the privacy noise in the estimate, by whatever way it came in."""
         return self.released.noise_variance
 
     @property
+    def bias_variance(self) -> float:
+        """What the interval allows for possible biases, such as that of a clip, as a variance."""
+        return self.released.bias_variance
+
+    @property
     def std_error(self) -> float | Unavailable:
-        """Total standard error: sampling and noise."""
+        """Total standard error: sampling, noise, and what is allowed for possible biases."""
         return inference.std_error(self.released)
 
     @property
@@ -113,7 +123,10 @@ class Result(Record):
 
     @property
     def p_value(self) -> float | Unavailable:
-        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`."""
+        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`.
+
+        Returns `Unavailable` for an association, which is no test of an effect.
+        """
         return inference.p_value(self.released)
 
     def summary(self, conf_level: float = 0.95) -> Summary:
@@ -121,7 +134,7 @@ class Result(Record):
         return summarise(self, conf_level=conf_level)
 
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
-        """Draw the estimate and both parts of its interval; return the axes (matplotlib)."""
+        """Draw the estimate and the parts of its interval; return the axes (matplotlib)."""
         return draw(self, conf_level=conf_level, ax=ax)
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
@@ -141,6 +154,8 @@ class Result(Record):
             "noise_variance": float(self.noise_variance),
             "sampling_variance": or_nan(self.sampling_variance),
             "noise_share": or_nan(self.noise_share),
+            "bias_variance": float(self.bias_variance),
+            "basis": self.released.basis,
         }
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
@@ -148,10 +163,12 @@ class Result(Record):
 
         What is not available is ``{"unavailable": reason}``; a number that is not finite is that
         with ``"value": None`` beside it. The noise in the estimate is in ``released``: scales of
-        its Laplace terms (variance 2 scale^2 each) and the variance of its Gaussian noise.
+        its Laplace terms (variance 2 scale^2 each), the variance of its Gaussian noise, and the
+        further parts of its error.
         """
-        names = ("estimate", "std_error", "sampling_variance", "noise_variance", "noise_share")
-        statistics = {name: plain(getattr(self, name)) for name in (*names, "p_value", "caution")}
+        names = ("estimate", "std_error", "sampling_variance", "noise_variance", "bias_variance")
+        more = ("noise_share", "p_value", "caution")
+        statistics = {name: plain(getattr(self, name)) for name in (*names, *more)}
         return statistics | {"conf_int": plain(self.conf_int(conf_level))} | super().to_dict()
 
     @classmethod
@@ -163,7 +180,8 @@ class Result(Record):
     def __repr__(self) -> str:
         error = self.std_error
         text = "not available" if isinstance(error, Unavailable) else number(error)
+        what = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {self.estimand} {number(self.estimate)} (se {text}), {self.method}, "
+            f"<dpeffects {what} {number(self.estimate)} (se {text}), {self.method}, "
             f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )
