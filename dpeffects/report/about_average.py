@@ -10,7 +10,7 @@ from dpeffects.estimators import registry
 from dpeffects.formula import parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
-from dpeffects.inference.intervals import NO_TEST, sampling_alone
+from dpeffects.inference.intervals import sampling_alone
 from dpeffects.report.blocks import (
     alert,
     called,
@@ -98,7 +98,7 @@ def _law_notes(fit: Result, sampling: SamplingVariance | Unavailable) -> tuple[s
     """Say where the interval comes from."""
     what, so = "Interval and p-value come", ", so p is not that of estimate / std. error."
     if fit.associated:
-        what, so = "The interval comes", f". There is no p-value: {NO_TEST}."
+        what, so = "The interval comes", ". There is no p-value: an association is no test."
     bias = ", plus what is allowed for possible biases" if fit.bias_variance > 0.0 else ""
     law = (
         f"{what} from a normal sampling error plus the privacy noise{bias}, averaged over the "

@@ -37,19 +37,14 @@ def words_of(estimand: str) -> str:
     return ESTIMANDS[estimand].words if estimand in ESTIMANDS else "effect"
 
 
-def called(result: Result | Combined) -> str:
+def called(result: Record | Combined) -> str:
     """What was estimated: an effect, in the words of its estimand, or an association."""
     return "association" if result.associated else words_of(result.estimand)
 
 
-def associated(result: Record | Combined) -> bool:
-    """Whether nothing entitles an estimate to be called an effect."""
-    return isinstance(result, Result | Combined) and result.associated
-
-
 def relation(result: Record | Combined) -> str:
     """Name what the number is: an effect of treatment on outcome, or their association."""
-    if associated(result):
+    if result.associated:
         return f"association of {result.treatment} with {result.outcome}"
     return f"effect of {result.treatment} on {result.outcome}"
 
@@ -92,7 +87,7 @@ def estimand_words(estimand: str) -> str:
 def asked_for(result: Record | Combined) -> str:
     """Return the estimand in words, and whether this is an estimate of it."""
     words = estimand_words(result.estimand)
-    return f"{words}; this is an association instead" if associated(result) else words
+    return f"{words}; this is an association instead" if result.associated else words
 
 
 def percent(share: float, form: str = ".4g") -> str:

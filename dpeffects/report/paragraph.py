@@ -11,7 +11,7 @@ from typing import Any
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.blocks import LEVELS, associated, bounds_text, percent, relation, words_of
+from dpeffects.report.blocks import LEVELS, bounds_text, percent, relation, words_of
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
@@ -145,7 +145,7 @@ def split(
 
 def effect_words(result: Record | Combined) -> str:
     """Name the effect of the treatment on the outcome."""
-    if associated(result):
+    if result.associated:
         return f"the {relation(result)}"
     what = words_of(result.estimand)
     return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from dpeffects.inference import intervals as inference
@@ -12,6 +12,7 @@ from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.summary import Summary, draw, summarise
 
 if TYPE_CHECKING:
@@ -128,6 +129,59 @@ class Result(Record):
         Returns `Unavailable` for an association, which is no test of an effect.
         """
         return inference.p_value(self.released)
+
+    def sensitivity(
+        self,
+        bias: float | None = None,
+        *,
+        prevalence_difference: float | None = None,
+        confounder_effect: float | None = None,
+        outcome_sd: float | None = None,
+        control_risk: float | None = None,
+        conf_level: float = 0.95,
+    ) -> SensitivityAnalysis:
+        """Say what confounding that was not adjusted for would do to the effect. Nothing is spent.
+
+        E-values and tipping points: how strong it must be to explain the estimate away, and to move
+        the interval to zero. With a stated strength also the interval under it.
+
+        Parameters
+        ----------
+        bias
+            What confounding adds to the estimate, in units of the outcome.
+        prevalence_difference, confounder_effect
+            Instead of bias: how much more frequent a confounder of two values is among the treated,
+            and what it adds to the outcome.
+        outcome_sd
+            Standard deviation of the outcome, for E-values. By default the one that the method
+            released, or a quarter of the outcome's range.
+        control_risk
+            For an outcome of 0 and 1: its mean without treatment, which makes E-values exact.
+        conf_level
+            Level of the interval.
+
+        Returns
+        -------
+        SensitivityAnalysis
+
+        Examples
+        --------
+        >>> import dpeffects as dpe
+        >>> nsw = dpe.load_data("lalonde")
+        >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
+        >>> stated = fit.sensitivity(prevalence_difference=0.2, confounder_effect=2000)
+        >>> stated.stated
+        400.0
+        """
+        return SensitivityAnalysis(
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+            bias=bias,
+            prevalence_difference=prevalence_difference,
+            confounder_effect=confounder_effect,
+            outcome_sd=outcome_sd,
+            control_risk=control_risk,
+            conf_level=conf_level,
+        )
 
     def summary(self, conf_level: float = 0.95) -> Summary:
         """Everything worth printing, as titled blocks."""
