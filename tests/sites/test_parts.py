@@ -15,6 +15,9 @@ from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.sites import SiteRelease, combine, signing
+from dpeffects.sites.error_distribution import Errors
+from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
+from dpeffects.sites.weights import ivw, mvagg
 from tests.sites.examples import estimate, release, releases
 from tests.sites.test_release import _never_crashes, changed, paths
 from tests.test_results import make
@@ -142,6 +145,18 @@ def test_noise_parts_are_independent_and_biases_common():
     assert row["sampling_variance"] == pytest.approx(0.25 * 0.06)
     assert "taken as common to all sites" in str(fit).replace("\n  ", " ")
     assert "For possible biases a standard deviation of 0.2 is allowed" in fit.report().text
+
+
+def test_biases_do_not_change_what_choosing_the_weights_hides():
+    """A bias is known, like noise: only the sampling variance is optimistic."""
+    sent = [estimate(0.1, v, 0.02, laplace=(0.1,)) for v in (0.01, 0.03, 0.2)]
+    biased = Errors.of([replace(e, parts=(CLIP,)) for e in sent])
+    noisy = Errors.of([replace(e, gaussian=CLIP.variance) for e in sent])
+    n = np.array([900.0, 400.0, 100.0])
+    for weights, inflation in ((mvagg, inflation_mvagg), (ivw, inflation_ivw)):
+        w = weights(n, biased.variance)
+        assert inflation(n, biased, w) == pytest.approx(inflation(n, noisy, w))
+        assert inflation(n, biased, w).max() > 1.0
 
 
 def test_more_sites_do_not_average_a_bias_out():
