@@ -90,7 +90,7 @@ class Centres:
         by_arm = np.hypot(np.minimum(1.0, sd / np.array([pi, 1.0 - pi])), relative)
         slope = max(0.25, abs(1.0 - 2.0 * pi)) / (pi * (1.0 - pi))
         variance = float(((self.unknown * by_arm) ** 2).sum()) + (correction * sd * slope) ** 2
-        return Part("privacy noise in the share treated and the means", variance, noise=True)
+        return Part("share treated and means", variance, noise=True)
 
 
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:

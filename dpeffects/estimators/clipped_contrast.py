@@ -122,10 +122,10 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     term = Contrast(residual, signs, clip)
     total = release_total(curator, term, float(ends.min()), float(ends.max()), "estimate")
     value = float(centres.means[0] - centres.means[1] + total.mean)
-    parts = [Part("bias by clipped outcomes", bias**2), centres.noise_part(total.mean)]
+    parts = [Part("clipped outcomes", bias**2), centres.noise_part(total.mean)]
     if not options.randomised:
         guess = _outcome_variance(total, centres) * unadjusted_variance()
-        parts.append(Part("confounding not adjusted for (a guess)", guess))
+        parts.append(Part("confounding, a guess", guess))
     return total.estimate(
         value,
         centres,

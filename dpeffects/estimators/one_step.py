@@ -317,7 +317,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     term = _WeightedTerm(residual, score, second)
     total = release_total(curator, term, -second * reach, second * reach, "estimate")
     value = float(levels[0] - levels[1]) + total.mean
-    parts = [Part("bias by clipped outcomes", bias**2)]
+    parts = [Part("clipped outcomes", bias**2)]
     parts.append(centres.noise_part(total.mean, 0.0 if randomised else _WEIGHTS_OFF))
     if not randomised:
         curves = release_curves(curator, models, score, "curves")
@@ -347,10 +347,10 @@ def _confounding(models: Models, score: _Score, curves: Curves, estimand: str) -
     vary = _HETEROGENEOUS * slopes.prior[0] * float(shift @ shift)
     rest = slopes.left_variance - moved + missed
     return [
-        Part("privacy noise in the models", squared * moved, noise=True),
-        Part("confounding that noise in the models may leave", squared * rest),
-        Part("confounding by curves that lines leave", squared * curved),
-        Part("effects that vary with covariates", squared * vary),
+        Part("models", squared * moved, noise=True),
+        Part("confounding left by noise in the models", squared * rest),
+        Part("confounding by curves", squared * curved),
+        Part("effects that vary", squared * vary),
     ]
 
 
