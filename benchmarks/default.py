@@ -4,7 +4,7 @@
     python benchmarks/default.py trials noise     # some of the parts (PARTS below)
     python benchmarks/default.py scale            # ten million rows from a Parquet file
     python benchmarks/default.py audit            # attacks with 20,000 runs
-    python benchmarks/default.py --small          # fewer runs, kept in a file of their own
+    python benchmarks/default.py --small          # fewer runs, in a file of their own
     python benchmarks/default.py --table          # only the tables, of the cells on file
     python benchmarks/default.py --again          # measure every cell of the default anew
 
@@ -139,8 +139,8 @@ def cells(part: str) -> list[Cell]:
     made = PARTS[part]()
     if not SMALL:
         return list(made)
-    fewer = [c._replace(runs=min(c.runs, 200 if part == "noise" else 40)) for c in made]
-    fewer = [c._replace(runs=15) if c.part == "epsilon" else c for c in fewer]
+    runs = {"noise": 100, "epsilon": 8}.get(part, 25)
+    fewer = [c._replace(runs=runs) if c.method.startswith("auto") else c for c in made]
     return [c for c in fewer if c.n < 50_000]
 
 
