@@ -283,7 +283,10 @@ def bars_of_trials(made: pd.DataFrame) -> list[Bar]:
     runs = int(made["runs"].sum())
     said = f"{pooled:.1f} % of {runs} runs"
     off = [] if 93 <= pooled <= 97 else [f"coverage in trials {pooled:.1f} %"]
+    low = missing(made[made["coverage"] < 88], "coverage", "coverage")
     found.append(Bar("coverage in trials, pooled: 93 to 97 %", said, off))
+    worst = f"{made['coverage'].min():.1f} to {made['coverage'].max():.1f} % in {len(made)} cells"
+    found.append(Bar("coverage in trials: at least 88 % in every cell", worst, low))
     return found
 
 
