@@ -123,24 +123,26 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     total = release_total(curator, term, float(ends.min()), float(ends.max()), "estimate")
     value = float(centres.means[0] - centres.means[1] + total.mean)
     parts = [Part("clipped outcomes", bias**2), centres.noise_part(total.mean)]
+    spread = _outcome_variance(total, centres)
     if not options.randomised:
-        guess = _outcome_variance(total, centres) * unadjusted_variance()
+        guess = spread * unadjusted_variance()
         parts.append(Part("confounding, a guess", guess))
     return total.estimate(
         value,
         centres,
         parts,
         basis="randomised" if options.randomised else "association",
-        details=details(centres, clip),
+        details=details(centres, clip, math.sqrt(spread)),
         caution="" if options.randomised else "NOT ADJUSTED for covariates",
     )
 
 
-def details(centres: Centres, clip: float) -> dict[str, Any]:
+def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
     """What is worth showing of the first stage."""
     low, high = centres.outcome_range
     shown: dict[str, Any] = {
-        "treated, control records (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes)
+        "treated, control records (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes),
+        "outcome sd": outcome_sd,
     }
     if clip < (high - low) / 2.0:
         shown["residuals clipped at"] = f"{clip:.4g}"

@@ -67,7 +67,7 @@ _SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
 _HARDLY = 0.25
 """Where less than this part of either model is known, the result says that it hardly adjusts."""
-_HETEROGENEOUS = 0.25
+_HETEROGENEOUS = 0.1
 """Variance of slopes that differ between arms, against that of slopes in common."""
 
 
@@ -328,7 +328,8 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         centres,
         parts,
         basis="randomised" if randomised else "adjusted",
-        details=details(centres, second) | _known(models),
+        details=details(centres, second, clip * math.sqrt(models.outcome_variance))
+        | _known(models),
         caution="" if randomised else _caution(models, curves),
     )
 
