@@ -37,7 +37,7 @@ from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unava
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram, WithSquares
-from dpeffects.privacy.rows import Block, Cells
+from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 
 _CAUTION = 1.0
@@ -170,6 +170,8 @@ class Moments:
     @classmethod
     def of(cls, curator: Curator, basis: Basis, sizes: FloatArray) -> Moments:
         row, q = ValuesAndSquares(basis), basis.size
+        if not q:
+            return cls(sizes, np.zeros((2, 0)), np.zeros((2, 0)))
         box = Box(-np.ones(2 * q), np.ones(2 * q))
         sums = curator.sums("balance", row, box, ARMS, share="estimate").value / sizes[:, None]
         return cls(sizes, sums[:, :q], np.maximum(sums[:, q:] - sums[:, :q] ** 2, 0.0))
@@ -244,7 +246,7 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class WeightPiece:
     """Where a weight is cut: treated records within (0) and at the cap (1), controls (2) and (3).
 
     Records with a weight of 0 are in no cell.
@@ -326,15 +328,12 @@ class Problem:
     def look(self, curator: Curator, at: FloatArray, caps: FloatArray) -> list[_Look]:
         """The dual objective, its gradient and its Hessian, by arm: one sum over public rows."""
         weights, q = self.weights(at, caps), self.basis.size + 1
-        box, cells = Box(-np.ones(q), np.ones(q), centre=0.0), Cells(Piece(weights), 4)
-        row = WithConstant(self.basis)
-        sums = curator.sums("balance", row, Gram(box), cells, share="estimate").value
-        both, upper = [], np.triu_indices(q)
+        cells = Cells(WeightPiece(weights), 4)
+        sums = _products(curator, WithConstant(self.basis), q, cells)
+        both = []
         for arm, cap in enumerate(caps):
-            inside = np.zeros((q, q))
-            inside[upper] = sums[2 * arm] / self.sizes[arm]
-            inside = inside + np.triu(inside, 1).T
-            capped = sums[2 * arm + 1, :q] / self.sizes[arm]
+            inside, capped = (part / self.sizes[arm] for part in sums[2 * arm : 2 * arm + 2])
+            capped = capped[0]
             line, ridge = weights.lines[arm], self.ridge[arm]
             value = 0.5 * line @ inside @ line + cap * (capped @ line - 0.5 * cap * capped[0])
             value += 0.5 * ridge @ at[arm] ** 2 - at[arm, 0]
@@ -450,6 +449,18 @@ def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Desi
         yield Design.of(curator, problem, problem.weights(at, caps))
 
 
+def _products(
+    curator: Curator, row: RowFunction, columns: int, cells: Cells | None = None
+) -> FloatArray:
+    """Public sums of products of columns in [-1, 1], as symmetric matrices by cell."""
+    ends = np.ones(columns)
+    ball = Box(-ends, ends, radius=1.001 * math.sqrt(columns))  # no row is that long
+    sums = np.atleast_2d(curator.sums("balance", row, Gram(ball), cells, share="estimate").value)
+    matrices, (first, second) = np.zeros((len(sums), columns, columns)), np.triu_indices(columns)
+    matrices[:, first, second] = matrices[:, second, first] = sums
+    return matrices
+
+
 def _largest(curator: Curator, weights: Weights) -> FloatArray:
     """The largest weight of each arm, to the next edge."""
     classes = Cells(WeightClass(weights, _EDGES), 2 * (_EDGES.size + 1))
@@ -555,7 +566,7 @@ def fit_label(curator: Curator, options: Any, estimand: str) -> Estimate:
     trial = options.design == "randomised"
     basis, moments = choose_basis(curator, sizes)
     problem = Problem.of(basis, moments, estimand)
-    released = release_explained(curator, problem, moments, release_lengths_of(curator, sizes))
+    released = release_explained(curator, problem, moments, release_first(curator, sizes))
     best, worse = None, 0
     for design in designs(curator, problem, trial=trial):
         choice = Choice.of(curator, design, released, trial=trial)
@@ -568,7 +579,7 @@ def fit_label(curator: Curator, options: Any, estimand: str) -> Estimate:
     return replace(made, **_said(problem, moments, best, trial))
 
 
-def release_lengths_of(curator: Curator, sizes: FloatArray) -> Released:
+def release_first(curator: Curator, sizes: FloatArray) -> Released:
     """Release means by arm, and lengths of residuals where they can tell a clip."""
     centres = release_centres(curator, means="means")
     part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
@@ -594,11 +605,8 @@ def release_explained(
     if not columns or not curator.has("variance"):
         return known
     lines = replace(problem.basis, squares=(), cubes=(), pairs=())
-    means, within = moments.means[:, :columns], np.zeros((columns, columns))
-    box = Box(-np.ones(columns), np.ones(columns), centre=0.0)
-    products = curator.sums("balance", lines, Gram(box), share="estimate").value
-    within[np.triu_indices(columns)] = products
-    within = within + np.triu(within, 1).T - (moments.sizes[:, None] * means).T @ means
+    means = moments.means[:, :columns]
+    within = _products(curator, lines, columns)[0] - (moments.sizes[:, None] * means).T @ means
     values, vectors = np.linalg.eigh(within / n)
     kept = values > max(1e-3 * values[-1], 1e-9)
     turn, size = vectors[:, kept] / np.sqrt(values[kept]), int(kept.sum())
@@ -606,7 +614,7 @@ def release_explained(
         return known
     radius, clip = 1.5 * math.sqrt(size), known.centres.longest
     if known.lengths is not None:
-        noise = 3.0 * radius / (n * curator.epsilon("variance"))
+        noise = 2.0 * radius * curator.noise_sd("variance") / n
         clip, _ = known.lengths.clip(noise, known.centres)
     row = OutcomeSlopes(lines, known.residual, clip, means, turn)
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
@@ -639,7 +647,7 @@ class Choice:
         centres, lengths = known.centres, known.lengths
         low, high = centres.outcome_range
         clips = np.column_stack([low - centres.means, high - centres.means])
-        noise = math.sqrt(2.0) * design.largest / (known.part * curator.epsilon("estimate"))
+        noise = curator.noise_sd("estimate", known.part) * design.largest
         bias = beyond = 0.0
         if lengths is not None:
             clip, bias = lengths.clip(2.0 * noise, centres, centres.mean_length)
@@ -663,7 +671,7 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     value += row.length * float(noisy.value[0])
     by_means = float(((choice.beyond * centres.unknown) ** 2).sum())
     parts = (
-        Part("clipped outcomes", choice.bias**2),
+        Part("bias by clipped outcomes", choice.bias**2),
         Part("imbalance that the weights leave", choice.imbalance),
         Part("privacy noise in the means", by_means, noise=True),
     )
