@@ -22,8 +22,17 @@ from dpeffects.design.arms import Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.features import Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import _blocks, _nuisance, _outcome, _propensity, balance, private_ipw
+from dpeffects.estimators import (
+    _balancing,
+    _blocks,
+    _nuisance,
+    _outcome,
+    _propensity,
+    balance,
+    private_ipw,
+)
 from dpeffects.estimators import sample_aggregate as aggregate
+from dpeffects.estimators._centres import Residual
 from dpeffects.estimators._kernel_learner import BINS
 from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
@@ -61,6 +70,18 @@ def learner(weighted):
     return Learner(nuisance(not weighted), 0.15, weighted)
 
 
+BASIS = _balancing.Basis(
+    np.array([1, 2, 4]),
+    np.array([0.0, -0.1, 0.2]),
+    np.array([0.3, 0.2, 0.1]),
+    squares=(0, 2),
+    cubes=(2,),
+    pairs=((0, 1),),
+)
+BALANCE = _balancing.Weights(
+    BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
+)
+FROM_MEANS = Residual(np.array([0.6, 0.4]))
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0), (0.1, 0.2))
 CASES = {
     "Outcome": [Outcome()],
@@ -76,6 +97,23 @@ CASES = {
         _blocks.Residual(models, 0.5, 0.5, squared)
         for models in (RNG.normal(size=(2, D + 1)), np.zeros((2, D + 1)))
         for squared in (False, True)
+    ],
+    "Basis": [BASIS],
+    "WithConstant": [_balancing.WithConstant(BASIS)],
+    "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
+    "Weights": [BALANCE],
+    "WeightPiece": [_balancing.WeightPiece(BALANCE)],
+    "WeightClass": [_balancing.WeightClass(BALANCE, np.array([0.5, 1.0, 2.0]))],
+    "WeightSums": [_balancing.WeightSums(BALANCE)],
+    "OutcomeSlopes": [
+        _balancing.OutcomeSlopes(
+            BASIS, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
+        )
+    ],
+    "Contribution": [
+        _balancing.Contribution(
+            BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, 0.02])
+        )
     ],
     "_squared_norm": [_blocks._squared_norm],
     "_centred": [_blocks._centred, _propensity._centred, balance._centred],
