@@ -10,6 +10,8 @@
    corrects the effect that the models give. The largest of these weights is a fraction of the
    largest inverse probability, and so is the noise.
 
+At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
+
 With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and
 the covariates make residuals, and so the interval, shorter.
 
@@ -24,12 +26,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators._balancing import fit_label, label_shares
 from dpeffects.estimators._centres import Residual, release_centres, release_lengths
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, release_curves
@@ -43,6 +46,7 @@ from dpeffects.estimators.clipped_contrast import (
 from dpeffects.estimators.private_aipw import reference
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid
 from dpeffects.privacy.release import Split
@@ -55,6 +59,8 @@ _FIRST = (0.1, 0.16, 0.24, 0.36)
 """Proportions for the first stage that are compared: the fewer records, the more it needs."""
 _POOLS = ("none", "models", "all")
 """Which shares have Gaussian noise, where there is a delta."""
+_TYPICAL = Facts(1000, 10, Budget(1.0), "label")
+"""For which the split at label level is listed."""
 _CUT = 2.5
 """The score's index is cut at this many of its standard deviations in the Newton step."""
 _CURVED = 0.04
@@ -84,6 +90,7 @@ class OneStepOptions(ClippedContrastOptions):
     clip: float = 0.05
     models: float | None = None
     pool: str | None = None
+    facts: Facts | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +102,13 @@ class OneStepOptions(ClippedContrastOptions):
 
     def resolve(self, facts: Facts) -> OneStepOptions:
         """Choose what goes to the moments, and which noise, by the forecast."""
-        return planned(self, facts)[0]
+        return replace(self, facts=facts) if facts.level == "label" else planned(self, facts)[0]
+
+    def shown(self) -> dict[str, Any]:
+        """What was chosen; at label level there is only the design."""
+        values = super().shown()
+        del values["facts"]
+        return {"design": self.design} if self.facts else values
 
 
 @lru_cache(maxsize=256)
@@ -128,6 +141,8 @@ def _expected(options: OneStepOptions, facts: Facts) -> float:
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: what the moments leave is divided in fixed proportions."""
+    if level == "label":
+        return label_shares(options, options.facts or _TYPICAL)
     models = options.models or _MODELS[3]
     means = 0.3 * (options.first or _FIRST[0])
     first = {"count": means, "means": means, "lengths": 4.0 * means / 3.0}
@@ -139,7 +154,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
-    """Shares with Gaussian noise, as chosen."""
+    """Shares with Gaussian noise, as chosen; none at label level."""
     names = tuple(shares(facts.level, options)) if options.pool == "all" else ("spread", "models")
     return dict.fromkeys(names if options.pool not in (None, "none") else (), math.inf)
 
@@ -282,6 +297,8 @@ class _WeightedTerm:
 
 def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     """Release centres, moments, calibration and the sum; the rest is post-processing."""
+    if curator.is_public("covariates"):
+        return fit_label(curator, options, estimand)
     n, randomised = curator.n, options.randomised
     centres = release_centres(curator)
     pi = centres.share
@@ -386,7 +403,7 @@ SPEC = MethodSpec(
     title="one-step, from private moments",
     about="private moments give linear models; one weighted sum of residuals corrects them",
     estimands=AVERAGES,
-    levels=("sample",),
+    levels=("sample", "label"),
     options=OneStepOptions,
     shares=shares,
     uses_delta=uses_delta,
