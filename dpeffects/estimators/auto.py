@@ -28,7 +28,7 @@ _WORTH = 0.8
 _GAIN = {"observational": 0.7, "randomised": 0.95}
 """Using the covariates has to reduce the error to expect to this part: where there is no
 confounding after all, or they explain nothing, its noise is for nothing."""
-_RECORDS, _LARGE_GAIN = 75, 0.3
+_RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 
 
