@@ -25,7 +25,7 @@ _DELTA = 1e-6
 """What a delta would buy is said for this one."""
 _WORTH = 0.8
 """It is said where the interval would be at most this much of the one without."""
-_GAIN = {"observational": 0.7, "randomised": 0.95}
+_GAIN = {"observational": 0.7, "randomised": 0.92}
 """Using the covariates has to reduce the error to expect to this part: where there is no
 confounding after all, or they explain nothing, its noise is for nothing."""
 _RECORDS, _LARGE_GAIN = 75, 0.2

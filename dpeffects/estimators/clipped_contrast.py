@@ -113,16 +113,17 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         curator, "lengths of residuals", residual, centres.longest, share="lengths"
     )
     pi = np.array([centres.share, 1.0 - centres.share])
-    noise = 2.0 / float(pi.min()) * curator.noise_sd("estimate") / curator.n
-    clip, bias = lengths.clip(noise, centres, centres.mean_length)
-    signs = np.array([1.0, -1.0]) / pi
-    low, high = centres.outcome_range
-    shortest = np.maximum(-clip, low - centres.means)
-    ends = signs * np.stack([shortest, np.minimum(clip, high - centres.means)])
-    term = Contrast(residual, signs, clip)
-    total = release_total(curator, term, float(ends.min()), float(ends.max()), "estimate")
-    value = float(centres.means[0] - centres.means[1] + total.mean)
-    parts = [Part("clipped outcomes", bias**2), centres.noise_part(total.mean)]
+    signs, unit = np.array([1.0, -1.0]) / pi, curator.noise_sd("estimate") / curator.n
+    clip, bias = lengths.clip(2.0 / float(pi.min()) * unit, centres, centres.mean_length)
+    middle, moves = _middle(centres, clip, signs, unit)
+    term = Contrast(Residual(middle), signs, clip)
+    total = release_total(curator, term, *_ends(centres, middle, clip, signs), "estimate")
+    # residuals from the centres add up to their moves, but for what the sum corrects
+    value = float(middle[0] - middle[1]) + total.mean
+    parts = [
+        Part("clipped outcomes", bias**2),
+        centres.noise_part(total.mean + float(moves[0] - moves[1]), moves=moves),
+    ]
     spread = _outcome_variance(total, centres)
     if not options.randomised:
         guess = spread * unadjusted_variance()
@@ -135,6 +136,32 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         details=details(centres, clip, math.sqrt(spread)),
         caution="" if options.randomised else "NOT ADJUSTED for covariates",
     )
+
+
+def _ends(
+    centres: Centres, middle: FloatArray, clip: float, signs: FloatArray
+) -> tuple[float, float]:
+    """The interval that a record's term lies in, whatever its arm."""
+    low, high = centres.outcome_range
+    ends = signs * np.stack([np.maximum(-clip, low - middle), np.minimum(clip, high - middle)])
+    return float(ends.min()), float(ends.max())
+
+
+def _middle(
+    centres: Centres, clip: float, signs: FloatArray, unit: float
+) -> tuple[FloatArray, FloatArray]:
+    """Centres of the residuals: the means, or closer to the middle of the range.
+
+    Where nothing is clipped, that makes the interval of a term, and so the noise, smaller.
+    """
+
+    def error(part: float) -> float:
+        middle, moves = centres.moved_to_middle(part)
+        low, high = _ends(centres, middle, clip, signs)
+        return (unit * (high - low)) ** 2 + centres.noise_part(0.0, moves=moves).variance
+
+    clipped = clip < 0.999 * centres.longest
+    return centres.moved_to_middle(0.0 if clipped else min(np.linspace(0.0, 1.0, 9), key=error))
 
 
 def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
