@@ -80,8 +80,9 @@ def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for not
 
 
 def shares(level: str, options: Any) -> dict[str, float]:
-    """Split of the budget."""
-    return {"count": 0.1, "means": 0.1, "lengths": 0.06, "estimate": 0.74}
+    """Split of the budget: a count only where the arms are private."""
+    count = {} if "treatment" in options.public(level) else {"count": 0.1}
+    return {**count, "means": 0.1, "lengths": 0.06, "estimate": 0.74}
 
 
 def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
