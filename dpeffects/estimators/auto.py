@@ -15,8 +15,11 @@ from typing import Any
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import clipped_contrast, one_step
 from dpeffects.estimators._aipw import reference
-from dpeffects.estimators._forecast import forecast_contrast, split_of
-from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, refuse_unadjusted
+from dpeffects.estimators.clipped_contrast import (
+    ClippedContrastOptions,
+    StudyOptions,
+    refuse_unadjusted,
+)
 from dpeffects.estimators.one_step import OneStepOptions
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate
@@ -27,13 +30,15 @@ _DELTA = 1e-6
 """What a delta would buy is said for this one."""
 _WORTH = 0.8
 """It is said where the interval would be at most this much of the one without."""
-_GAIN = 0.45
-"""An adjustment has to reduce the error to expect in an observational study to this part: where
-there is no confounding after all, its noise is for nothing."""
+_GAIN = {"observational": 0.7, "randomised": 0.95}
+"""Using the covariates has to reduce the error to expect to this part: where there is no
+confounding after all, or they explain nothing, its noise is for nothing."""
+_RECORDS, _LARGE_GAIN = 75, 0.3
+"""With fewer records for each covariate, it has to reduce the error to this part."""
 
 
 @dataclass(frozen=True)
-class AutoOptions(ClippedContrastOptions):
+class AutoOptions(StudyOptions):
     """Options of the default method.
 
     ``design``: "observational" (default), or "randomised" where treatment was assigned by chance.
@@ -76,21 +81,25 @@ def expected_errors(
 
     The one that adjusts for nothing comes first.
     """
-    plain = ClippedContrastOptions(options.design)
     pure = replace(facts, budget=Budget(facts.budget.epsilon))
-    split = split_of(pure, clipped_contrast.shares(facts.level, plain), {})
-    error = forecast_contrast(pure, split, options.randomised).error
+    plain, error = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
     unadjusted = error, clipped_contrast.SPEC, plain
-    if facts.level not in one_step.SPEC.levels or all(k == 1 for k in facts.values[:-1]):
+    if facts.level not in one_step.SPEC.levels or not _columns(facts):
         return (unadjusted,)
     best, error = one_step.planned(OneStepOptions(options.design), facts)
     return unadjusted, (error, one_step.SPEC, best)
 
 
+def _columns(facts: Facts) -> int:
+    """Columns of covariates that vary."""
+    return sum(k != 1 for k in facts.values[:-1])
+
+
 def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContrastOptions, str]:
     """The best method, its options, and sentences about it and the alternatives."""
     unadjusted, *adjusted = expected_errors(options, facts)
-    gain = 1.0 if options.randomised else _GAIN
+    sparse = not options.randomised and facts.n < _RECORDS * _columns(facts)
+    gain = _LARGE_GAIN if sparse else _GAIN[options.design]
     better = [one for one in adjusted if one[0] < gain * unadjusted[0]]
     error, method, own = min(better, key=lambda one: one[0], default=unadjusted)
     why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."

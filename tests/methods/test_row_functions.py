@@ -25,6 +25,7 @@ from dpeffects.design.features import Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import (
     _centres,
+    _curves,
     _moments,
     _nuisance,
     _propensity,
@@ -75,10 +76,16 @@ STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0
 RESIDUAL = _centres.Residual(np.array([0.6, 0.4]))
 CONTRAST = clipped_contrast.Contrast(RESIDUAL, np.array([2.5, -1.0 / 0.6]), 0.15)
 MODELS = SimpleNamespace(standard=STANDARD, clip=0.3, outcome_slopes=0.1 * WEIGHTS[1:])
-ODDS = SimpleNamespace(
-    constant=0.2, slopes=0.3 * WEIGHTS[1:], clip=0.05, sd=0.7, largest=0.8, overlap=0.2
-)
 """What row functions read of released models."""
+ODDS = one_step._Score(
+    constant=0.2,
+    slopes=0.3 * WEIGHTS[1:],
+    clip=0.05,
+    weights=np.full((2, 2), 0.25),
+    index=np.array([[-0.3, 0.9], [-0.9, 0.3]]),
+    sd=0.7,
+    means=np.array([0.3, -0.3]),
+)
 FROM_MODEL = one_step._FromModel(MODELS, np.array([0.55, 0.35]))
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0), (0.1, 0.2))
 CASES = {
@@ -101,6 +108,7 @@ CASES = {
     "_Row": [
         _moments._Row(STANDARD, RESIDUAL, 0.3, share, (0.7, 0.7, 0.25)) for share in (None, 0.4)
     ],
+    "_Bent": [_curves._Bent(np.array([0, 2]), MODELS, ODDS)],
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
     "_FromModel": [FROM_MODEL],
     "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
@@ -260,7 +268,7 @@ def test_weighted_terms_are_those_of_overlap_weights():
     with np.errstate(over="ignore"):
         e = np.clip(1 / (1 + np.exp(-(0.2 + x @ ODDS.slopes))), 0.05, 0.95)
     weight = np.where(rows.treated, 1 - e, -e)
-    weight = np.clip(weight, -0.8, 0.8) / 0.2
+    weight = np.clip(weight, -ODDS.largest, ODDS.largest) / ODDS.overlap
     with np.errstate(all="ignore"):
         found = CASES["_WeightedTerm"][0](rows)
     assert found == pytest.approx(weight * np.clip(residual, -0.2, 0.2))
