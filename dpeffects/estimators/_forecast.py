@@ -45,6 +45,8 @@ def _unit(split: Split, share: str) -> float:
     """Standard deviation of the noise in a sum that a record moves by 1."""
     if share in split.mu:
         return 1.0 / split.mu[share]
+    if share not in split.shares:  # what is public costs nothing
+        return 0.0
     return math.sqrt(2.0) / split.shares[share].epsilon
 
 

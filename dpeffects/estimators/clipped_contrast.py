@@ -47,7 +47,28 @@ _FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
 
 
 @dataclass(frozen=True)
-class ClippedContrastOptions(Options):
+class StudyOptions(Options):
+    """``design``: "observational", or "randomised" where treatment was assigned by chance.
+
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted.
+    """
+
+    design: str = "observational"
+    on_unadjusted: str = "caution"
+
+    def __post_init__(self) -> None:
+        check_choice("design", self.design, ("observational", "randomised"))
+        check_choice("on_unadjusted", self.on_unadjusted, ("caution", "error"))
+
+    @property
+    def randomised(self) -> bool:
+        """True where treatment was assigned by chance."""
+        return self.design == "randomised"
+
+
+@dataclass(frozen=True)
+class ClippedContrastOptions(StudyOptions):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
     ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
@@ -55,20 +76,12 @@ class ClippedContrastOptions(Options):
     treated records, the means and the lengths of residuals, or None to choose it.
     """
 
-    design: str = "observational"
-    on_unadjusted: str = "caution"
     first: float | None = None
 
     def __post_init__(self) -> None:
-        check_choice("design", self.design, ("observational", "randomised"))
+        super().__post_init__()
         if self.first is not None:
             check_between("first", self.first, 0.05, 0.8)
-        check_choice("on_unadjusted", self.on_unadjusted, ("caution", "error"))
-
-    @property
-    def randomised(self) -> bool:
-        """True where treatment was assigned by chance."""
-        return self.design == "randomised"
 
     def resolve(self, facts: Facts) -> ClippedContrastOptions:
         """Refuse an unadjusted result where that was asked for."""
@@ -99,10 +112,10 @@ def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContr
 
 
 def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
-    """Split of the budget."""
+    """Split of the budget: a count only where the arms are private."""
     first = options.first or _FIRST[0]
-    means = 0.4 * first
-    return {"count": means, "means": means, "lengths": 0.2 * first, "estimate": 1.0 - first}
+    count = {} if "treatment" in options.public(level) else {"count": 0.4 * first}
+    return {**count, "means": 0.4 * first, "lengths": 0.2 * first, "estimate": 1.0 - first}
 
 
 def fit(curator: Curator, options: Any, estimand: str) -> Estimate:

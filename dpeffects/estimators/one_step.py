@@ -32,6 +32,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators._aipw import reference
 from dpeffects.estimators._balancing import fit_label, label_shares
 from dpeffects.estimators._centres import Residual, release_centres, release_lengths
 from dpeffects.estimators._checks import check_between, check_choice
@@ -43,7 +44,6 @@ from dpeffects.estimators.clipped_contrast import (
     details,
     release_total,
 )
-from dpeffects.estimators.private_aipw import reference
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
 from dpeffects.privacy.budget import Budget
@@ -228,7 +228,7 @@ class _NewtonTerm:
         """Terms of some rows, within [-1, 1] and [-1/2, 1/2]."""
         index = self.models.standard.index(rows, self.score.slopes)
         off = rows.treated - sigmoid(self.score.constant + index)
-        cut = _CUT * self.score.sd
+        cut = _CUT * max(self.score.sd, 0.1)
         return off * (np.clip(index, -cut, cut) / cut), 0.5 * off
 
 
@@ -242,6 +242,8 @@ def _calibrated(curator: Curator, models: Models, score: _Score) -> _Score:
         Box(-ends, ends),
         share="calibration",
     )
+    if score.sd <= 0.1:  # nothing to scale; it is paid for all the same: the price is as asked
+        return score
     gradient = noisy.value * np.array([1.0, 2.0])
     along = np.clip(score.index, -cut, cut) / cut
     e = sigmoid(score.constant + score.index)
@@ -316,7 +318,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=models.unknown)
     score = _score(models, models.treatment_slopes, pi, options.clip)
-    if not randomised and score.sd > 0.1:
+    if not randomised:
         score = _calibrated(curator, models, score)
     slopes = clip * models.outcome_slopes
     levels = centres.means + clip * models.offsets - models.centres @ slopes
