@@ -173,17 +173,13 @@ class Lengths:
     longer: FloatArray
     sd: FloatArray
 
-    def clip(
-        self, noise_per_length: float, centres: Centres, most: float = math.inf
-    ) -> tuple[float, float]:
+    def clip(self, noise_per_length: float, most: float = math.inf) -> tuple[float, float]:
         """The clip with the least noise and bias, and that bias.
 
         ``noise_per_length`` is the noise in the estimate for each unit of the clip, ``most`` a
-        bound on the mean length of residuals. Outcomes with two values are not clipped: the effect
-        may live in the rarer one.
+        bound on the mean length of residuals. (Outcomes with two values are not clipped: the effect
+        may live in the rarer one.)
         """
-        if centres.two_valued:
-            return float(self.limits[0]), 0.0
         longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))

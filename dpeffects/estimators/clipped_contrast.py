@@ -15,7 +15,7 @@ allowance for confounding, which is a guess, and there is no test.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -89,6 +89,23 @@ class ClippedContrastOptions(StudyOptions):
         return planned(self, facts)[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedContrast(ClippedContrastOptions):
+    """The options with every choice made, for the facts that they were made by."""
+
+    facts: Facts
+
+    def shown(self) -> dict[str, Any]:
+        """The options without the facts, which are said elsewhere."""
+        return {name: x for name, x in super().shown().items() if name != "facts"}
+
+
+def two_valued(options: Options) -> bool:
+    """True where the outcome has two values: it is not clipped, so no length is released."""
+    facts = getattr(options, "facts", None)
+    return facts is not None and facts.values[-1:] == (2,)
+
+
 def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for nothing") -> None:
     """Refuse, before the charge, what would be an association."""
     if options.on_unadjusted == "error" and not options.randomised:
@@ -104,7 +121,7 @@ def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContr
     """The options with every choice made, and the expected standard error in outcome ranges."""
     plans = []
     for first in (options.first,) if options.first else _FIRST:
-        each = replace(options, first=first)
+        each = PlannedContrast(options.design, options.on_unadjusted, first, facts=facts)
         split = Split.of(facts.budget, shares(facts.level, each))
         plans.append((forecast_contrast(facts, split, options.randomised).error, first, each))
     error, _, best = min(plans)
@@ -114,29 +131,32 @@ def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContr
 def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
     """Split of the budget: a count only where the arms are private."""
     first = options.first or _FIRST[0]
-    count = {} if "treatment" in options.public(level) else {"count": 0.4 * first}
-    return {**count, "means": 0.4 * first, "lengths": 0.2 * first, "estimate": 1.0 - first}
+    parts = {"count": 0.4 * first, "means": 0.4 * first, "lengths": 0.2 * first}
+    if "treatment" in options.public(level):
+        del parts["count"]
+    if two_valued(options):
+        del parts["lengths"]
+    return {**parts, "estimate": 1.0 - first}
 
 
 def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     """Release counts, means, lengths and the sum; the rest is post-processing."""
     centres = release_centres(curator)
-    residual = Residual(centres.means)
-    lengths = release_lengths(
-        curator, "lengths of residuals", residual, centres.longest, share="lengths"
-    )
     pi = np.array([centres.share, 1.0 - centres.share])
     signs, unit = np.array([1.0, -1.0]) / pi, curator.noise_sd("estimate") / curator.n
-    clip, bias = lengths.clip(2.0 / float(pi.min()) * unit, centres, centres.mean_length)
+    clip, bias = centres.longest, 0.0
+    if not two_valued(options):
+        lengths = release_lengths(
+            curator, "lengths of residuals", Residual(centres.means), clip, share="lengths"
+        )
+        clip, bias = lengths.clip(2.0 / float(pi.min()) * unit, centres.mean_length)
     middle, moves = _middle(centres, clip, signs, unit)
     term = Contrast(Residual(middle), signs, clip)
     total = release_total(curator, term, *_ends(centres, middle, clip, signs), "estimate")
     # residuals from the centres add up to their moves, but for what the sum corrects
     value = float(middle[0] - middle[1]) + total.mean
-    parts = [
-        Part("clipped outcomes", bias**2),
-        centres.noise_part(total.mean + float(moves[0] - moves[1]), moves=moves),
-    ]
+    correction = total.mean + float(moves[0] - moves[1])
+    parts = [Part("clipped outcomes", bias**2), centres.noise_part(correction, moves=moves)]
     spread = _outcome_variance(total, centres)
     if not options.randomised:
         guess = spread * unadjusted_variance()

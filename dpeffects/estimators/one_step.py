@@ -24,13 +24,14 @@ probabilities in place of overlap weights 1.06; no adjusting 5.5.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._aipw import reference
 from dpeffects.estimators._balancing import fit_label, label_shares
@@ -43,6 +44,7 @@ from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     details,
     release_total,
+    two_valued,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
@@ -59,6 +61,8 @@ _FIRST = (0.1, 0.16, 0.24, 0.36)
 """Proportions for the first stage that are compared: the fewer records, the more it needs."""
 _POOLS = ("none", "models", "all")
 """Which shares have Gaussian noise, where there is a delta."""
+MOST_COLUMNS, _MOST_POOLED = 450, 250
+"""Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label")
 """For which the split at label level is listed."""
 _CUT = 2.5
@@ -90,7 +94,6 @@ class OneStepOptions(ClippedContrastOptions):
     clip: float = 0.05
     models: float | None = None
     pool: str | None = None
-    facts: Facts | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,22 +105,36 @@ class OneStepOptions(ClippedContrastOptions):
 
     def resolve(self, facts: Facts) -> OneStepOptions:
         """Choose what goes to the moments, and which noise, by the forecast."""
-        return replace(self, facts=facts) if facts.level == "label" else planned(self, facts)[0]
+        return planned(self, facts)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedOneStep(OneStepOptions):
+    """The options with every choice made, for the facts that they were made by."""
+
+    facts: Facts
 
     def shown(self) -> dict[str, Any]:
-        """What was chosen; at label level there is only the design."""
-        values = super().shown()
-        del values["facts"]
-        return {"design": self.design} if self.facts else values
+        """The options without the facts; at label level there is only the design."""
+        if self.facts.level == "label":
+            return {"design": self.design}
+        return {name: x for name, x in super().shown().items() if name != "facts"}
 
 
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, float]:
+def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, float]:
     """The options with every choice made, and the expected standard error in outcome ranges."""
-    best, error = options, math.inf
-    pools = (options.pool,) if options.pool else _POOLS if facts.budget.delta else _POOLS[:1]
+    given = {f.name: getattr(options, f.name) for f in fields(OneStepOptions)}
+    best, error = PlannedOneStep(**given, facts=facts), math.inf
+    if facts.level == "label":
+        return best, math.nan
+    columns = sum(k != 1 for k in facts.values[:-1])
+    if columns > MOST_COLUMNS:
+        raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
+    able = facts.budget.delta and columns <= _MOST_POOLED
+    pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     for pool in pools:
-        tried = replace(options, pool=pool, first=options.first or _FIRST[1])
+        tried = replace(best, pool=pool, first=options.first or _FIRST[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
                 tried = _best([replace(tried, models=x) for x in _MODELS], facts)
@@ -128,7 +145,7 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, floa
     return best, error
 
 
-def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
+def _best(choices: list[PlannedOneStep], facts: Facts) -> PlannedOneStep:
     return min(choices, key=lambda options: _expected(options, facts))
 
 
@@ -142,10 +159,12 @@ def _expected(options: OneStepOptions, facts: Facts) -> float:
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: what the moments leave is divided in fixed proportions."""
     if level == "label":
-        return label_shares(options, options.facts or _TYPICAL)
+        return label_shares(options, getattr(options, "facts", _TYPICAL))
     models = options.models or _MODELS[3]
     means = 0.3 * (options.first or _FIRST[0])
-    first = {"count": means, "means": means, "lengths": 4.0 * means / 3.0}
+    first = {"count": means, "means": means}
+    if not two_valued(options):
+        first["lengths"] = 4.0 * means / 3.0
     rest = {"spread": 0.08, "calibration": 0.04, "curves": 0.03, "estimate": 0.42}
     if options.randomised:
         del rest["calibration"], rest["curves"]
@@ -305,15 +324,17 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     centres = release_centres(curator)
     pi = centres.share
     unit = curator.noise_sd("estimate") / n
-    lengths = release_lengths(
-        curator,
-        "lengths of residuals",
-        Residual(centres.means),
-        centres.longest,
-        share="lengths",
-        part=0.4,
-    )
-    clip, _ = lengths.clip(4.0 * unit, centres, centres.mean_length)
+    clip, bias = centres.longest, 0.0
+    if not two_valued(options):
+        lengths = release_lengths(
+            curator,
+            "lengths of residuals",
+            Residual(centres.means),
+            clip,
+            share="lengths",
+            part=0.4,
+        )
+        clip, _ = lengths.clip(4.0 * unit, centres.mean_length)
     standard = release_standard(curator, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=models.unknown)
@@ -323,16 +344,17 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     slopes = clip * models.outcome_slopes
     levels = centres.means + clip * models.offsets - models.centres @ slopes
     residual = _FromModel(models, levels)
-    lengths = release_lengths(
-        curator,
-        "lengths of residuals from the model",
-        residual,
-        1.25 * centres.longest,
-        share="lengths",
-        part=0.6,
-    )
-    reach = score.largest / score.overlap
-    second, bias = lengths.clip(2.0 * reach * unit, centres, centres.mean_length)
+    reach, second = score.largest / score.overlap, 1.25 * centres.longest
+    if not two_valued(options):
+        lengths = release_lengths(
+            curator,
+            "lengths of residuals from the model",
+            residual,
+            second,
+            share="lengths",
+            part=0.6,
+        )
+        second, bias = lengths.clip(2.0 * reach * unit, centres.mean_length)
     term = _WeightedTerm(residual, score, second)
     total = release_total(curator, term, -second * reach, second * reach, "estimate")
     value = float(levels[0] - levels[1]) + total.mean
