@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.estimators._moments import LONG, OUTCOME, TREATMENT, squared_radius
-from dpeffects.estimators._posterior import Noisy2, fit_slopes, unadjusted_variance
+from dpeffects.estimators._posterior import NoisyMoments, fit_slopes, unadjusted_variance
 from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.release import Split
 
@@ -119,7 +119,7 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     aligned = min(aligned, 1.0)
     across = math.sqrt(1.0 - aligned**2) * np.array([1.0, -1.0])
     slopes = fit_slopes(
-        Noisy2(
+        NoisyMoments(
             variances=np.ones(2),
             outcome=np.full(2, size_b),
             treatment=size_a * (aligned + across),
