@@ -269,6 +269,8 @@ def _calibrated(curator: Curator, models: Models, score: _Score) -> _Score:
     w = score.weights * e * (1.0 - e)
     u = score.index
     curvature = n * np.array([[(w * along * u).sum(), (w * along).sum()], [(w * u).sum(), w.sum()]])
+    if not np.linalg.det(curvature / n) > 1e-9:  # all scores are at the ends
+        return score
     step = np.linalg.solve(curvature, gradient)
     sd = math.sqrt(noisy.variance) / max(float(curvature[0, 0]), 1e-9)
     step = step * 0.04 / (0.04 + sd**2)
