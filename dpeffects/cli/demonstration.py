@@ -40,7 +40,7 @@ STEPS = (
     Step(
         "bounds.toml is that template filled in, from what the variables mean. Before anything is "
         "spent, a plan says what the budget buys. It touches no data.",
-        f"plan {_FORMULA} \\\n    --n 445 --epsilon 1 --bounds bounds.toml --method private_aipw",
+        f"plan {_FORMULA} \\\n    --n 445 --epsilon 1 --bounds bounds.toml --method auto",
     ),
     Step(
         "A ledger keeps account of all releases from these data, for good: 1.5 in total.",
