@@ -44,7 +44,6 @@ METHODS = {
     "model_folds": {},
     "clipped_contrast": {},
     "one_step": {},
-    "auto": {},
 }
 
 
