@@ -37,7 +37,7 @@ from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
@@ -152,7 +152,8 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         clip, bias = lengths.clip(2.0 / float(pi.min()) * unit, centres.mean_length)
     middle, moves = _middle(centres, clip, signs, unit)
     term = Contrast(Residual(middle), signs, clip)
-    total = release_total(curator, term, *_ends(centres, middle, clip, signs), "estimate")
+    terms = TotalAsked(term, *_ends(centres, middle, clip, signs))
+    total = terms.read(curator.n, *curator.several(terms.asked))
     # residuals from the centres add up to their moves, but for what the sum corrects
     value = float(middle[0] - middle[1]) + total.mean
     correction = total.mean + float(moves[0] - moves[1])
@@ -298,13 +299,24 @@ class Total:
         )
 
 
-def release_total(
-    curator: Curator, term: RowFunction, low: float, high: float, share: str
-) -> Total:
-    """Release the sum of terms within [low, high] together with that of their squares."""
-    scaled = _Scaled(term, low, high - low)
-    noisy = curator.sums("sum of residuals and squares", scaled, WithSquares(1), share=share)
-    return Total(curator.n, low, high - low, noisy)
+@dataclass(frozen=True, eq=False)
+class TotalAsked:
+    """Terms within [low, high], whose sum is released together with that of their squares."""
+
+    term: RowFunction
+    low: float
+    high: float
+    share: str = "estimate"
+
+    @property
+    def asked(self) -> Asked:
+        """What the curator is asked for."""
+        scaled = _Scaled(self.term, self.low, self.high - self.low)
+        return Asked("sum of residuals and squares", scaled, WithSquares(1), None, self.share)
+
+    def read(self, n: int, noisy: Noisy) -> Total:
+        """The answer."""
+        return Total(n, self.low, self.high - self.low, noisy)
 
 
 def _outcome_variance(total: Total, centres: Centres) -> float:
