@@ -30,10 +30,10 @@ _DELTA = 1e-6
 """What a delta would buy is said for this one."""
 _WORTH = 0.8
 """It is said where the interval would be at most this much of the one without."""
-_GAIN = {"observational": 0.7, "randomised": 0.95}
+_GAIN = {"observational": 0.7, "randomised": 0.92}
 """Using the covariates has to reduce the error to expect to this part: where there is no
 confounding after all, or they explain nothing, its noise is for nothing."""
-_RECORDS, _LARGE_GAIN = 75, 0.3
+_RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 
 
@@ -84,7 +84,7 @@ def expected_errors(
     pure = replace(facts, budget=Budget(facts.budget.epsilon))
     plain, error = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
     unadjusted = error, clipped_contrast.SPEC, plain
-    if facts.level not in one_step.SPEC.levels or not _columns(facts):
+    if not 0 < _columns(facts) <= one_step.MOST_COLUMNS:
         return (unadjusted,)
     best, error = one_step.planned(OneStepOptions(options.design), facts)
     return unadjusted, (error, one_step.SPEC, best)
@@ -97,6 +97,9 @@ def _columns(facts: Facts) -> int:
 
 def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContrastOptions, str]:
     """The best method, its options, and sentences about it and the alternatives."""
+    if facts.level == "label" and _columns(facts):
+        why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
+        return one_step.SPEC, OneStepOptions(options.design).resolve(facts), why
     unadjusted, *adjusted = expected_errors(options, facts)
     sparse = not options.randomised and facts.n < _RECORDS * _columns(facts)
     gain = _LARGE_GAIN if sparse else _GAIN[options.design]
@@ -119,8 +122,7 @@ def shares(level: str, options: AutoOptions) -> Mapping[str, float]:
     """Split of the budget, by the method that was chosen."""
     if isinstance(options, Chosen):
         return options.method.shares(level, options.own)
-    usual = one_step if level in one_step.SPEC.levels else clipped_contrast
-    return usual.SPEC.shares(level, usual.SPEC.options())
+    return one_step.shares(level, OneStepOptions())
 
 
 def uses_delta(options: AutoOptions, facts: Facts) -> Mapping[str, float | None]:

@@ -24,6 +24,7 @@ from dpeffects.design.bounds import magnitude
 from dpeffects.design.features import Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import (
+    _balancing,
     _centres,
     _curves,
     _moments,
@@ -35,6 +36,7 @@ from dpeffects.estimators import (
     private_ipw,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
+from dpeffects.estimators._centres import Residual
 from dpeffects.estimators._kernel_learner import BINS
 from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
@@ -72,6 +74,18 @@ def learner(weighted):
     return Learner(nuisance(not weighted), 0.15, weighted)
 
 
+BASIS = _balancing.Basis(
+    np.array([1, 2, 4]),
+    np.array([0.0, -0.1, 0.2]),
+    np.array([0.3, 0.2, 0.1]),
+    squares=(0, 2),
+    cubes=(2,),
+    pairs=((0, 1),),
+)
+BALANCE = _balancing.Weights(
+    BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
+)
+FROM_MEANS = Residual(np.array([0.6, 0.4]))
 STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
 RESIDUAL = _centres.Residual(np.array([0.6, 0.4]))
 CONTRAST = clipped_contrast.Contrast(RESIDUAL, np.array([2.5, -1.0 / 0.6]), 0.15)
@@ -107,6 +121,23 @@ CASES = {
     "_SquaredDistances": [_moments._SquaredDistances(STANDARD.columns, STANDARD.means)],
     "_Row": [
         _moments._Row(STANDARD, RESIDUAL, 0.3, share, (0.7, 0.7, 0.25)) for share in (None, 0.4)
+    ],
+    "Basis": [BASIS],
+    "WithConstant": [_balancing.WithConstant(BASIS)],
+    "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
+    "Weights": [BALANCE],
+    "WeightPiece": [_balancing.WeightPiece(BALANCE)],
+    "WeightClass": [_balancing.WeightClass(BALANCE, np.array([0.5, 1.0, 2.0]))],
+    "WeightSums": [_balancing.WeightSums(BALANCE)],
+    "OutcomeSlopes": [
+        _balancing.OutcomeSlopes(
+            BASIS, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
+        )
+    ],
+    "Contribution": [
+        _balancing.Contribution(
+            BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, 0.02])
+        )
     ],
     "_Bent": [_curves._Bent(np.array([0, 2]), MODELS, ODDS)],
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
