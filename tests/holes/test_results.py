@@ -58,7 +58,9 @@ def test_an_export_has_all_of_the_noise(call, tmp_path):
     twin = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["result"]
     assert rebuilt(twin["released"]) == pytest.approx(fit.noise_variance, rel=1e-12)
     sent = dpe.SiteRelease.from_result(fit, "North").to_dict()["variance"]
-    assert rebuilt(sent["noise"], sent.get("parts", ())) == pytest.approx(fit.noise_variance, rel=1e-12)
+    assert rebuilt(sent["noise"], sent.get("parts", ())) == pytest.approx(
+        fit.noise_variance, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", OPTIONS)
