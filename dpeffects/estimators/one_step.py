@@ -38,7 +38,7 @@ from dpeffects.estimators._balancing import fit_label, label_shares
 from dpeffects.estimators._centres import LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
-from dpeffects.estimators._forecast import forecast_one_step
+from dpeffects.estimators._forecast import Forecast, forecast_one_step
 from dpeffects.estimators._moments import Models, ask_means, release_models, release_standard
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
@@ -123,38 +123,38 @@ class PlannedOneStep(OneStepOptions):
 
 
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, float]:
-    """The options with every choice made, and the expected standard error in outcome ranges."""
+def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Forecast]:
+    """The options with every choice made, and what to expect of them."""
     given = {f.name: getattr(options, f.name) for f in fields(OneStepOptions)}
-    best, error = PlannedOneStep(**given, facts=facts), math.inf
+    plain = PlannedOneStep(**given, facts=facts)
     if facts.level == "label":
-        return best, math.nan
+        return plain, Forecast(math.nan, math.nan, math.nan)
     columns = sum(k != 1 for k in facts.values[:-1])
     if columns > MOST_COLUMNS:
         raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
     able = facts.budget.delta and columns <= _MOST_POOLED
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
+    plans = []
     for pool in pools:
-        tried = replace(best, pool=pool, first=options.first or _FIRST[1])
+        tried = replace(plain, pool=pool, first=options.first or _FIRST[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
                 tried = _best([replace(tried, models=x) for x in _MODELS], facts)
             if options.first is None:
                 tried = _best([replace(tried, first=x) for x in _FIRST], facts)
-        if (found := _expected(tried, facts)) < error:
-            best, error = tried, found
-    return best, error
+        plans.append((tried, _expected(tried, facts)))
+    return min(plans, key=lambda plan: plan[1].error)
 
 
 def _best(choices: list[PlannedOneStep], facts: Facts) -> PlannedOneStep:
-    return min(choices, key=lambda options: _expected(options, facts))
+    return min(choices, key=lambda options: _expected(options, facts).error)
 
 
 @lru_cache(maxsize=2048)
-def _expected(options: OneStepOptions, facts: Facts) -> float:
-    """Expected standard error, in ranges of the outcome."""
+def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
+    """What to expect of a way to divide the budget."""
     split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
-    return forecast_one_step(facts, split, options.randomised).error
+    return forecast_one_step(facts, split, options.randomised)
 
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
