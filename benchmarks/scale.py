@@ -42,7 +42,6 @@ PEERS = {
     "auto": "scikit-learn, two models",
     "diff_in_means": "duckdb group by",
     "private_ipw": "scikit-learn",
-    "private_aipw": "scikit-learn",
     "smooth_matching": "duckdb group by strata",
     "effects by group": "scikit-learn",
     "private_psm, label": None,
