@@ -235,3 +235,11 @@ def test_the_readme_shows_the_best_of_the_leaderboard():
             fit, error = value.split()
             assert errors[fit] == errors.min()
             assert float(error) == pytest.approx(errors.min(), rel=0.006)
+
+
+def test_the_table_at_the_top_is_what_the_calls_give():
+    from steps import opening
+
+    made = opening.table()
+    for page in opening.SHOWN_IN:
+        assert opening.shown(page) == made, f"python docs/steps/opening.py  # {page}"

@@ -1,0 +1,225 @@
+"""
+The default, line by line
+=========================
+
+``dp_ate`` without a method chooses one. This page says how it chooses, what it needs to be told,
+what each line of its standard error means, and what no interval can know. You will learn
+
+- what ``design=`` and ``on_unadjusted=`` are for;
+- how to read the standard error, and when an estimate is an association only;
+- what a delta buys;
+- what an unmeasured confounder would do, and what curves, steps and interactions need.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import dpeffects as dpe
+
+pd.options.display.width = 100
+
+# %%
+# What it chooses
+# ---------------
+# Smoking in pregnancy and birth weight: 4,642 births, five covariates.
+
+births = dpe.load_data("birthweight")
+formula = "outcome ~ treatment | prenatal_first_trimester + married + mage + first_baby + medu"
+smoking = dpe.dp_ate(formula, births, epsilon=1)
+print(smoking.summary())
+
+# %%
+# There are two ways, and a note at the end of every summary says which was taken:
+#
+# - ``one_step`` adjusts. It releases the means, spreads and products of the columns, makes two
+#   linear models of them, one for the outcome and one for the log odds of treatment, and corrects
+#   what they say by *one* sum over all records, of what the outcome model leaves unexplained.
+# - ``clipped_contrast`` compares the two arms, and adjusts for nothing.
+#
+# The choice is made before anything is released, from numbers that are public: n, epsilon, delta,
+# the design, and the number and types of the covariates. So it costs nothing and tells nothing. The
+# method with the shorter interval to expect is taken; the note says how much wider that of the
+# other would be, and where a delta would help.
+#
+# Tell it about a trial
+# ---------------------
+# That treatment was drawn by lot cannot be learnt from the data, so it is for you to say:
+# ``design="randomised"``. Then there is nothing to adjust for, the interval allows for no
+# confounding, and covariates do something else: what they explain of the outcome is no longer
+# random, and the interval gets shorter. A simulated trial of a drug against high blood pressure, in
+# which the drug lowers it by 4:
+
+
+def trial(n, seed):
+    """Blood pressure before and after, age, and a drug by lot."""
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(40, 90, n)
+    before = np.clip(rng.normal(140 + 0.5 * (age - 65), 15), 80, 240)
+    drug = rng.integers(0, 2, n)
+    after = np.clip(30 + 0.75 * before + 0.1 * age - 4 * drug + rng.normal(0, 10, n), 80, 240)
+    frame = pd.DataFrame({"after": after, "drug": drug, "before": before, "age": age})
+    return dpe.declare(frame, after=(80, 240), before=(80, 240), age=(40, 90))
+
+
+patients = trial(20_000, seed=1)
+fits = {
+    "diff_in_means": dpe.dp_ate("after ~ drug", patients, "diff_in_means", epsilon=1),
+    "no covariates": dpe.dp_ate("after ~ drug", patients, epsilon=1, design="randomised"),
+    "before + age": dpe.dp_ate(
+        "after ~ drug | before + age", patients, epsilon=1, design="randomised"
+    ),
+}
+print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
+
+# %%
+# Where the width comes from
+# --------------------------
+# The table "Standard error" above has one line for each thing that the interval allows for. The
+# variances add up; lines that do not apply are left out.
+#
+# ============================================== ===================================================
+# line                                           what it is
+# ============================================== ===================================================
+# sampling error                                 other people could have been in the study; it is
+#                                                there without privacy too
+# privacy noise, final sum                       noise in the one sum that corrects the models
+# privacy noise in the share treated and the     noise in what was released first: how many are
+# means                                          treated, and the mean outcome of both arms
+# privacy noise in the models                    noise in the moments moves the two models, and they
+#                                                move the estimate
+# confounding that noise in the models may leave noisy models balance the arms imperfectly. What is
+#                                                to be expected of that was subtracted; this is what
+#                                                may remain
+# bias by clipped outcomes                       outcomes far from what is expected are cut, so that
+#                                                no record needs much noise to hide; what is cut off
+#                                                one arm may not be cut off the other
+# confounding by curves that lines leave         the models are straight lines in each covariate; an
+#                                                allowance for slight bends, not for strong ones
+# effects that vary with covariates              the sum counts those most who might have been in
+#                                                either arm; if the effect differs between people,
+#                                                theirs need not be the average
+# confounding not adjusted for (a guess)         in associations only: how far off unadjusted
+#                                                differences tend to be
+# ============================================== ===================================================
+#
+# The first line shrinks with more records, those of noise with more epsilon or more records. Lines
+# that are marked as a possible bias are allowances: where they are large, more budget for the
+# models, fewer covariates, or better terms are the remedy.
+#
+# An association is not an effect
+# -------------------------------
+# Where n, epsilon and the covariates do not carry an adjustment, and nobody declared a trial, what
+# comes out is called an association, from the title to ``report()``, and has no p-value. Its
+# interval is wide, because it allows for confounding of the usual size.
+
+data = dpe.simulate("confounded", n=2_000, seed=3)
+text = dpe.data_info("confounded").formula
+plain = dpe.dp_ate(text, data, epsilon=0.5)
+print(plain.caution)
+print(plain.notes[-1])
+
+# %%
+# If an association is of no use to you, refuse it. The refusal comes from public numbers, before
+# anything is charged:
+
+try:
+    dpe.dp_ate(text, data, epsilon=0.5, on_unadjusted="error")
+except dpe.DPEffectsError as error:
+    print(error)
+
+# %%
+# What a delta buys
+# -----------------
+# A delta, far below 1 / n, allows Gaussian noise, which hides many numbers at once more cheaply.
+# Models rest on the products of all pairs of columns, so the more covariates, the more it buys.
+# Here it makes an effect of an association (the true one is 0.1):
+
+with_delta = dpe.dp_ate(text, data, epsilon=0.5, delta=1e-6)
+for name, fit in (("delta 0", plain), ("delta 1e-6", with_delta)):
+    low, high = fit.conf_int()
+    print(f"{name:<11} {fit.estimate:.3f} ({low:.3f} to {high:.3f})  {fit.caution[:30]}")
+
+# %%
+# What no interval can know
+# -------------------------
+# Every adjusted result says what it assumes: that no confounder is missing from the formula, and
+# that the models are linear in its terms. The first is about the world. ``sensitivity()`` says how
+# strong a missing confounder would have to be. It is computed from released numbers and costs
+# nothing. Mothers who smoke may also drink more often: say a confounder that 20 in 100 more of them
+# have, and that takes 150 grams.
+
+missing = smoking.sensitivity(prevalence_difference=0.2, confounder_effect=-150)
+print(missing.summary())
+
+# %%
+ax = missing.plot()
+
+# %%
+# Terms that bend
+# ---------------
+# The second assumption is about your formula, and you can do something about it. Here are four
+# populations of 10,000 in which one shape drives both, who is treated and how they fare; the true
+# effect is 0.05. A straight line cannot see any of these shapes, but the formula can say them: a
+# square by ``I(x1**2)``, any smooth curve by a spline ``bs()``, an interaction by ``x1 * x2``, a
+# threshold by ``cut()``. All of these are declared in the formula, so they cost no budget by
+# themselves, only the noise of a few more columns.
+
+EFFECT = 0.05
+SPLINE = "bs(x1, knots=[-0.5, 0, 0.5], lower_bound=-1, upper_bound=1)"
+SHAPES = {
+    "square": (lambda a, b: a**2, "x1 + I(x1**2) + x2"),
+    "wave": (lambda a, b: np.sin(4 * a), f"{SPLINE} + x2"),
+    "interaction": (lambda a, b: a * b, "x1 * x2"),
+    "threshold": (lambda a, b: 1.0 * (a > 0.3), "cut(x1, [-1, 0.3, 1]) + x2"),
+}
+BOUNDS = {"y": (0, 1), "x1": (-1, 1), "x2": (-1, 1)}
+
+
+def population(shape, seed, n=10_000):
+    """A standardised shape of two covariates drives both treatment and outcome."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(-1, 1, (2, n))
+    value = SHAPES[shape][0](a, b)
+    value = (value - value.mean()) / value.std()
+    t = (rng.random(n) < 1 / (1 + np.exp(-value))).astype(int)
+    y = 0.5 + EFFECT * t + 0.08 * value + 0.05 * b + rng.uniform(-0.1, 0.1, n)
+    return pd.DataFrame({"y": y, "t": t, "x1": a, "x2": b})
+
+
+SEEDS = range(5)
+rows = []
+for shape, (_, terms) in SHAPES.items():
+    for name, right in (("x1 + x2", "x1 + x2"), (terms, terms)):
+        for seed in SEEDS:
+            sample = population(shape, seed)
+            fit = dpe.dp_ate(f"y ~ t | {right}", sample, epsilon=1, bounds=BOUNDS)
+            rows.append((shape, name.replace(SPLINE, "bs(x1, ...)"), fit.estimate, *fit.conf_int()))
+columns = ["shape", "terms", "estimate", "low", "high"]
+found = pd.DataFrame(rows, columns=columns)
+found["covers"] = found["low"].le(EFFECT) & found["high"].ge(EFFECT)
+groups = found.groupby(["shape", "terms"], sort=False)
+table = groups[["estimate", "low", "high"]].mean().assign(covers=groups["covers"].sum())
+print(f"True effect {EFFECT}; means of {len(SEEDS)} samples at epsilon 1, and how many cover it:")
+print(table.round(3).to_string())
+
+# %%
+# In a picture: with lines every interval is short and in the wrong place, with the right terms
+# every interval is a little wider and holds the truth.
+
+figure, axes = plt.subplots(1, len(SHAPES), figsize=(10, 3.2), sharey=True, layout="constrained")
+for ax, (shape, part) in zip(axes, found.groupby("shape", sort=False), strict=True):
+    for k, (_, rows) in enumerate(part.groupby("terms", sort=False)):
+        at = k + np.linspace(-0.2, 0.2, len(rows))
+        ax.vlines(at, rows["low"], rows["high"], color=f"C{k}", lw=2)
+        ax.plot(at, rows["estimate"], "os"[k], color=f"C{k}", ms=4)
+    ax.axhline(EFFECT, color="0.4", ls="--", lw=1)
+    ax.set(title=shape, xticks=[0, 1], xlim=(-0.5, 1.5), xticklabels=["lines", "right terms"])
+axes[0].set_ylabel("effect, 95 % interval")
+plt.show()
+
+# %%
+# Nothing in the released numbers of the first fit of each pair says that it is wrong: its models
+# never saw the shape. The sentence in its notes is all the warning there is. So where you know that
+# a covariate has a turning point, a threshold or a partner, put it in the formula; and where you do
+# not know, a spline for the strongest numeric covariates is a cheap insurance.
