@@ -21,7 +21,14 @@ from dpeffects.planning import Plan, plan
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.report import Comparison, compare, plots
-from dpeffects.results import Balance, CateEffects, CateFunction, Result, load_cate
+from dpeffects.results import (
+    Balance,
+    CateEffects,
+    CateFunction,
+    Result,
+    SensitivityAnalysis,
+    load_cate,
+)
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
 from dpeffects.study import Study, simulate_study
 from dpeffects.summary import Summary
@@ -44,6 +51,7 @@ __all__ = [
     "Ledger",
     "Plan",
     "Result",
+    "SensitivityAnalysis",
     "SiteRelease",
     "Spend",
     "Study",

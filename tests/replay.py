@@ -29,6 +29,7 @@ from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import largest_noise
 from dpeffects.privacy.release import Releaser
 from dpeffects.unproved.seeded import SeededNoise
+from tests.privacy.hostile import in_its_shape
 
 _WIDER = 1.0 + 1e-9
 """What `minimise` adds to the norms of a gradient, for rounding."""
@@ -148,6 +149,14 @@ class Measuring(Releaser):
         self._noise.hold(label, int(moved.sum()), max(l1, 1))
         noisy = super().laplace(label, steps, *price, **rest)
         return self._as_declared(noisy, (max(l1, 1) * unit,))
+
+    def shaped(self, label, steps, *price, **rest):
+        """The change in the norm that the noise goes by."""
+        before = self._noise.next(("shaped", label, steps[1:], price), steps.values.copy)
+        self._noise.hold(
+            f"{label} (shape)", in_its_shape(steps.shape, steps.values, before), _WIDER
+        )
+        return super().shaped(label, steps, *price, **rest)
 
     def gaussian(self, label, steps, sigma, *price, **rest):
         """A scale that is claimed, not proved, has no sensitivity."""

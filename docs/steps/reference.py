@@ -39,7 +39,7 @@ AREAS = {
     "results": (
         "Results",
         "",
-        ["Result", "compare", "Comparison", "Summary", "DPEffectsError"],
+        ["Result", "SensitivityAnalysis", "compare", "Comparison", "Summary", "DPEffectsError"],
     ),
     "data": (
         "Data",

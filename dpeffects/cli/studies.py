@@ -1,4 +1,4 @@
-"""Commands that spend nothing: methods, plan, audit, bench, combine."""
+"""Commands that spend nothing: methods, plan, audit, bench, combine, sensitivity."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import dpeffects as dpe
+from dpeffects import documents
 from dpeffects.cli.arguments import add_parameters, values_for
 from dpeffects.cli.commands import Command
 from dpeffects.cli.functions import function_command
@@ -19,7 +20,7 @@ from dpeffects.cli.output import (
     put_result,
     put_text,
 )
-from dpeffects.errors import OptionError
+from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry
 from dpeffects.estimators.spec import MethodSpec
@@ -31,6 +32,9 @@ from dpeffects.summary import Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_MOST_BYTES = 100_000_000
+"""Of a result on file."""
 
 # --- methods ----------------------------------------------------------------------------------
 
@@ -189,6 +193,28 @@ def _entries_and_data() -> str:
     return f"{first}\n\n{tabulate(data, ('data', 'n', 'treatment'), colalign=align)}"
 
 
+# --- sensitivity ------------------------------------------------------------------------------
+
+
+def add_sensitivity_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the file of a result, and the arguments of its method ``sensitivity``."""
+    parser.add_argument("result", help="a result in JSON (dpeffects ate ... --out effect.json)")
+    add_parameters(parser, dpe.Result.sensitivity, skip=["self", "conf_level"])
+    add_output_arguments(parser, record=True, plot="draw estimate and interval against the bias")
+
+
+def run_sensitivity(args: argparse.Namespace) -> None:
+    """Read a result, and say what confounding would do to it."""
+    check_files(args)
+    try:
+        fit = dpe.Result.from_json(documents.content(args.result, _MOST_BYTES))
+    except documents.UnreadableError as reason:
+        raise DataError(f"{args.result} cannot be read: {reason}") from None
+    except DataError:
+        raise DataError(f"{args.result} is not the JSON of an effect") from None
+    put_result(args, fit.sensitivity(**values_for(args, dpe.Result.sensitivity)))
+
+
 # --- the commands -----------------------------------------------------------------------------
 
 _METHODS = """\
@@ -219,6 +245,12 @@ _COMBINE = """\
   dpeffects combine north.json south.json east.json
   dpeffects combine *.json --rule ivw --trust keys/ \\
       --left-out "West=did not answer"
+"""
+_SENSITIVITY = """\
+  dpeffects sensitivity effect.json
+  dpeffects sensitivity effect.json --bias 0.02 --plot bias.png
+  dpeffects sensitivity effect.json --prevalence-difference 0.1 \\
+      --confounder-effect 0.2
 """
 COMMANDS = (
     Command(
@@ -274,5 +306,12 @@ COMMANDS = (
             "left_out": {"metavar": "SITE=REASON", "help": "a site that did not answer"},
         },
         record=True,
+    ),
+    Command(
+        "sensitivity",
+        "say what confounding that was not adjusted for would do to an effect",
+        add_sensitivity_arguments,
+        run_sensitivity,
+        _SENSITIVITY,
     ),
 )

@@ -149,6 +149,7 @@ class ColumnOnEngine:
     width: ClassVar[int] = 1
     outcome_range: ClassVar[Interval] = (0.0, 0.0)
     values: ClassVar[tuple[int, ...]] = (0, 0)
+    names: ClassVar[tuple[str, ...]] = ("",)
     n_strata: ClassVar[None] = None
 
     @property
@@ -379,6 +380,11 @@ class LazyRows:
     def values(self) -> tuple[int, ...]:
         """Number of values that each encoded column, and last the outcome, could take."""
         return self.table.design.values
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        return self.table.design.encoding.names
 
     @property
     def n_strata(self) -> int | None:

@@ -96,6 +96,7 @@ class LoadedTable:
             width=design.width,
             strata=cache(strata),
             values=design.values,
+            names=design.encoding.names,
         )
         if groups is None:
             return rows

@@ -22,7 +22,7 @@ from dpeffects.privacy.sets import COUNT
 
 _SHARE_VARIANCE = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
-_MEAN_SD = 0.2
+_MEAN_SD = 0.1
 """How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
 _LEAST_SHARE = 0.03
 _LEVELS = 14
@@ -90,7 +90,7 @@ class Centres:
         by_arm = np.hypot(np.minimum(1.0, sd / np.array([pi, 1.0 - pi])), relative)
         slope = max(0.25, abs(1.0 - 2.0 * pi)) / (pi * (1.0 - pi))
         variance = float(((self.unknown * by_arm) ** 2).sum()) + (correction * sd * slope) ** 2
-        return Part("privacy noise in the share treated and the means", variance, noise=True)
+        return Part("share treated and means", variance, noise=True)
 
 
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:

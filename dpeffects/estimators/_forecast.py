@@ -7,7 +7,6 @@ released ones. So what it compares are the intervals that users get.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +16,8 @@ from dpeffects.estimators._posterior import Noisy2, fit_slopes, unadjusted_varia
 from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.release import Split
 
-_SD = 0.13
-"""Standard deviation of a typical outcome within arms, in ranges; a two-valued one has 0.39."""
+_SD, _TWO_VALUED_SD = 0.13, 0.39
+"""Standard deviation of a typical outcome within arms, in ranges of the outcome."""
 _COLUMN_VARIANCE = 0.0625
 _EXPLAINED, _SELECTION, _ALIGNED = 0.3, 0.5, 0.8
 """Strength of typical confounding: see `_posterior`."""
@@ -48,24 +47,48 @@ def _unit(split: Split, share: str) -> float:
     return math.sqrt(2.0) / split.shares[share].epsilon
 
 
-def _outcome(facts: Facts) -> tuple[float, float]:
-    """Standard deviation and clip of a typical outcome."""
+def _outcome_sd(facts: Facts) -> float:
+    """Standard deviation of a typical outcome."""
+    return _TWO_VALUED_SD if facts.values[-1] == 2 else _SD
+
+
+def _clip(facts: Facts, split: Split, per_length: float, part: float = 1.0) -> tuple[float, float]:
+    """The clip to expect, and its bias, where noise is ``per_length`` for each unit of the clip.
+
+    Noise in the histogram of lengths looks like residuals as long as the range allows.
+    """
     if facts.values[-1] == 2:
-        return 0.39, 0.7
-    return _SD, 2.5 * _SD if facts.n * facts.budget.epsilon > 400 else 0.5
+        return 0.6, 0.0
+    apparent = min(2.4 * _unit(split, "lengths") / (part * facts.n), 1.0)
+    clips = np.linspace(2.0 * _SD, 0.5, 25)
+    bias = 0.3 * (apparent * (0.5 - clips) + 0.1 * np.maximum(2.6 * _SD - clips, 0.0))
+    k = int(np.argmin((per_length * clips) ** 2 + bias**2))
+    return float(clips[k]), float(bias[k])
+
+
+def _by_centres(facts: Facts, split: Split) -> float:
+    """Error by noise in the share of treated records times that in the means of the arms."""
+    share = min(2.0 * _unit(split, "count") / facts.n, 0.45)
+    mean = 2.0 * _unit(split, "means") / facts.n
+    return math.sqrt(2.0) * share * mean * 0.1 / math.hypot(mean, 0.1)
 
 
 def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """A clipped contrast."""
-    sd, clip = _outcome(facts)
-    noise = 4.0 * clip * _unit(split, "estimate") / facts.n
+    sd, n = _outcome_sd(facts), facts.n
+    per_length = 4.0 * _unit(split, "estimate") / n
+    clip, bias = _clip(facts, split, per_length)
+    noise = math.hypot(per_length * clip, bias, _by_centres(facts, split))
     guess = 0.0 if randomised else sd * math.sqrt(unadjusted_variance())
-    return Forecast(noise, 2.0 * sd / math.sqrt(facts.n), guess)
+    return Forecast(noise, 2.0 * sd / math.sqrt(n), guess)
 
 
 def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """Moments, models, and one sum."""
-    n, (sd, clip) = facts.n, _outcome(facts)
+    n, sd = facts.n, _outcome_sd(facts)
+    widest = 2.0 if randomised else _LONGEST_WEIGHT / (0.25 * _OVERLAP)
+    per_length = 2.0 * widest * _unit(split, "estimate") / n
+    clip, bias = _clip(facts, split, per_length, 0.6)
     p = sum(k != 1 for k in facts.values[:-1])
     r2, length = squared_radius(p, randomised), math.sqrt(LONG * p)
     dimension = p + (2 if randomised else 3)
@@ -83,42 +106,32 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     entry /= total
     kept = 0.15**2 / (0.15**2 + entry**2)
     variance = (sd / clip) ** 2
-    own = np.ones(p)
     outcome_noise = (entry / (OUTCOME * length)) ** 2
     treatment_noise = 0.0 if randomised else (2.0 * entry / (TREATMENT * length)) ** 2
-    outcome_sampling, treatment_sampling = variance / n, 4.0 / n
     b2, a2 = _EXPLAINED * variance / p, _SELECTION / p
-    size_b = math.sqrt(b2 + outcome_noise + outcome_sampling)
-    size_a = math.sqrt(a2 + treatment_noise + treatment_sampling)
-    aligned = _ALIGNED * math.sqrt(b2 * a2) / (size_b * size_a)
-    signs = np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
-    across = aligned + math.sqrt(1.0 - aligned**2) * signs
+    size_b = math.sqrt(b2 + outcome_noise + variance / n)
+    size_a = 0.0 if randomised else math.sqrt(a2 + treatment_noise + 4.0 / n)
+    aligned = _ALIGNED * math.sqrt(b2 * a2) / (size_b * max(size_a, 1e-9))
+    aligned = min(aligned, 1.0)
+    across = math.sqrt(1.0 - aligned**2) * np.array([1.0, -1.0])
     slopes = fit_slopes(
         Noisy2(
-            variances=own,
-            outcome=np.full(p, size_b),
-            treatment=0.0 * own if randomised else size_a * across,
+            variances=np.ones(2),
+            outcome=np.full(2, size_b),
+            treatment=size_a * (aligned + across),
             outcome_noise=outcome_noise,
             treatment_noise=treatment_noise,
-            outcome_sampling=np.full(p, outcome_sampling),
-            treatment_sampling=np.full(p, treatment_sampling),
+            outcome_sampling=np.full(2, variance / n),
+            treatment_sampling=np.full(2, 4.0 / n),
             entry_noise=kept * entry**2,
             outcome_variance=variance,
             scale=1.0,
+            alike=p / 2.0,
         )
     )
     unexplained = 1.0 - _EXPLAINED * max(slopes.known[0], 0.0)
+    noise = math.hypot(per_length * clip, bias, 0.5 * _by_centres(facts, split))
     if randomised:
-        noise = 4.0 * clip * _unit(split, "estimate") / n
         return Forecast(noise, 2.0 * sd * math.sqrt(unexplained / n), 0.0)
-    widest = 2.0 * clip * _LONGEST_WEIGHT / (0.25 * _OVERLAP)
-    noise = widest * _unit(split, "estimate") / n
     sampling = 2.0 * sd * math.sqrt(1.15 * unexplained / n)
     return Forecast(noise, sampling, clip * math.sqrt(slopes.left_variance))
-
-
-def split_of(
-    facts: Facts, shares: Mapping[str, float], uses_delta: Mapping[str, float | None]
-) -> Split:
-    """How a budget would be divided."""
-    return Split.of(facts.budget, shares, uses_delta)

@@ -158,26 +158,43 @@ class _Row:
 class Models:
     """Linear models of outcome and treatment in standardised covariates, from noisy moments.
 
-    Outcomes are in units of the clip. ``centres`` are means of x by arm, ``offsets`` what the means
-    of the outcome missed, ``covariance`` is that of x within arms. ``centres_known`` has the means
-    of the outcome with what the matrix told about them.
+    Outcomes are in units of the clip. ``centres`` are means of x for (treated, control) records,
+    ``covariance`` is that of x within arms; ``offsets`` are what the means of the outcome missed,
+    and ``unknown`` what is still not known of them.
     """
 
     standard: Standard
     clip: float
     centres: FloatArray
-    offsets: FloatArray
     covariance: FloatArray
     outcome_variance: float
     outcome_slopes: FloatArray
     treatment_slopes: FloatArray
     slopes: Slopes
+    offsets: FloatArray
     unknown: FloatArray
 
     @property
     def columns(self) -> int:
         """Number of covariates."""
         return self.standard.columns.size
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The released matrix over the weight of all rows, by what its entries are products of.
+
+    ``sd`` is the standard deviation of the noise in a product of two covariates; products with the
+    outcome, the treatment and the constant have it divided by their size.
+    """
+
+    covariates: FloatArray
+    with_outcome: FloatArray
+    with_treatment: FloatArray
+    with_constant: FloatArray
+    outcome: FloatArray
+    sd: float
+    sizes: tuple[float, float, float]
 
 
 def release_models(
@@ -189,86 +206,105 @@ def release_models(
     randomised: bool,
 ) -> Models:
     """Release the matrix, and read models from it."""
-    p, n, pi = standard.columns.size, curator.n, centres.share
-    length = math.sqrt(LONG * p)
-    sizes = (OUTCOME * length, TREATMENT * length, CONSTANT * length)
-    row = _Row(standard, Residual(centres.means), clip, None if randomised else pi, sizes)
-    radius = math.sqrt(squared_radius(p, randomised))
-    half = np.full(p + (2 if randomised else 3), radius)
-    released = curator.sums(
-        "moments", row, Gram(Box(-half, half, centre=0.0, radius=radius)), share=share
-    )
-    matrix = np.zeros((half.size, half.size))
-    matrix[np.triu_indices(half.size)] = released.value
-    matrix = matrix + np.triu(matrix, 1).T
-    sd, y, last = released.sd, p, half.size - 1
-    wy, wt, w1 = sizes
-    most = max(pi, 1.0 - pi)
-    if randomised:
-        weight, weight_sd = matrix[last, last] / w1**2, math.sqrt(2.0) * sd / w1**2
-    else:
-        k = most**2 / (pi * (1.0 - pi)) / wt**2
-        weight, weight_sd = matrix[p + 1, p + 1] * k, math.sqrt(2.0) * sd * k
-    total = _combined(min(max(weight, 0.5 * n), n), weight_sd, _WEIGHT * n, _WEIGHT_SD * n)
-    spread = float(np.clip(matrix[y, y] / wy**2 / total, 0.01, 0.6))
-    mean = matrix[:p, last] / w1 / total
-    mean = mean * _reliable(mean, sd / w1 / total)
-    within, scale, kept = _shrunk(matrix[:p, :p] / total - np.outer(mean, mean), sd / total, p)
-    along = matrix[:p, y] / wy / total
-    noise = sd / wy / total
-    if randomised:
-        between, between_sd = np.zeros(p), 0.0
-    else:
-        to_arms = most / (pi * (1.0 - pi)) / wt / total
-        between, between_sd = matrix[:p, p + 1] * to_arms, sd * to_arms
-        real = between * _reliable(between, between_sd)
-        within = within - pi * (1.0 - pi) * np.outer(real, real)
-    values, vectors = np.linalg.eigh(within)
+    n, pi, p = curator.n, centres.share, standard.columns.size
+    seen = _release(curator, standard, centres, clip, share, randomised)
+    in_outcome, in_treatment, in_constant = (seen.sd / size for size in seen.sizes)
+    to_arms = 0.0 if randomised else max(pi, 1.0 - pi) / (pi * (1.0 - pi))
+    between, between_sd = seen.with_treatment * to_arms, in_treatment * to_arms
+    mean = seen.with_constant * _reliable(seen.with_constant, in_constant)
+    covariance, scale, kept = _shrunk(seen.covariates - np.outer(mean, mean), seen.sd)
+    real = between * _reliable(between, between_sd)
+    covariance = covariance - pi * (1.0 - pi) * np.outer(real, real)
+    values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, _LEAST * scale)
-    within = (vectors * values) @ vectors.T
+    covariance = (vectors * values) @ vectors.T
+    spread = float(np.clip(seen.outcome[0], 0.01, 0.6))
     slopes = fit_slopes(
         Noisy2(
             variances=values,
-            outcome=vectors.T @ along,
+            outcome=vectors.T @ seen.with_outcome,
             treatment=vectors.T @ between,
-            outcome_noise=noise**2,
+            outcome_noise=in_outcome**2,
             treatment_noise=between_sd**2,
             outcome_sampling=values * spread / n,
             treatment_sampling=values / (n * pi * (1.0 - pi)),
-            entry_noise=kept * (sd / total) ** 2,
+            entry_noise=kept * seen.sd**2,
             outcome_variance=spread,
             scale=scale,
         )
     )
-    b, a = vectors @ slopes.outcome, vectors @ slopes.treatment
-    shift = within @ a
-    prior = np.minimum(centres.unknown / clip, 0.5)
-    if randomised:
-        seen, design = np.array([matrix[y, last] / w1]), np.array([[pi, 1.0 - pi]])
-        seen_sd = np.array([sd / w1])
-    else:
-        step = most / (pi * (1.0 - pi)) / wt
-        seen = np.array([matrix[y, p + 1] * step, matrix[y, last] / w1])
-        seen_sd = np.array([sd * step, sd / w1])
-        design = np.array([[1.0, -1.0], [pi, 1.0 - pi]])
-    seen, seen_sd = seen / wy / total, seen_sd / wy / total
-    precision = design.T @ (design / seen_sd[:, None] ** 2) + np.diag(
-        1.0 / np.maximum(prior, 1e-9) ** 2
-    )
-    cov = np.linalg.inv(precision)
-    offsets = cov @ (design.T @ (seen / seen_sd**2))
+    treatment = np.zeros(p) if randomised else vectors @ slopes.treatment
+    shift = covariance @ treatment
+    offsets, unknown = _offsets(seen, to_arms, pi, centres.unknown / clip)
     return Models(
         standard=standard,
         clip=clip,
         centres=mean + np.stack([(1.0 - pi) * shift, -pi * shift]),
-        offsets=offsets,
-        covariance=within,
+        covariance=covariance,
         outcome_variance=spread,
-        outcome_slopes=b,
-        treatment_slopes=np.zeros(p) if randomised else a,
+        outcome_slopes=vectors @ slopes.outcome,
+        treatment_slopes=treatment,
         slopes=slopes,
-        unknown=clip * np.sqrt(np.diag(cov)),
+        offsets=offsets,
+        unknown=clip * unknown,
     )
+
+
+def _release(
+    curator: Curator,
+    standard: Standard,
+    centres: Centres,
+    clip: float,
+    share: str,
+    randomised: bool,
+) -> _Moments:
+    """Release the matrix and divide it by the weight of all rows, which it tells too."""
+    p, n, pi = standard.columns.size, curator.n, centres.share
+    length, radius = math.sqrt(LONG * p), math.sqrt(squared_radius(p, randomised))
+    sizes = (OUTCOME * length, TREATMENT * length, CONSTANT * length)
+    row = _Row(standard, Residual(centres.means), clip, None if randomised else pi, sizes)
+    half = np.full(p + (2 if randomised else 3), radius)
+    box = Box(-half, half, centre=0.0, radius=radius)
+    released = curator.sums("moments", row, Gram(box), share=share)
+    matrix = np.zeros((half.size, half.size))
+    matrix[np.triu_indices(half.size)] = released.value
+    matrix = matrix + np.triu(matrix, 1).T
+    y, t, one = p, p + 1, half.size - 1
+    if randomised:
+        known, unit = matrix[one, one], sizes[2] ** 2
+    else:
+        known, unit = matrix[t, t], sizes[1] ** 2 * pi * (1.0 - pi) / max(pi, 1.0 - pi) ** 2
+    own_sd, weight = math.sqrt(2.0) * released.sd / unit, min(max(known / unit, 0.5 * n), n)
+    total = _combined(weight, own_sd, _WEIGHT * n, _WEIGHT_SD * n)
+    matrix /= total
+    outcome = [matrix[y, y], 0.0 if randomised else matrix[y, t], matrix[y, one]]
+    return _Moments(
+        covariates=matrix[:p, :p],
+        with_outcome=matrix[:p, y] / sizes[0],
+        with_treatment=np.zeros(p) if randomised else matrix[:p, t] / sizes[1],
+        with_constant=matrix[:p, one] / sizes[2],
+        outcome=np.array(outcome) / sizes[0] / np.array(sizes),
+        sd=released.sd / total,
+        sizes=sizes,
+    )
+
+
+def _offsets(
+    seen: _Moments, to_arms: float, pi: float, prior_sd: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """What the means of the arms missed, as the matrix tells it, and what is not known of it."""
+    own, in_treatment, in_constant = seen.sizes
+    design = np.array([[1.0, -1.0], [pi, 1.0 - pi]])
+    told = np.array([seen.outcome[1] * to_arms, seen.outcome[2]])
+    precision = np.array(
+        [
+            (own * in_treatment / (seen.sd * to_arms)) ** 2 if to_arms else 0.0,
+            (own * in_constant / seen.sd) ** 2,
+        ]
+    )
+    prior = np.diag(1.0 / np.clip(prior_sd, 1e-9, 0.5) ** 2)
+    covariance = np.linalg.inv(design.T @ (design * precision[:, None]) + prior)
+    return covariance @ (design.T @ (told * precision)), np.sqrt(np.diag(covariance))
 
 
 def _combined(one: float, sd: float, other: float, other_sd: float) -> float:
@@ -281,12 +317,13 @@ def _reliable(vector: FloatArray, sd: float) -> float:
     return max(0.0, 1.0 - vector.size * sd**2 / max(float(vector @ vector), 1e-300))
 
 
-def _shrunk(matrix: FloatArray, sd: float, p: int) -> tuple[FloatArray, float, float]:
+def _shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
     """A covariance matrix pulled to a multiple of the identity by as much as noise explains.
 
     Also that multiple, and the part of the rest that was kept.
     """
-    scale = float(np.clip(np.trace(matrix) / p, _LEAST * LONG, LONG))
+    p = len(matrix)
+    scale = float(np.clip(np.trace(matrix) / p, _LEAST, 1.1))
     off = matrix - scale * np.eye(p)
     kept = max(0.0, 1.0 - p * (p + 1) * sd**2 / max(float((off**2).sum()), 1e-300))
     return scale * np.eye(p) + kept * off, scale, kept

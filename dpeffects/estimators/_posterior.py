@@ -59,6 +59,8 @@ class Noisy2:
     entry_noise: float
     outcome_variance: float
     scale: float
+    alike: float = 1.0
+    """How many directions each entry stands for."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _grid() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 def fit_slopes(seen: Noisy2) -> Slopes:
     """Average over the grid of the slopes and of the confounding that they leave."""
     explained, selection, aligned, typical, cautious = _grid()
-    v, p = seen.variances, seen.variances.size
+    v, p = seen.variances, seen.variances.size * seen.alike
     own_b = explained * seen.outcome_variance / (p * seen.scale)
     own_a = selection / (p * seen.scale)
     both = aligned * np.sqrt(own_b * own_a)
@@ -117,6 +119,7 @@ def fit_slopes(seen: Noisy2) -> Slopes:
     i11, i22, i12 = m22 / det, m11 / det, -m12 / det
     s, d = seen.outcome, seen.treatment
     fits = -0.5 * (np.log(det) + i11 * s * s + 2.0 * i12 * s * d + i22 * d * d).sum(axis=1)
+    fits = fits * seen.alike
     weight, careful = _weights(typical + fits), _weights(cautious + _TRUST * fits)
     k11, k12 = v * (own_b * i11 + both * i12), v * (own_b * i12 + both * i22)
     k21, k22 = v * (both * i11 + own_a * i12), v * (both * i12 + own_a * i22)
@@ -126,14 +129,14 @@ def fit_slopes(seen: Noisy2) -> Slopes:
     cov = both - v * (k11 * both + k12 * own_a)
     b, a = weight @ at_b, weight @ at_a
     off_b, off_a = at_b - b, at_a - a
-    left = (v * (cov + off_b * off_a)).sum(axis=1)
+    left = seen.alike * (v * (cov + off_b * off_a)).sum(axis=1)
     spread = var_b * var_a + cov**2 + off_b**2 * var_a + off_a**2 * var_b + 2 * off_b * off_a * cov
     by_b = k11**2 * noise_b + k12**2 * noise_a + 2.0 * k11 * k12 * blur * both
     by_a = k21**2 * noise_b + k22**2 * noise_a + 2.0 * k21 * k22 * blur * both
     by_both = k11 * k21 * noise_b + k12 * k22 * noise_a + (k11 * k22 + k12 * k21) * blur * both
     moved = by_b * var_a + by_a * var_b + 2.0 * by_both * cov - by_b * by_a - by_both**2
     expected = float(weight @ left)
-    variance = (v**2 * spread).sum(axis=1) + (left - expected) ** 2
+    variance = seen.alike * (v**2 * spread).sum(axis=1) + (left - expected) ** 2
     return Slopes(
         outcome=b,
         treatment=a,
@@ -141,7 +144,7 @@ def fit_slopes(seen: Noisy2) -> Slopes:
         treatment_variance=weight @ (var_a + off_a**2),
         left=expected,
         left_variance=float(careful @ variance),
-        noise_variance=float(careful @ (v**2 * np.maximum(moved, 0.0)).sum(axis=1)),
+        noise_variance=seen.alike * float(careful @ (v**2 * np.maximum(moved, 0.0)).sum(axis=1)),
         explained=float(weight @ explained[:, 0]),
         selection=float(weight @ selection[:, 0]),
         prior=(float(weight @ own_b[:, 0]), float(weight @ own_a[:, 0])),

@@ -15,7 +15,8 @@ allowance for confounding, which is a guess, and there is no test.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,17 +31,19 @@ from dpeffects.estimators._centres import (
     release_centres,
     release_lengths,
 )
-from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators._checks import check_between, check_choice
+from dpeffects.estimators._forecast import forecast_contrast
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import WithSquares
+from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
-_SMALL = 600
-"""Records times epsilon, below which more goes to the means."""
+_FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
+"""Proportions for the first stage that are compared: the fewer records, the more it needs."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,18 @@ class ClippedContrastOptions(Options):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
     ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
-    observational study that is not adjusted.
+    observational study that is not adjusted. ``first``: proportion of the budget for the number of
+    treated records, the means and the lengths of residuals, or None to choose it.
     """
 
     design: str = "observational"
     on_unadjusted: str = "caution"
+    first: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("design", self.design, ("observational", "randomised"))
+        if self.first is not None:
+            check_between("first", self.first, 0.05, 0.8)
         check_choice("on_unadjusted", self.on_unadjusted, ("caution", "error"))
 
     @property
@@ -66,7 +73,7 @@ class ClippedContrastOptions(Options):
     def resolve(self, facts: Facts) -> ClippedContrastOptions:
         """Refuse an unadjusted result where that was asked for."""
         refuse_unadjusted(self)
-        return self
+        return planned(self, facts)[0]
 
 
 def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for nothing") -> None:
@@ -79,9 +86,23 @@ def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for not
         )
 
 
-def shares(level: str, options: Any) -> dict[str, float]:
+@lru_cache(maxsize=256)
+def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContrastOptions, float]:
+    """The options with every choice made, and the expected standard error in outcome ranges."""
+    plans = []
+    for first in (options.first,) if options.first else _FIRST:
+        each = replace(options, first=first)
+        split = Split.of(facts.budget, shares(facts.level, each))
+        plans.append((forecast_contrast(facts, split, options.randomised).error, first, each))
+    error, _, best = min(plans)
+    return best, error
+
+
+def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
     """Split of the budget."""
-    return {"count": 0.1, "means": 0.1, "lengths": 0.06, "estimate": 0.74}
+    first = options.first or _FIRST[0]
+    means = 0.4 * first
+    return {"count": means, "means": means, "lengths": 0.2 * first, "estimate": 1.0 - first}
 
 
 def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
@@ -101,10 +122,10 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     term = Contrast(residual, signs, clip)
     total = release_total(curator, term, float(ends.min()), float(ends.max()), "estimate")
     value = float(centres.means[0] - centres.means[1] + total.mean)
-    parts = [Part("bias by clipped outcomes", bias**2), centres.noise_part(total.mean)]
+    parts = [Part("clipped outcomes", bias**2), centres.noise_part(total.mean)]
     if not options.randomised:
         guess = _outcome_variance(total, centres) * unadjusted_variance()
-        parts.append(Part("confounding not adjusted for (a guess)", guess))
+        parts.append(Part("confounding, a guess", guess))
     return total.estimate(
         value,
         centres,

@@ -32,7 +32,8 @@ from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._centres import Residual, release_centres, release_lengths
 from dpeffects.estimators._checks import check_between, check_choice
-from dpeffects.estimators._forecast import forecast_one_step, split_of
+from dpeffects.estimators._curves import Curves, release_curves
+from dpeffects.estimators._forecast import forecast_one_step
 from dpeffects.estimators._moments import Models, release_models, release_standard
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
@@ -44,11 +45,14 @@ from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid
+from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box
 
 _MODELS = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
 """Shares of the moments that are compared."""
+_FIRST = (0.1, 0.16, 0.24, 0.36)
+"""Proportions for the first stage that are compared: the fewer records, the more it needs."""
 _POOLS = ("none", "models", "all")
 """Which shares have Gaussian noise, where there is a delta."""
 _CUT = 2.5
@@ -61,6 +65,8 @@ _WEIGHTS_OFF = 0.04
 _WRONG_SCORE = 0.3
 _SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
+_HARDLY = 0.25
+"""Where less than this part of either model is known, the result says that it hardly adjusts."""
 _HETEROGENEOUS = 0.25
 """Variance of slopes that differ between arms, against that of slopes in common."""
 
@@ -95,27 +101,40 @@ class OneStepOptions(ClippedContrastOptions):
 @lru_cache(maxsize=256)
 def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, float]:
     """The options with every choice made, and the expected standard error in outcome ranges."""
-    best: tuple[float, OneStepOptions] | None = None
-    pools = (options.pool,) if options.pool else _POOLS if facts.budget.delta else ("none",)
-    for models in (options.models,) if options.models else _MODELS:
-        for pool in pools:
-            each = replace(options, models=models, pool=pool)
-            split = split_of(facts, shares("sample", each), uses_delta(each, facts))
-            error = forecast_one_step(facts, split, options.randomised).error
-            if best is None or error < best[0]:
-                best = error, each
-    assert best is not None
-    return best[1], best[0]
+    best, error = options, math.inf
+    pools = (options.pool,) if options.pool else _POOLS if facts.budget.delta else _POOLS[:1]
+    for pool in pools:
+        tried = replace(options, pool=pool, first=options.first or _FIRST[1])
+        for _ in range(2):  # first the moments, then the first stage, then the moments again
+            if options.models is None:
+                tried = _best([replace(tried, models=x) for x in _MODELS], facts)
+            if options.first is None:
+                tried = _best([replace(tried, first=x) for x in _FIRST], facts)
+        if (found := _expected(tried, facts)) < error:
+            best, error = tried, found
+    return best, error
+
+
+def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
+    return min(choices, key=lambda options: _expected(options, facts))
+
+
+@lru_cache(maxsize=2048)
+def _expected(options: OneStepOptions, facts: Facts) -> float:
+    """Expected standard error, in ranges of the outcome."""
+    split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
+    return forecast_one_step(facts, split, options.randomised).error
 
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: what the moments leave is divided in fixed proportions."""
-    models = options.models or 0.36
-    first = {"count": 0.04, "means": 0.05, "lengths": 0.05}
-    rest = {"spread": 0.08, "calibration": 0.04, "estimate": 0.42}
+    models = options.models or _MODELS[3]
+    means = 0.3 * (options.first or _FIRST[0])
+    first = {"count": means, "means": means, "lengths": 4.0 * means / 3.0}
+    rest = {"spread": 0.08, "calibration": 0.04, "curves": 0.03, "estimate": 0.42}
     if options.randomised:
-        del rest["calibration"]
-    part = (1.0 - models - sum(first.values())) / sum(rest.values())
+        del rest["calibration"], rest["curves"]
+    part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
 
 
@@ -144,6 +163,11 @@ class _Score:
     def values(self) -> FloatArray:
         """Scores at the nodes."""
         return np.clip(sigmoid(self.constant + self.index), self.clip, 1.0 - self.clip)
+
+    def of(self, rows: Block, models: Models) -> FloatArray:
+        """Scores of some rows."""
+        e = sigmoid(self.constant + models.standard.index(rows, self.slopes))
+        return np.clip(e, self.clip, 1.0 - self.clip)
 
     @property
     def overlap(self) -> float:
@@ -249,9 +273,8 @@ class _WeightedTerm:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Terms of some rows."""
-        score, standard = self.score, self.residual.models.standard
-        e = sigmoid(score.constant + standard.index(rows, score.slopes))
-        e = np.clip(e, score.clip, 1.0 - score.clip)
+        score = self.score
+        e = score.of(rows, self.residual.models)
         weight = np.minimum(np.where(rows.treated, 1.0 - e, e), score.largest) / score.overlap
         clipped = np.clip(self.residual(rows), -self.clip, self.clip)
         return np.where(rows.treated, weight, -weight) * clipped
@@ -294,56 +317,67 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     term = _WeightedTerm(residual, score, second)
     total = release_total(curator, term, -second * reach, second * reach, "estimate")
     value = float(levels[0] - levels[1]) + total.mean
-    parts = [Part("bias by clipped outcomes", bias**2)]
+    parts = [Part("clipped outcomes", bias**2)]
     parts.append(centres.noise_part(total.mean, 0.0 if randomised else _WEIGHTS_OFF))
     if not randomised:
+        curves = release_curves(curator, models, score, "curves")
         value -= clip * models.slopes.left
-        parts += _confounding(models, score, estimand, curator)
+        parts += _confounding(models, score, curves, estimand)
     return total.estimate(
         value,
         centres,
         parts,
         basis="randomised" if randomised else "adjusted",
-        details=details(centres, second) | _shown(models, score),
+        details=details(centres, second) | _known(models),
+        caution="" if randomised else _caution(models, curves),
     )
 
 
-def _confounding(models: Models, score: _Score, estimand: str, curator: Curator) -> list[Part]:
-    """What noise in the models, curves and effects that vary may leave."""
-    slopes, p, squared = models.slopes, models.columns, models.clip**2
-    cov = models.covariance
-    a = models.treatment_slopes
-    unknown = float((slopes.outcome_variance * np.linalg.eigvalsh(cov)).sum()) / p
-    missed = _WRONG_SCORE**2 * float(a @ cov @ a) * unknown
+def _confounding(models: Models, score: _Score, curves: Curves, estimand: str) -> list[Part]:
+    """What noise in the models, curves, and effects that vary may leave."""
+    slopes, squared, covariance = models.slopes, models.clip**2, models.covariance
+    a, spread = models.treatment_slopes, models.outcome_variance
+    unknown = float(slopes.outcome_variance @ np.linalg.eigvalsh(covariance)) / models.columns
+    missed = _WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
     moved = min(_SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
-    rest = slopes.left_variance - moved + missed
-    parts = [
-        Part("privacy noise in the models", squared * moved, noise=True),
-        Part("confounding that noise in the models may leave", squared * rest),
-    ]
-    if any(k not in (1, 2) for k in curator.values[:-1]):
-        curved = _CURVED**2 * models.outcome_variance * slopes.explained * slopes.selection
-        parts.append(Part("confounding by curves that lines leave", squared * curved))
-    goal = ESTIMANDS[estimand]
-    pi = float(score.weights[0].sum())
-    shares = goal.population(np.array([pi, 0.0]), np.array([0.0, 1.0 - pi]))
-    target = (shares / shares.sum()) @ models.centres
-    own = score.values * (1.0 - score.values) / score.overlap
-    along = cov @ score.slopes / max(score.sd**2, 1e-12)
-    by_arm = (score.weights * own).sum(axis=1)
-    off = (score.weights * own * (score.index - score.means[:, None])).sum()
-    shift = by_arm @ models.centres + off * along - target
+    curved = curves.left_variance(spread, slopes.explained)
+    if curves.checked:
+        curved += _CURVED**2 * spread * slopes.explained * slopes.selection
+    shift = _shift(models, score, estimand)
     vary = _HETEROGENEOUS * slopes.prior[0] * float(shift @ shift)
-    parts.append(Part("effects that vary with covariates", squared * vary))
-    return parts
+    rest = slopes.left_variance - moved + missed
+    return [
+        Part("models", squared * moved, noise=True),
+        Part("confounding left by noise in the models", squared * rest),
+        Part("confounding by curves", squared * curved),
+        Part("effects that vary", squared * vary),
+    ]
 
 
-def _shown(models: Models, score: _Score) -> dict[str, str]:
-    known = models.slopes.known
-    return {
-        "outcome slopes known": f"{100 * max(known[0], 0.0):.0f} %",
-        "treatment slopes known": f"{100 * max(known[1], 0.0):.0f} %",
-    }
+def _shift(models: Models, score: _Score, estimand: str) -> FloatArray:
+    """Mean covariates of those whom overlap weights stand for, less those of the estimand."""
+    pi = float(score.weights[0].sum())
+    sizes = np.array([pi, 1.0 - pi])
+    members = ESTIMANDS[estimand].population(np.array([1.0, 0.0]), np.array([0.0, 1.0])) * sizes
+    goal = (members / members.sum()) @ models.centres
+    own = score.weights * score.values * (1.0 - score.values) / score.overlap
+    along = models.covariance @ score.slopes / max(score.sd**2, 1e-12)
+    moved = float((own * (score.index - score.means[:, None])).sum())
+    return np.asarray(own.sum(axis=1) @ models.centres + moved * along - goal)
+
+
+def _known(models: Models) -> dict[str, str]:
+    """How much of the models is not noise."""
+    names = ("outcome slopes known", "treatment slopes known")
+    shown = (f"{100.0 * max(x, 0.0):.0f} %" for x in models.slopes.known)
+    return dict(zip(names, shown, strict=True))
+
+
+def _caution(models: Models, curves: Curves) -> str:
+    """What nobody should overlook."""
+    if min(models.slopes.known) < _HARDLY:
+        return "HARDLY ADJUSTED: the models are mostly noise; the interval allows for what is left"
+    return curves.caution
 
 
 SPEC = MethodSpec(

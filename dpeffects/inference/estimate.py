@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +61,10 @@ BASES = {
     "association": "an association: not adjusted for, and not declared to be randomised",
 }
 """What entitles an estimate to be called an effect, or does not."""
+NO_EFFECT = (
+    "ASSOCIATION, NOT AN EFFECT: nothing was adjusted for, and treatment was not declared to be "
+    "randomised"
+)
 
 
 @dataclass(frozen=True)
@@ -88,15 +93,37 @@ class Estimate:
     caution: str = ""
 
     @property
+    def point(self) -> float:
+        """The estimate as it is shown: within the possible range, which the truth is in too."""
+        if self.possible is None or math.isnan(self.value):
+            return self.value
+        low, high = self.possible
+        return min(max(self.value, low), high)
+
+    @property
+    def final_noise_variance(self) -> float:
+        """Variance of the noise that was added last, to the estimate itself."""
+        return sum(2.0 * scale**2 for scale in self.laplace) + self.gaussian
+
+    @property
     def noise_variance(self) -> float:
         """Variance of the privacy noise in the estimate, by whatever way it came in."""
-        own = sum(2.0 * scale**2 for scale in self.laplace) + self.gaussian
-        return own + sum(part.variance for part in self.parts if part.noise)
+        return self.final_noise_variance + sum(p.variance for p in self.parts if p.noise)
 
     @property
     def bias_variance(self) -> float:
         """What the interval allows for possible biases, as a variance."""
         return sum(part.variance for part in self.parts if not part.noise)
+
+    @property
+    def associated(self) -> bool:
+        """Whether nothing entitles the estimate to be called an effect."""
+        return self.basis == "association"
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What nobody should overlook: what the estimate is, if no effect, and the method's own."""
+        return tuple(filter(None, (NO_EFFECT if self.associated else "", self.caution)))
 
 
 @dataclass(frozen=True)

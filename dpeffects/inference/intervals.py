@@ -1,16 +1,19 @@
 """Intervals, p-values and standard errors for the effect, from released values only.
 
 The error of an estimate is a normal sampling error plus independent Laplace terms and, where a
-delta was spent, Gaussian noise; the law used here is that of the sum. The sampling variance is
-itself known only through a noisy release, so the law is averaged over the variances that the
-release leaves plausible (`_plausible_variances`).
+delta was spent, Gaussian noise, plus further normal parts; the law used here is that of the sum.
+The sampling variance is itself known only through a noisy release, so the law is averaged over the
+variances that the release leaves plausible (`_plausible_variances`).
+
+An interval lies in the range that an effect can have. It is taken around the estimate after that
+was moved into the range, which brings it closer to the truth, never further away, and is then cut.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from numbers import Real
 
@@ -24,6 +27,10 @@ Floats = npt.NDArray[np.float64]
 
 _STEP, _ANGLE, _HEIGHT = 0.06, math.pi / 8, 2.5
 _PATH = np.arange(0.0, 15.0, _STEP) + 1j * _ANGLE
+NO_TEST = (
+    "an association is no test of an effect: nothing was adjusted for, and treatment was not "
+    "declared to be randomised"
+)
 _CELLS = 2**20  # complex numbers held at once when many points are asked for
 
 
@@ -216,10 +223,7 @@ def interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavail
     law = _law(estimate)
     if isinstance(law, Unavailable):
         return law
-    half = law.upper_point(tail)
-    low, high = estimate.possible or (-math.inf, math.inf)
-    lower, upper = estimate.value - half, estimate.value + half
-    return Interval(max(lower, low), min(upper, high), conf_level)
+    return _around(estimate, law.upper_point(tail), conf_level)
 
 
 def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavailable:
@@ -228,21 +232,38 @@ def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | U
     It says how far the noise can have moved the number; it is not an interval for the effect.
     """
     tail = (1.0 - check_conf_level(conf_level)) / 2.0
-    if not _finite(estimate.value, estimate.gaussian, *estimate.laplace):
+    parts = [part.variance for part in estimate.parts if part.noise]
+    if not _finite(estimate.value, estimate.gaussian, *estimate.laplace, *parts):
         return Unavailable("the estimate or its noise scale is not a finite number")
-    normal = estimate.gaussian + sum(part.variance for part in estimate.parts if part.noise)
-    half = _plain(normal, estimate.laplace).upper_point(tail)
-    return Interval(estimate.value - half, estimate.value + half, conf_level)
+    law = _plain(estimate.gaussian + sum(parts), estimate.laplace)
+    return _around(estimate, law.upper_point(tail), conf_level)
+
+
+def sampling_alone(estimate: Estimate) -> Estimate:
+    """The estimate as if its sampling error were the only one."""
+    return replace(estimate, laplace=(), gaussian=0.0, parts=())
+
+
+def _around(estimate: Estimate, half: float, conf_level: float) -> Interval:
+    """An interval of this half-width around the estimate, cut to what is possible."""
+    low, high = estimate.possible or (-math.inf, math.inf)
+    lower, upper = estimate.point - half, estimate.point + half
+    return Interval(max(lower, low), min(upper, high), conf_level)
 
 
 def p_value(estimate: Estimate, null: float = 0.0) -> float | Unavailable:
-    """Two-sided p-value of the hypothesis that the effect is ``null``; same law as `interval`."""
+    """Two-sided p-value of the hypothesis that the effect is ``null``; same law as `interval`.
+
+    An association has none: it differs from zero without any effect where there is confounding.
+    """
     if not _finite(null):
         raise OptionError(f"null is a finite number, got {null!r}")
+    if estimate.associated:
+        return Unavailable(NO_TEST)
     law = _law(estimate)
     if isinstance(law, Unavailable):
         return law
-    distance = abs(estimate.value - null)
+    distance = abs(estimate.point - null)
     return min(1.0, 2.0 * float(law.tail(distance))) if distance > 0.0 else 1.0
 
 
@@ -287,12 +308,12 @@ def _law(estimate: Estimate) -> Law | Unavailable:
     sampling = estimate.sampling
     if isinstance(sampling, Unavailable):
         return sampling
+    parts = [part.variance for part in estimate.parts]
     released = (sampling.value, sampling.noise_scale, estimate.gaussian, *estimate.laplace)
-    if not _finite(estimate.value, *released) or math.isnan(sampling.largest):
+    if not _finite(estimate.value, *released, *parts) or math.isnan(sampling.largest):
         return Unavailable("the estimate or its released variance is not a finite number")
     variances, weights = _plausible_variances(sampling)
-    normal = estimate.gaussian + sum(part.variance for part in estimate.parts)
-    return _Mixture(variances + normal, weights, estimate.laplace)
+    return _Mixture(variances + (estimate.gaussian + sum(parts)), weights, estimate.laplace)
 
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:

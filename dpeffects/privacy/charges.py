@@ -55,7 +55,7 @@ class Noisy:
     scale: float
     spend: Spend | None = None
     gaussian: bool = False
-    variance_at_1: float | None = None
+    unit_variance: float | None = None
 
     def __float__(self) -> float:
         return float(self.value.reshape(-1)[0]) if self.value.size == 1 else math.nan
@@ -63,7 +63,7 @@ class Noisy:
     @property
     def variance(self) -> float:
         """Variance of the noise in each entry (0 for a value that was public)."""
-        known = (2.0, 1.0)[self.gaussian] if self.variance_at_1 is None else self.variance_at_1
+        known = (2.0, 1.0)[self.gaussian] if self.unit_variance is None else self.unit_variance
         return self.scale**2 * known
 
     @property

@@ -58,6 +58,7 @@ class Curator:
         self._source, self._releaser, self._public = rows, releaser, public
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
         self.values = rows.values or (0,) * (rows.width + 1)
+        self.names = rows.names or tuple(f"column {j}" for j in range(rows.width))
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""

@@ -1,9 +1,10 @@
 """The only randomness that releases have.
 
-Every release is an array of integers on a public grid, so three samplers suffice: discrete Laplace
-and discrete Gaussian noise on integers, and randomised response on bits. ``SecureNoise`` draws them
-with OpenDP (exact samplers, system entropy, no floating-point holes), and the secret order in which
-a call works on its records. Noise that repeats itself is in `dpeffects.unproved.seeded`.
+Every release is an array of integers on a public grid, so few samplers suffice: discrete Laplace
+and discrete Gaussian noise on integers, randomised response on bits, and what `shaped` makes of the
+first two for matrices and cubes. ``SecureNoise`` draws them with OpenDP (exact samplers, system
+entropy, no floating-point holes), and the secret order in which a call works on its records. Noise
+that repeats itself is in `dpeffects.unproved.seeded`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -166,7 +168,6 @@ class SecureNoise(NoiseSource):
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Add discrete Laplace noise; OpenDP's own privacy map must agree with the price."""
         dp = _opendp()
-        values = checked(values)
 
         def draw(part: IntArray) -> IntArray:
             domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(part.size))
@@ -175,19 +176,19 @@ class SecureNoise(NoiseSource):
                 raise PrivacyError("the noise library charges more than the ledger; nothing drawn")
             return np.asarray(mechanism(part), dtype=np.int64)
 
-        if values.size <= _BLOCK:
-            return draw(values)
-        blocks = np.array_split(values, math.ceil(values.size / _BLOCK))
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            return np.concatenate(list(pool.map(draw, blocks)))
+        return _in_blocks(draw, checked(values))
 
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Add discrete Gaussian noise."""
         dp = _opendp()
-        values = checked(values)
-        domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(values.size))
-        mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=fine_enough(scale))
-        return np.asarray(mechanism(values), dtype=np.int64)
+        scale = fine_enough(scale)
+
+        def draw(part: IntArray) -> IntArray:
+            domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(part.size))
+            mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+            return np.asarray(mechanism(part), dtype=np.int64)
+
+        return _in_blocks(draw, checked(values))
 
     def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
         """Add a difference of Wisharts, rounded exactly."""
@@ -236,6 +237,15 @@ class SecureNoise(NoiseSource):
             same = slice(int(first), int(np.searchsorted(keys, keys[first], side="right")))
             order[same] = order[same][self.permutation(same.stop - same.start)]
         return order
+
+
+def _in_blocks(draw: Callable[[IntArray], IntArray], values: IntArray) -> IntArray:
+    """Draw for long vectors in blocks, by several threads."""
+    if values.size <= _BLOCK:
+        return draw(values)
+    blocks = np.array_split(values, math.ceil(values.size / _BLOCK))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return np.concatenate(list(pool.map(draw, blocks)))
 
 
 def checked(values: IntArray) -> IntArray:

@@ -52,8 +52,8 @@ class Split:
         """Divide a budget; which shares are Gaussian follows from public numbers.
 
         ``uses_delta`` has the shares that can use a delta: the number of entries in which a record
-        moves their release, or None for a mechanism with a delta of its own. A share is Gaussian
-        where the pool gives it less noise than Laplace.
+        moves their release (`entries`), or None for a mechanism with a delta of its own. A share is
+        Gaussian where the pool gives it less noise than a pure price; infinity: wherever it can be.
         """
         pure = budget.shares(proportions)
         able = {k: v for k, v in (uses_delta or {}).items() if k in pure}
@@ -153,7 +153,7 @@ class Releaser:
         (values, _, unit, shape), epsilon = steps, price.epsilon
         by_cell, noise = values.reshape(-1, values.shape[-1]), self._noise
         if isinstance(shape, Matrices):
-            name, size = "difference of Wisharts", shape.squared_radius
+            name, size = "Wishart", shape.squared_radius
             scale, top = matrix_scale(len(by_cell), *shape, epsilon)
             draw = partial(noise.matrices, by_cell, scale, top)
         else:
@@ -166,7 +166,7 @@ class Releaser:
         )
         self.charge(spend)
         value = (draw().reshape(values.shape) * unit).astype(np.float64)
-        return Noisy(value, scale * unit, spend, variance_at_1=shape.variance)
+        return Noisy(value, scale * unit, spend, unit_variance=shape.variance)
 
     def gaussian(
         self,
@@ -185,11 +185,10 @@ class Releaser:
         """
         (values, (_, l2), unit, shape), known = steps, math.isfinite(steps.moves.l2)
         parts: list[tuple[Any, float]] = [(slice(None), 1.0)]
-        if isinstance(shape, Matrices):  # one variance on the diagonal, half of it elsewhere
+        if isinstance(shape, Matrices):  # half the variance off the diagonal, where that is
             diagonal = np.resize(np.equal(*np.triu_indices(shape.columns)), values.size)
             parts = [(diagonal, 1.0), (~diagonal, math.sqrt(0.5))][: shape.columns]
-        least = sigma * parts[-1][1]
-        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / least)))
+        finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / (sigma * parts[-1][1]))))
         values = np.clip(values, -(2**60 // finer), 2**60 // finer)  # nothing fails by a value
         name, moves = ("Gaussian", (l2 * unit,)) if known else ("Gaussian, claimed", ())
         spend = Spend(label, share, *price, name, moves, (sigma * unit,), claim, alone)
@@ -199,7 +198,7 @@ class Releaser:
             drawn[part] = self._noise.gaussian(drawn[part], sigma * factor * finer)
         value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
         off_diagonal = 0.5 if isinstance(shape, Matrices) else None
-        return Noisy(value, sigma * unit, spend, gaussian=True, variance_at_1=off_diagonal)
+        return Noisy(value, sigma * unit, spend, gaussian=True, unit_variance=off_diagonal)
 
     def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
         """Release bits by randomised response; a record owns one bit."""

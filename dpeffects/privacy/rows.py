@@ -220,6 +220,10 @@ class Source(Protocol):
         """Number of values of each encoded column, and last the outcome, by type and bounds."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+
+    @property
     def n_strata(self) -> int | None:
         """Number of strata, with records or without; None where there are no strata."""
 
@@ -258,6 +262,7 @@ class Rows:
     width: int
     strata: Callable[[], tuple[IntArray, int]] | None = None
     values: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
     answers: FloatArray | None = None
     unit: IntArray | None = None
 

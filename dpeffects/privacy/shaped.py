@@ -32,8 +32,8 @@ class Normals:
     bits: Callable[[int, int], list[int]]
     fine: int = FINE
     step: int = 64
-    drawn: list[tuple[int, int, int]] = field(default_factory=list)
-    rejected: int = 0
+    drawn: list[tuple[int, int, int]] = field(default_factory=list, init=False)
+    rejected: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         while short := self.count - len(self.drawn):  # what is rejected is drawn anew
@@ -74,7 +74,7 @@ class Normals:
 
     def to(self, least: int) -> tuple[list[int], int]:
         """Integers b and q: each number is within 1 / q of b / q; y has ``least`` bits, or more."""
-        least = max(least, max(known for _, _, known in self.drawn))
+        least = max(least, *(known for _, _, known in self.drawn))
         for i, (z, y, known) in enumerate(self.drawn):
             while known < least:
                 y, known = y << self.step | self.bits(1, self.step)[0], known + self.step

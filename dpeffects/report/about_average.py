@@ -10,13 +10,14 @@ from dpeffects.estimators import registry
 from dpeffects.formula import parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
+from dpeffects.inference.intervals import sampling_alone
 from dpeffects.report.blocks import (
     alert,
+    called,
     closing,
     effect_table,
     header,
     percent,
-    words_of,
 )
 from dpeffects.report.paragraph import (
     describe,
@@ -30,12 +31,22 @@ from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Summary, Table, summarise
 
+BASIS = {
+    "": "",
+    "adjusted": "The estimate assumes that no confounder is missing from the formula, and models "
+    "that are linear in the terms of the formula.",
+    "randomised": "Treatment is taken as randomised because the call said so: the interval allows "
+    "for no confounding.",
+    "association": "",
+}
+"""A sentence on what the estimate rests on; what an association lacks is in its caution."""
+
 
 @summarise.register
 def _(fit: Result, conf_level: float = 0.95) -> Summary:
-    what = words_of(fit.estimand)
+    what = called(fit)
     private = f"Private {what}" if fit.level != "none" else f"Not private: {what}"
-    notes = (*_inference_notes(fit, conf_level), *fit.notes)
+    notes = (*_inference_notes(fit, conf_level), BASIS[fit.released.basis], *fit.notes)
     return Summary(
         f"{private}: {fit.method_title} ({fit.method})",
         alert(fit),
@@ -49,18 +60,28 @@ def _(fit: Result, conf_level: float) -> str:
 
 
 def _error_parts(fit: Result) -> Table:
+    """One line for each part of the error, in words that tell noise from possible bias."""
     title, columns = "Standard error", ("part", "std. deviation", "share of variance")
-    sampling, noise = fit.sampling_variance, fit.noise_variance
-    if isinstance(sampling, Unavailable) or not math.isfinite(sampling + noise):
-        sd = "n/a" if math.isnan(noise) else number(math.sqrt(noise))
-        known = ("privacy noise", sd, "n/a")
-        return Table(title, columns, (("sampling error", "n/a", "n/a"), known), "lrr")
-    total = sampling + noise
-    share = noise / total if total > 0.0 else 0.0
-    sds = numbers([math.sqrt(variance) for variance in (sampling, noise, total)])
-    shares = (percent(1 - share, ".1f"), percent(share, ".1f"), "100.0 %")
-    parts = ("sampling error", "privacy noise", "both")
-    return Table(title, columns, tuple(zip(parts, sds, shares, strict=True)), "lrr", total=True)
+    released, sampling = fit.released, fit.sampling_variance
+    own = "privacy noise, final sum" if any(p.noise for p in released.parts) else "privacy noise"
+    known = {own: released.final_noise_variance}
+    for part in released.parts:
+        name = f"{part.name} ({'privacy noise' if part.noise else 'possible bias'})"
+        known[name] = known.get(name, 0.0) + part.variance
+    if isinstance(sampling, Unavailable) or not math.isfinite(sampling + sum(known.values())):
+        rows = ((name, _sd(variance), "n/a") for name, variance in known.items())
+        return Table(title, columns, (("sampling error", "n/a", "n/a"), *rows), "lrr")
+    variances = {"sampling error": sampling, **known}
+    total = sum(variances.values())
+    variances["all" if released.parts else "both"] = total
+    sds = numbers([math.sqrt(variance) for variance in variances.values()])
+    shares = [percent(x / total if total > 0.0 else 0.0, ".1f") for x in variances.values()]
+    shares[-1] = "100.0 %"
+    return Table(title, columns, tuple(zip(variances, sds, shares, strict=True)), "lrr", total=True)
+
+
+def _sd(variance: float) -> str:
+    return "n/a" if math.isnan(variance) else number(math.sqrt(variance))
 
 
 def _inference_notes(fit: Result, conf_level: float) -> tuple[str, ...]:
@@ -70,9 +91,18 @@ def _inference_notes(fit: Result, conf_level: float) -> tuple[str, ...]:
             f"Standard error, interval and p-value are {interval}.",
             *_noise_only(fit, conf_level),
         )
+    return (*_law_notes(fit, sampling), *_cut_notes(fit, conf_level))
+
+
+def _law_notes(fit: Result, sampling: SamplingVariance | Unavailable) -> tuple[str, ...]:
+    """Say where the interval comes from."""
+    what, so = "Interval and p-value come", ", so p is not that of estimate / std. error."
+    if fit.associated:
+        what, so = "The interval comes", ". There is no p-value: an association is no test."
+    bias = ", plus what is allowed for possible biases" if fit.bias_variance > 0.0 else ""
     law = (
-        "Interval and p-value come from a normal sampling error plus the privacy noise, averaged "
-        "over the uncertainty of the released variance, so p is not that of estimate / std. error."
+        f"{what} from a normal sampling error plus the privacy noise{bias}, averaged over the "
+        f"uncertainty of the released variance{so}"
     )
     if isinstance(sampling, SamplingVariance) and sampling.value < sampling.noise_scale:
         return (
@@ -84,21 +114,43 @@ def _inference_notes(fit: Result, conf_level: float) -> tuple[str, ...]:
     return (law,)
 
 
+def _cut_notes(fit: Result, conf_level: float) -> tuple[str, ...]:
+    """Say what was cut to the range that an effect can have."""
+    released = fit.released
+    if released.possible is None:
+        return ()
+    low, high = numbers(released.possible)
+    notes = []
+    if fit.conf_int(conf_level) != inference.interval(
+        replace(released, value=released.point, possible=None), conf_level
+    ):
+        notes.append(
+            f"The interval was cut to [{low}, {high}]: by the declared bounds no effect lies "
+            "outside."
+        )
+    if released.point != released.value:
+        notes.append(
+            f"The released estimate, {number(released.value)}, was moved to the end of that range."
+        )
+    return tuple(notes)
+
+
 def _noise_only(fit: Result, conf_level: float) -> tuple[str, ...]:
     noise = inference.noise_interval(fit.released, conf_level)
     if isinstance(noise, Unavailable):
-        return ()
+        return _cut_notes(fit, conf_level)
     low, high = numbers(tuple(noise))
     return (
         f"Without its privacy noise the estimate would lie in [{low}, {high}] with probability "
         f"{percent(conf_level)}. This is not an interval for the effect: it leaves out the "
         "sampling error.",
+        *_cut_notes(fit, conf_level),
     )
 
 
 def _findings(fit: Result, conf_level: float) -> list[str]:
     interval, error = fit.conf_int(conf_level), fit.std_error
-    sampling = fit.sampling_variance
+    sampling, what = fit.sampling_variance, "association" if fit.associated else "effect"
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
         sd = number(math.sqrt(fit.noise_variance))
         known = f"its privacy noise has a standard deviation of {sd}, and its sampling error is"
@@ -106,36 +158,53 @@ def _findings(fit: Result, conf_level: float) -> list[str]:
             known = "its privacy noise and its sampling error are"
         return [
             f"The estimate is {number(fit.estimate)}; {known} not known, so it supports no "
-            "statement on whether there is an effect."
+            f"statement on whether there is an {what}."
         ]
     sentences = [effect_sentence(fit.estimate, error, interval, fit.p_value)]
     if not isinstance(sampling, Unavailable):
-        sentences.append(split(sampling, fit.noise_variance, _halves(fit, conf_level)))
+        halves, bias = _halves(fit, conf_level), fit.bias_variance
+        sentences.append(split(sampling, fit.noise_variance, halves, bias=bias))
+        sentences.append(_biases(fit))
     released = fit.released.sampling
     if isinstance(released, SamplingVariance) and released.value < released.noise_scale:
         sentences.append(
             "The released sampling variance is smaller than its own privacy noise; standard error "
             "and interval average over what it may be."
         )
-    return [*sentences, reading(interval, _if_random(fit))]
+    rests_on = BASIS[fit.released.basis]
+    return [*sentences, reading(interval, _if_random(fit), what), rests_on]
+
+
+def _biases(fit: Result) -> str:
+    """Say what is allowed for possible biases."""
+    names = dict.fromkeys(p.name for p in fit.released.parts if not p.noise and p.variance > 0.0)
+    if not names:
+        return ""
+    return (
+        f"For possible biases ({', '.join(names)}) a standard deviation of "
+        f"{number(math.sqrt(fit.bias_variance))} is allowed."
+    )
 
 
 def _halves(fit: Result, conf_level: float) -> tuple[float, float] | None:
     """Half-widths of the intervals that either error alone would give."""
-    alone = inference.interval(replace(fit.released, laplace=(), gaussian=0.0), conf_level)
-    noise = inference.noise_interval(fit.released, conf_level)
+    uncut = replace(fit.released, possible=None)
+    alone = inference.interval(sampling_alone(uncut), conf_level)
+    noise = inference.noise_interval(uncut, conf_level)
     if isinstance(alone, Unavailable) or isinstance(noise, Unavailable):
         return None
-    return alone.upper - fit.estimate, noise.upper - fit.estimate
+    return alone.upper - uncut.value, noise.upper - uncut.value
 
 
 def _if_random(fit: Result) -> str:
+    if fit.released.basis == "randomised":
+        return "treatment was randomised"
     spec = registry().get(fit.method)
     try:
         covariates = parse(fit.formula).has_covariates
     except FormulaError:  # a result that was read from a file says what it likes
         covariates = True
     adjusted = covariates and (spec is None or spec.uses_covariates)
-    if adjusted and not fit.caution.startswith(("NOT ADJUSTED", "HARDLY ADJUSTED")):
+    if adjusted and not fit.released.caution.startswith(("NOT ADJUSTED", "HARDLY ADJUSTED")):
         return "treatment was as good as random given the covariates"
     return "treatment was randomised, as nothing or hardly anything is adjusted for"

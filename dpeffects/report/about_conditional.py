@@ -66,9 +66,9 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
         error = inference.std_error(effect)
         sd = math.sqrt(effect.noise_variance) if isinstance(error, Unavailable) else error
         if math.isfinite(interval[0]):
-            rows.append((label, *numbers([effect.value, sd, *interval])))
+            rows.append((label, *numbers([effect.point, sd, *interval])))
         else:
-            rows.append((label, number(effect.value), "n/a", "n/a", "n/a"))
+            rows.append((label, number(effect.point), "n/a", "n/a", "n/a"))
     where, error_name = ("by group", "std. error") if groups else ("at points", "noise sd")
     table = Table(
         f"Effect of {fit.treatment} on {fit.outcome} {where}",

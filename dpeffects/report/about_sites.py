@@ -6,13 +6,13 @@ from dpeffects.guarantee import KINDS, alarm
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.report.blocks import (
+    asked_for,
+    called,
     effect_table,
-    estimand_words,
     noted,
     p_text,
     percent,
     starred,
-    words_of,
 )
 from dpeffects.report.paragraph import (
     describe,
@@ -42,7 +42,7 @@ _PROMISES, _SHOWN = 5, 25
 @summarise.register
 def _(fit: Combined, conf_level: float | None = None) -> Summary:
     conf_level = fit.conf_level if conf_level is None else conf_level
-    what = words_of(fit.estimand)
+    what = called(fit)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
     blocks = (
         *(_header(fit), effect_table(fit, conf_level), _sites(fit), _guarantees(fit)),
@@ -76,7 +76,7 @@ def _header(fit: Combined) -> Pairs:
     left = f"; {len(fit.left_out)} left out" if fit.left_out else ""
     rows = (
         ("Formula", fit.formula),
-        ("Estimand", estimand_words(fit.estimand)),
+        ("Estimand", asked_for(fit)),
         ("Rule", f"{fit.rule}: {RULES[fit.rule].words}"),
         ("Sites", f"{len(fit.used)} used{left}"),
         ("Records", f"n = {fit.n} in the sites used"),
@@ -187,17 +187,19 @@ def _prices(fit: Combined) -> str:
 
 
 def _estimate(fit: Combined, interval: Interval | Unavailable) -> list[str]:
-    error, noise = fit.std_error, fit.noise_variance
+    error, noise, bias = fit.std_error, fit.noise_variance, fit.bias_variance
+    what = "association" if fit.associated else "effect"
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
         return [
             f"The estimate is {number(fit.estimate)}; its privacy noise has a standard deviation "
-            f"of {number(noise**0.5)}, and it supports no statement on whether there is an effect."
+            f"of {number(noise**0.5)}, and it supports no statement on whether there is an {what}."
         ]
     assumption = "in every site treatment was as good as random given what was adjusted for"
     return [
         effect_sentence(fit.estimate, error, interval, fit.p_value),
-        split(max(error**2 - noise, 0.0), noise, rest=_REST),
-        reading(interval, assumption),
+        split(max(error**2 - noise - bias, 0.0), noise, rest=_REST, bias=bias),
+        f"For possible biases a standard deviation of {number(bias**0.5)} is allowed." * (bias > 0),
+        reading(interval, assumption, what),
     ]
 
 

@@ -37,6 +37,18 @@ def words_of(estimand: str) -> str:
     return ESTIMANDS[estimand].words if estimand in ESTIMANDS else "effect"
 
 
+def called(result: Record | Combined) -> str:
+    """What was estimated: an effect, in the words of its estimand, or an association."""
+    return "association" if result.associated else words_of(result.estimand)
+
+
+def relation(result: Record | Combined) -> str:
+    """Name what the number is: an effect of treatment on outcome, or their association."""
+    if result.associated:
+        return f"association of {result.treatment} with {result.outcome}"
+    return f"effect of {result.treatment} on {result.outcome}"
+
+
 def alert(result: Record) -> str:
     """What must not be overlooked: a guarantee that does not hold, and cautions."""
     guarantee = result.guarantee
@@ -72,6 +84,12 @@ def estimand_words(estimand: str) -> str:
     return f"{estimand}, {words_of(estimand)}"
 
 
+def asked_for(result: Record | Combined) -> str:
+    """Return the estimand in words, and whether this is an estimate of it."""
+    words = estimand_words(result.estimand)
+    return f"{words}; this is an association instead" if result.associated else words
+
+
 def percent(share: float, form: str = ".4g") -> str:
     """Return a share as a percentage.
 
@@ -103,7 +121,7 @@ def header(result: Record) -> Pairs:
     """What was estimated, how, from what, and under which promise."""
     rows = [
         ("Formula", result.formula),
-        ("Estimand", estimand_words(result.estimand)),
+        ("Estimand", asked_for(result)),
         ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
         ("Options", _options(result)),
         ("Records", f"n = {result.n}"),
@@ -147,14 +165,16 @@ def _whole(match: re.Match[str]) -> str:
 
 def effect_table(result: Result | Combined, conf_level: float) -> Table:
     """Return the line that everybody reads first: the effect, its error, interval and p-value."""
-    title = f"Effect of {result.treatment} on {result.outcome}"
+    about = relation(result)
+    title = about[0].upper() + about[1:]
     columns = ("", "estimate", "std. error", *limits(conf_level), "p-value")
     interval, error = result.conf_int(conf_level), result.std_error
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
         cells: tuple[str, ...] = (number(result.estimate), "n/a", "n/a", "n/a")
     else:
         cells = numbers((result.estimate, error, *interval))
-    return Table(title, columns, ((result.estimand, *cells, p_text(result.p_value)),), "lrrrrr")
+    name = "association" if result.associated else result.estimand
+    return Table(title, columns, ((name, *cells, p_text(result.p_value)),), "lrrrrr")
 
 
 def budget(result: Record) -> Table:

@@ -94,6 +94,8 @@ class Comparison(Shown):
         cells |= {(1, name, 0): number(facts[name]) for name in _FACTS}
         share = float(glance.get("noise_share", math.nan))
         cells[1, "noise share", 0] = "n/a" if math.isnan(share) else percent(share, ".1f")
+        if basis := glance.get("basis"):
+            cells[1, "basis", 0] = basis
         cells[1, "caution", 0] = str(glance["caution"]).split(":")[0] or "-"
         return cells
 
@@ -108,12 +110,15 @@ class Comparison(Shown):
         below = "standard errors in (...)"
         if self.stat == "conf_int":
             below = f"{percent(self.conf_level)} [intervals]"
-        notes = [f"Below the estimates: {below}; sampling error and privacy noise together."]
-        tidy = self.tidy()
+        tidy, glance = self.tidy(), self.glance()
+        parts = "sampling error and privacy noise"
+        if "bias_variance" in glance and (glance["bias_variance"] > 0.0).any():
+            parts = "sampling error, privacy noise and what is allowed for possible biases"
+        notes = [f"Below the estimates: {below}; {parts} together."]
         if "covers" in tidy and (tidy["covers"] == "noise").any():
             fits = ", ".join(dict.fromkeys(tidy.loc[tidy["covers"] == "noise", "fit"]))
             notes.append(f"Of privacy noise only, without sampling error: {fits}.")
-        units = self.glance()["unit"].unique()
+        units = glance["unit"].unique()
         if len(units) > 1:
             notes.append(
                 "The guarantees protect different things (one record, or its outcome only): their "

@@ -11,7 +11,7 @@ from typing import Any
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.blocks import LEVELS, bounds_text, percent, words_of
+from dpeffects.report.blocks import LEVELS, bounds_text, percent, relation, words_of
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
@@ -103,13 +103,18 @@ def missing_words(interval: Interval | Unavailable) -> str:
     return f"standard error, interval and p-value ({interval})"
 
 
-def reading(interval: Interval, if_random: str) -> str:
-    """Say what the interval does and does not show."""
+def reading(interval: Interval, if_random: str, what: str = "effect") -> str:
+    """Say what the interval of an effect, or of an association, does and does not show."""
     if interval.lower <= 0.0 <= interval.upper:
         low, high = numbers(tuple(interval))
         return (
-            f"The interval includes zero: at this level there is no evidence of an effect, and "
-            f"effects from {low} to {high} are all compatible with the release."
+            f"The interval includes zero: at this level there is no evidence of an {what}, and "
+            f"{what}s from {low} to {high} are all compatible with the release."
+        )
+    if what == "association":
+        return (
+            "The interval excludes zero, which is evidence of an association. It says nothing of "
+            "an effect: those who were treated may have differed before."
         )
     return f"The interval excludes zero, which is evidence of an effect if {if_random}."
 
@@ -119,9 +124,13 @@ def split(
     noise: float,
     halves: tuple[float, float] | None = None,
     rest: str = "Sampling error",
+    bias: float = 0.0,
 ) -> str:
-    """Say how the error divides into sampling (or what the ``rest`` is called) and privacy."""
-    total = sampling + noise
+    """Say how the error divides into sampling (or what the ``rest`` is called) and privacy.
+
+    ``bias`` is the variance that is allowed for possible biases.
+    """
+    total = sampling + noise + bias
     share = 100 * noise / total if total > 0.0 else 0.0
     sds = numbers((math.sqrt(sampling), math.sqrt(noise)))
     text = (
@@ -136,6 +145,8 @@ def split(
 
 def effect_words(result: Record | Combined) -> str:
     """Name the effect of the treatment on the outcome."""
+    if result.associated:
+        return f"the {relation(result)}"
     what = words_of(result.estimand)
     return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"
 

@@ -147,7 +147,7 @@ def _site(part: Part) -> str:
 
 
 def _caution(part: Part) -> str:
-    return part.released.caution if isinstance(part, SiteRelease) else part.caution
+    return "; ".join(part.released.cautions) if isinstance(part, SiteRelease) else part.caution
 
 
 def _total(part: Part) -> tuple[float, float]:

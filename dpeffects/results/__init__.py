@@ -3,5 +3,6 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
+from dpeffects.results.sensitivity import SensitivityAnalysis
 
-__all__ = ["Balance", "CateEffects", "CateFunction", "Result", "load_cate"]
+__all__ = ["Balance", "CateEffects", "CateFunction", "Result", "SensitivityAnalysis", "load_cate"]

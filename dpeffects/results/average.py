@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from dpeffects.inference import intervals as inference
@@ -12,6 +12,7 @@ from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.summary import Summary, draw, summarise
 
 if TYPE_CHECKING:
@@ -72,13 +73,18 @@ class Result(Record):
 
     @property
     def estimate(self) -> float:
-        """The released effect."""
-        return self.released.value
+        """The released effect, within the range that an effect can have."""
+        return self.released.point
+
+    @property
+    def associated(self) -> bool:
+        """Whether this is an association: not adjusted for, and not declared to be randomised."""
+        return self.released.associated
 
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
-        return self.released.caution
+        return "; ".join(self.released.cautions)
 
     @property
     def sampling_variance(self) -> float | Unavailable:
@@ -87,12 +93,17 @@ class Result(Record):
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the privacy noise in the estimate."""
+        """Variance of the privacy noise in the estimate, by whatever way it came in."""
         return self.released.noise_variance
 
     @property
+    def bias_variance(self) -> float:
+        """What the interval allows for possible biases, such as that of a clip, as a variance."""
+        return self.released.bias_variance
+
+    @property
     def std_error(self) -> float | Unavailable:
-        """Total standard error: sampling and noise."""
+        """Total standard error: sampling, noise, and what is allowed for possible biases."""
         return inference.std_error(self.released)
 
     @property
@@ -113,15 +124,71 @@ class Result(Record):
 
     @property
     def p_value(self) -> float | Unavailable:
-        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`."""
+        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`.
+
+        Returns `Unavailable` for an association, which is no test of an effect.
+        """
         return inference.p_value(self.released)
+
+    def sensitivity(
+        self,
+        bias: float | None = None,
+        *,
+        prevalence_difference: float | None = None,
+        confounder_effect: float | None = None,
+        outcome_sd: float | None = None,
+        control_risk: float | None = None,
+        conf_level: float = 0.95,
+    ) -> SensitivityAnalysis:
+        """Say what confounding that was not adjusted for would do to the effect. Nothing is spent.
+
+        E-values and tipping points: how strong it must be to explain the estimate away, and to move
+        the interval to zero. With a stated strength also the interval under it.
+
+        Parameters
+        ----------
+        bias
+            What confounding adds to the estimate, in units of the outcome.
+        prevalence_difference, confounder_effect
+            Instead of bias: how much more frequent a confounder of two values is among the treated,
+            and what it adds to the outcome.
+        outcome_sd
+            Standard deviation of the outcome, for E-values. By default the one that the method
+            released, or a quarter of the outcome's range.
+        control_risk
+            For an outcome of 0 and 1: its mean without treatment, which makes E-values exact.
+        conf_level
+            Level of the interval.
+
+        Returns
+        -------
+        SensitivityAnalysis
+
+        Examples
+        --------
+        >>> import dpeffects as dpe
+        >>> nsw = dpe.load_data("lalonde")
+        >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
+        >>> stated = fit.sensitivity(prevalence_difference=0.2, confounder_effect=2000)
+        >>> stated.stated
+        400.0
+        """
+        return SensitivityAnalysis(
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+            bias=bias,
+            prevalence_difference=prevalence_difference,
+            confounder_effect=confounder_effect,
+            outcome_sd=outcome_sd,
+            control_risk=control_risk,
+            conf_level=conf_level,
+        )
 
     def summary(self, conf_level: float = 0.95) -> Summary:
         """Everything worth printing, as titled blocks."""
         return summarise(self, conf_level=conf_level)
 
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
-        """Draw the estimate and both parts of its interval; return the axes (matplotlib)."""
+        """Draw the estimate and the parts of its interval; return the axes (matplotlib)."""
         return draw(self, conf_level=conf_level, ax=ax)
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
@@ -141,6 +208,8 @@ class Result(Record):
             "noise_variance": float(self.noise_variance),
             "sampling_variance": or_nan(self.sampling_variance),
             "noise_share": or_nan(self.noise_share),
+            "bias_variance": float(self.bias_variance),
+            "basis": self.released.basis,
         }
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
@@ -148,10 +217,12 @@ class Result(Record):
 
         What is not available is ``{"unavailable": reason}``; a number that is not finite is that
         with ``"value": None`` beside it. The noise in the estimate is in ``released``: scales of
-        its Laplace terms (variance 2 scale^2 each) and the variance of its Gaussian noise.
+        its Laplace terms (variance 2 scale^2 each), the variance of its Gaussian noise, and the
+        further parts of its error.
         """
-        names = ("estimate", "std_error", "sampling_variance", "noise_variance", "noise_share")
-        statistics = {name: plain(getattr(self, name)) for name in (*names, "p_value", "caution")}
+        names = ("estimate", "std_error", "sampling_variance", "noise_variance", "bias_variance")
+        more = ("noise_share", "p_value", "caution")
+        statistics = {name: plain(getattr(self, name)) for name in (*names, *more)}
         return statistics | {"conf_int": plain(self.conf_int(conf_level))} | super().to_dict()
 
     @classmethod
@@ -163,7 +234,8 @@ class Result(Record):
     def __repr__(self) -> str:
         error = self.std_error
         text = "not available" if isinstance(error, Unavailable) else number(error)
+        what = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {self.estimand} {number(self.estimate)} (se {text}), {self.method}, "
+            f"<dpeffects {what} {number(self.estimate)} (se {text}), {self.method}, "
             f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )

@@ -274,7 +274,7 @@ class CateEffects(CateResult):
     @property
     def estimates(self) -> FloatArray:
         """The released effects."""
-        return np.array([effect.value for effect in self.effects])
+        return np.array([effect.point for effect in self.effects])
 
     def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
         """Intervals, one row each; ``simultaneous`` makes them hold for all at once (Bonferroni).
@@ -288,12 +288,13 @@ class CateEffects(CateResult):
         around: dict[Any, tuple[float, ...]] = {}  # points share one law
         out = np.empty((len(self.effects), 2))
         for i, effect in enumerate(self.effects):
-            law = (effect.laplace, effect.gaussian, effect.sampling)
+            law = (effect.laplace, effect.gaussian, effect.sampling, effect.parts)
             if law not in around:
-                interval = interval_of(replace(effect, value=0.0), each)
+                interval = interval_of(replace(effect, value=0.0, possible=None), each)
                 missing = (math.nan, math.nan)
                 around[law] = missing if isinstance(interval, Unavailable) else tuple(interval)
-            out[i] = np.add(around[law], effect.value)
+            low, high = effect.possible or (-math.inf, math.inf)
+            out[i] = np.clip(np.add(around[law], effect.point), low, high)
         return out
 
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
@@ -308,7 +309,7 @@ class CateEffects(CateResult):
             low, high = intervals[i].tolist()
             interval = inference.Interval(low, high, conf_level)
             error, p_value = inference.std_error(effect), inference.p_value(effect)
-            row = effect_row(effect.value, error, p_value, interval, term=label)
+            row = effect_row(effect.point, error, p_value, interval, term=label)
             row |= {"noise_sd": math.sqrt(effect.noise_variance), "covers": covers}
             at = {name: values[i] for name, values in self.points.items() if name not in TIDY}
             rows.append(at | row)

@@ -106,6 +106,11 @@ class Record(Reported):
     citation: str = ""
 
     @property
+    def associated(self) -> bool:
+        """Whether the estimate is an association, not an effect."""
+        return False
+
+    @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
         return ""

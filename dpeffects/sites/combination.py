@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dpeffects.errors import EstimationError
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import Interval, Law, check_conf_level
+from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Reported
@@ -118,8 +118,8 @@ class Combined(Reported):
         """Cautions of the sites that were used, each with its sites."""
         sites_of: dict[str, list[str]] = {}
         for release in self.used:
-            if release.released.caution:
-                sites_of.setdefault(release.released.caution, []).append(release.site)
+            for words in release.released.cautions:
+                sites_of.setdefault(words, []).append(release.site)
         return tuple(f"{listed(sites)}: {words}" for words, sites in sites_of.items())
 
     @property
@@ -133,17 +133,48 @@ class Combined(Reported):
         pairs = zip(self.weights, self.releases, strict=True)
         return sum(w * w * r.released.noise_variance for w, r in pairs)
 
+    @property
+    def bias_variance(self) -> float:
+        """What is allowed for possible biases, as a variance; they are taken as common to sites."""
+        pairs = zip(self.weights, self.releases, strict=True)
+        return sum(w * math.sqrt(r.released.bias_variance) for w, r in pairs) ** 2
+
+    @property
+    def basis(self) -> str:
+        """What entitles this to be called an effect; an association where one site has no more."""
+        bases = {release.released.basis for release in self.used}
+        if "association" in bases:
+            return "association"
+        return bases.pop() if len(bases) == 1 else ""
+
+    @property
+    def associated(self) -> bool:
+        """Whether a site that was used has an association: then this is one too."""
+        return self.basis == "association"
+
+    @property
+    def possible(self) -> tuple[float, float] | None:
+        """The range that the weighted mean of the sites' effects can have, where all say theirs."""
+        return _possible(self.releases, self.weights)
+
     def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
         """Confidence interval for the effect; by default at the level given to `combine`."""
         conf_level = check_conf_level(self.conf_level if conf_level is None else conf_level)
         if isinstance(self.law, Unavailable):
             return self.law
         half = self.law.upper_point((1.0 - conf_level) / 2.0)
-        return Interval(self.estimate - half, self.estimate + half, conf_level)
+        low, high = self.possible or (-math.inf, math.inf)
+        lower, upper = self.estimate - half, self.estimate + half
+        return Interval(max(lower, low), min(upper, high), conf_level)
 
     @property
     def p_value(self) -> float | Unavailable:
-        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`."""
+        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`.
+
+        Returns `Unavailable` for an association, which is no test of an effect.
+        """
+        if self.associated:
+            return Unavailable(NO_TEST)
         if isinstance(self.law, Unavailable):
             return self.law
         return min(1.0, 2.0 * float(self.law.tail(abs(self.estimate))))
@@ -200,6 +231,7 @@ class Combined(Reported):
         ``epsilon`` and ``delta`` are the largest of all sites: nobody's record was paid for more.
         """
         error = or_nan(self.std_error)
+        known = min(self.noise_variance + self.bias_variance, error**2)
         test = None if isinstance(self.heterogeneity, Unavailable) else self.heterogeneity
         row = {
             "n": self.n,
@@ -211,8 +243,10 @@ class Combined(Reported):
             "caution": self.caution,
             "unit": _same(r.guarantee.unit for r in self.releases),
             "noise_variance": self.noise_variance,
-            "sampling_variance": error**2 - min(self.noise_variance, error**2),
+            "sampling_variance": error**2 - known,
             "noise_share": min(self.noise_variance / error**2, 1.0) if error > 0 else math.nan,
+            "bias_variance": self.bias_variance,
+            "basis": self.basis,
             "rule": self.rule,
             "sites": len(self.releases),
             "sites_used": len(self.used),
@@ -230,8 +264,8 @@ class Combined(Reported):
         sites = self.sites.astype(object)
         names = (
             *("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate", "std_error"),
-            *("noise_variance", "p_value", "heterogeneity", "caution", "left_out", "notes"),
-            *("releases", "conf_level"),
+            *("noise_variance", "bias_variance", "basis", "p_value", "heterogeneity", "caution"),
+            *("left_out", "notes", "releases", "conf_level"),
         )
         values = {name: getattr(self, name) for name in names} | {
             "conf_int": self.conf_int(),
@@ -252,8 +286,9 @@ class Combined(Reported):
     def __repr__(self) -> str:
         error = self.std_error
         shown = "not available" if isinstance(error, Unavailable) else number(error)
+        what = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {self.estimand} {number(self.estimate)} (se {shown}), {self.rule} of "
+            f"<dpeffects {what} {number(self.estimate)} (se {shown}), {self.rule} of "
             f"{len(self.used)} sites, {self.status}>"
         )
 
@@ -353,13 +388,14 @@ def _combined(
     if blind:
         law = Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
     elif rule.random_effects and known.size > 1:
-        law = _hartung_knapp(estimates[known], variance)
+        law = _hartung_knapp(estimates[known], variance, errors)
     else:
         inflation = rule.inflation and rule.inflation(n[known], errors, weights[known])
         law = SumLaw(errors, weights[known], inflation)
+    low, high = _possible(releases, weights.tolist()) or (-math.inf, math.inf)
     return Combined(
         rule=rule.name,
-        estimate=float(weights @ estimates),
+        estimate=min(max(float(weights @ estimates), low), high),
         std_error=law if isinstance(law, Unavailable) else law.unit,
         releases=releases,
         weights=tuple(weights.tolist()),
@@ -392,13 +428,27 @@ def _reason(estimate: Estimate) -> str:
     return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
 
 
-def _hartung_knapp(estimate: Floats, variance: Floats) -> StudentLaw:
-    """Student's t around the random-effects mean; never narrower than its own standard error."""
+def _hartung_knapp(estimate: Floats, variance: Floats, errors: Errors) -> StudentLaw:
+    """Student's t around the random-effects mean; never narrower than its own standard error.
+
+    A bias that is common to the sites does not show in how far their estimates are apart.
+    """
     w = ivw(estimate, variance)
-    own = 1.0 / float(np.sum(1.0 / variance))
+    own = 1.0 / float(np.sum(1.0 / variance)) - float(w**2 @ errors.bias)
     df = estimate.size - 1
     observed = float(w @ (estimate - w @ estimate) ** 2) / df
-    return StudentLaw(math.sqrt(max(own, observed)), df)
+    return StudentLaw(math.sqrt(max(own, observed) + errors.common_bias(w)), df)
+
+
+def _possible(
+    releases: tuple[SiteRelease, ...], weights: Sequence[float]
+) -> tuple[float, float] | None:
+    """The range of the weighted mean of the sites' effects, where every site used says its own."""
+    used = [(r.released.possible, w) for r, w in zip(releases, weights, strict=True) if w > 0.0]
+    known = [(possible, w) for possible, w in used if possible is not None]
+    if len(known) < len(used):
+        return None
+    return sum(w * low for (low, _), w in known), sum(w * high for (_, high), w in known)
 
 
 def _reasons(

@@ -24,13 +24,18 @@ ROWS = 512
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of several sites: a normal sampling error of uncertain variance, and the noise.
+    """The errors of several sites: a normal sampling error of uncertain variance, noise, bias.
 
     One entry a site. ``released``, ``scale`` and ``largest`` are the released sampling variance,
     the scale of the noise inside it and its bound; ``mean`` and ``spread`` the mean and variance of
     the sampling variances that this leaves plausible, ``slope`` the derivative of the mean by what
-    was released. ``noise`` is the variance of all noise in the estimate and ``fourth`` the fourth
-    cumulant of its Laplace part.
+    was released. ``gaussian`` is the variance of all normal noise in the estimate, ``noise`` that
+    of all noise and ``fourth`` the fourth cumulant of its Laplace part; ``bias`` is what is allowed
+    for possible biases, as a variance.
+
+    Sampling errors and noise of different sites are independent. Biases need not be: the same clip
+    and the same formula err in the same direction everywhere. So they are taken as common to all
+    sites, which is the cautious choice: their standard deviations add up, not their variances.
     """
 
     released: Floats
@@ -40,6 +45,7 @@ class Errors:
     laplace: tuple[tuple[float, ...], ...]
     noise: Floats
     fourth: Floats
+    bias: Floats
     mean: Floats
     spread: Floats
     slope: Floats
@@ -57,8 +63,9 @@ class Errors:
             for i in range(0, scale.size, ROWS)
         ]
         mean, spread, slope = np.concatenate([np.empty((3, 0)), *moments], axis=1)
-        gaussian = np.array([e.gaussian for e in estimates], dtype=float)
         laplace = tuple(e.laplace for e in estimates)
+        normal = [e.gaussian + sum(p.variance for p in e.parts if p.noise) for e in estimates]
+        gaussian = np.array(normal, dtype=float)
         square, fourth = _power_sums(laplace)
         return cls(
             released=released,
@@ -68,6 +75,7 @@ class Errors:
             laplace=laplace,
             noise=gaussian + 2.0 * square,
             fourth=12.0 * fourth,
+            bias=np.array([e.bias_variance for e in estimates], dtype=float),
             mean=mean,
             spread=spread,
             slope=slope,
@@ -76,7 +84,11 @@ class Errors:
     @property
     def variance(self) -> Floats:
         """Total private variance of each site."""
-        return self.mean + self.noise
+        return self.mean + self.noise + self.bias
+
+    def common_bias(self, weights: Floats) -> float:
+        """Variance of the weighted sum of the biases, which are taken as common to all sites."""
+        return float(weights @ np.sqrt(self.bias)) ** 2
 
     @property
     def excess(self) -> Floats:
@@ -122,7 +134,7 @@ def _power_sums(laplace: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
 
 
 class SumLaw(Law):
-    """The law of sum(w_j e_j) for independent errors e_j of the sites.
+    """The law of sum(w_j e_j) for errors e_j of the sites: independent, but for common biases.
 
     Its characteristic function is the product of the sites' ones, each an average over the
     site's plausible sampling variances times the factors of its noise. ``factor`` multiplies the
@@ -131,17 +143,18 @@ class SumLaw(Law):
 
     def __init__(self, errors: Errors, weights: Floats, factor: Floats | None = None) -> None:
         factor = np.ones_like(weights) if factor is None else factor
-        share = weights**2 * (errors.variance + (factor - 1.0) * errors.mean)
+        share = weights**2 * (factor * errors.mean + errors.noise)
+        bias = errors.common_bias(weights)
         order = np.argsort(-share, kind="stable")
         index = order[:_EXACT][share[order[:_EXACT]] > 0.0]
         self.nodes = self.kernel = np.empty(0, dtype=complex)
-        self.unit = math.sqrt(float(share.sum()))
+        self.unit = math.sqrt(float(share.sum()) + bias)
         if self.unit == 0.0:
             return
         own, w = errors.part(index), weights[index] / self.unit
         v, p = own.plausible()
         v = v * (factor[index] * w**2)[:, None]
-        rest = float(share[order[_EXACT:]].sum()) / self.unit**2
+        rest = (float(share[order[_EXACT:]].sum()) + bias) / self.unit**2
         normal = rest + float(w**2 @ own.gaussian)
         scales = np.array([b * wj for bs, wj in zip(own.laplace, w, strict=True) for b in bs])
         widest = float(np.where(p > 1e-13, v, 0.0).max(axis=1).sum()) + normal

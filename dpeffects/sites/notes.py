@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.estimate import BASES, Unavailable
 from dpeffects.sites.error_distribution import StudentLaw
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import Heterogeneity, Rule
@@ -35,7 +35,7 @@ def notes(
     test: Heterogeneity,
 ) -> tuple[str, ...]:
     """Return what a reader should know about this combination."""
-    sentences = [_interval(rule, law)]
+    sentences = [_interval(rule, law), *_bases(releases, weights)]
     if rule.leaves_out and (weights == 0.0).any():
         sentences.append("The effect is that in the sites used, not that in those left out.")
     if rule.by_records and releases[0].estimand in _PARTS:
@@ -49,6 +49,32 @@ def notes(
             'weighted mean of the effects in these sites; rule="random" is for sites like these.'
         )
     return (*sentences, *_differences(releases), _SEVERAL)
+
+
+def _bases(releases: Sequence[SiteRelease], weights: Floats) -> list[str]:
+    """What the sites' estimates rest on, and what is said of their biases."""
+    used = [r for r, w in zip(releases, weights.tolist(), strict=True) if w > 0.0]
+    of = {basis: [r.site for r in used if r.released.basis == basis] for basis in BASES}
+    sentences = []
+    if of["association"] and len(of["association"]) < len(used):
+        sentences.append(
+            f"Effects are combined with an association ({listed(of['association'])}): what comes "
+            "of it is an association, and is called one. Leave these sites out for an effect."
+        )
+    if of["adjusted"]:
+        sentences.append(
+            "The estimates of sites that adjusted assume that no confounder is missing from the "
+            "formula, and models that are linear in the terms of the formula."
+        )
+    if of["randomised"]:
+        sites = listed(of["randomised"])
+        sentences.append(f"Treatment is taken as randomised because the sites said so: {sites}.")
+    if any(r.released.bias_variance > 0.0 for r in used):
+        sentences.append(
+            "Possible biases are taken as common to all sites, which is cautious: combining more "
+            "sites does not average them out."
+        )
+    return sentences
 
 
 def _interval(rule: Rule, law: object) -> str:

@@ -14,6 +14,10 @@ delta below 1/10. Of that standard deviation about a third is asked for, B/(2 n 
 rounded bounds and estimates that shrink towards no effect never fail; what the methods of this
 package add is several times as much, because arms are smaller than n and budgets are divided.
 
+Methods that clip outcomes around released centres, and allow for the bias of that, add noise for
+the clip instead of the whole range. Their clips are not below a thousandth of the range, and a
+release with a possible bias among its parts is asked for a thousandth of the noise above.
+
 The largest estimate
 --------------------
 An effect lies within plus or minus B, and a release is off by its noise. One that is a hundred
@@ -32,7 +36,7 @@ _NUMBER = r"([-+0-9.e]+)"
 _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
-_LEAST = 0.5
+_LEAST, _CLIPPED = 0.5, 1e-3
 _MOST = 100.0
 """Times range plus noise: noise of so many standard deviations has a chance below 1e-60."""
 _ROUNDED = 1e-8
@@ -54,7 +58,8 @@ def why_not(release: SiteRelease) -> str:
     width = outcome_width(release)
     if width is None:
         return "it does not say the range of its outcome"
-    least = _LEAST * width / (release.n * guarantee.epsilon)
+    clipped = any(not part.noise for part in release.released.parts)
+    least = _LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
     noise = math.sqrt(release.released.noise_variance)
     if noise < least or noise == 0.0:
         return "it claims less noise than n, epsilon and the range of its outcome allow for"

@@ -20,7 +20,7 @@ from dpeffects.estimators import registry
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain
@@ -32,10 +32,10 @@ from dpeffects.sites.release_fields import (
     FORMAT,
     GUARANTEE,
     KINDS_SENT,
-    VERSION,
     Signature,
     check_site,
     read_fields,
+    version_of,
 )
 
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
@@ -129,10 +129,10 @@ class SiteRelease:
         released = self.released
         values: dict[str, Any] = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": version_of(released),
             **{name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)},
             "estimate": self.estimate,
-            "variance": _variance_document(released),
+            **_estimate_document(released),
             "guarantee": {name: plain(getattr(self.guarantee, name)) for name in GUARANTEE},
             "spends": [plain(spend.to_dict()) for spend in self.spends],
             "bounds": [dict(zip(BOUND, bound, strict=True)) for bound in self.bounds],
@@ -280,24 +280,42 @@ def _plain_estimate(result: Result) -> Estimate:
         sampling=sampling,
         laplace=tuple(float(scale) for scale in released.laplace),
         gaussian=float(released.gaussian),
+        parts=tuple(
+            Part(_one_line(part.name), float(part.variance), bool(part.noise))
+            for part in released.parts
+        ),
+        possible=_plain_range(released.possible),
         notes=tuple(_one_line(note) for note in result.notes if note),
         details={},
         caution=_one_line(released.caution),
     )
 
 
-def _variance_document(released: Estimate) -> dict[str, Any]:
-    sampling = released.sampling
+def _plain_range(possible: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return the range in plain floats; one without ends says nothing."""
+    if possible is None or not all(map(math.isfinite, possible)):
+        return None
+    return float(possible[0]), float(possible[1])
+
+
+def _estimate_document(released: Estimate) -> dict[str, Any]:
+    """The error of the estimate; in version 2 also its parts, what is possible, and the basis."""
     noise = {"laplace": list(released.laplace), "gaussian": released.gaussian}
+    variance: dict[str, Any] = {"noise": noise, "sampling": _sampling_document(released.sampling)}
+    if version_of(released) == 1:
+        return {"variance": variance}
+    variance["parts"] = [plain(part) for part in released.parts]
+    possible = None if released.possible is None else list(released.possible)
+    return {"variance": variance, "possible": possible, "basis": released.basis}
+
+
+def _sampling_document(sampling: SamplingVariance | Unavailable) -> dict[str, Any]:
     if isinstance(sampling, Unavailable):
-        return {"noise": noise, "sampling": {"unavailable": _one_line(sampling.reason)}}
+        return {"unavailable": _one_line(sampling.reason)}
     return {
-        "noise": noise,
-        "sampling": {
-            "released": sampling.value,
-            "noise_scale": sampling.noise_scale,
-            "largest": None if sampling.largest == math.inf else sampling.largest,
-        },
+        "released": sampling.value,
+        "noise_scale": sampling.noise_scale,
+        "largest": None if sampling.largest == math.inf else sampling.largest,
     }
 
 

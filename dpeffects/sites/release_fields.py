@@ -12,13 +12,14 @@ from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import BASES, Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.sites import document
 from dpeffects.sites.document import flag, many, number, one_of, record, text, whole
 
 FORMAT = "dpeffects site release"
-VERSION = 1
+VERSIONS = (1, 2)
+"""The second also has parts of the error, a possible range and a basis."""
 
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
@@ -100,6 +101,8 @@ _SPEND: Fields = {
 BOUND: Fields = {"name": text, "range": text, "source": text}
 _NOISE: Fields = {"laplace": partial(many, check=_not_negative), "gaussian": _not_negative}
 _VARIANCE: Fields = {"noise": partial(record, fields=_NOISE, make=dict), "sampling": _sampling}
+_PART: Fields = {"name": text, "variance": _not_negative, "noise": flag}
+_PARTS: Fields = {"parts": partial(many, check=partial(record, fields=_PART, make=Part))}
 _SIGNATURE: Fields = {"algorithm": text, "key": text, "value": text}
 _signature = partial(record, fields=_SIGNATURE, make=Signature)
 RELEASE: Fields = {
@@ -125,6 +128,23 @@ RELEASE: Fields = {
 }
 
 
+def _possible(value: Any, name: str) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    ends = many(value, name, check=number)
+    if len(ends) != 2 or ends[0] > ends[1]:
+        raise ReleaseError(f"{name} must be a lower and an upper end, or null")
+    return ends[0], ends[1]
+
+
+SECOND: Fields = {
+    "variance": partial(record, fields=_VARIANCE | _PARTS, make=dict),
+    "possible": _possible,
+    "basis": partial(one_of, allowed=("", *BASES)),
+}
+"""The fields of version 2 that differ from those of version 1, or are new."""
+
+
 def read_fields(values: Any) -> dict[str, Any]:
     """Check a document; return the arguments of the SiteRelease that it holds."""
     if not isinstance(values, Mapping):
@@ -132,13 +152,14 @@ def read_fields(values: Any) -> dict[str, Any]:
     written, version = values.get("format"), values.get("version")
     if not isinstance(written, str) or written != FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {FORMAT!r}")
-    if type(version) is not int or version != VERSION:
+    if type(version) is not int or version not in VERSIONS:
         raise ReleaseError(
             f"version {document.shown(version)} of the format is not known; "
-            f"this dpeffects reads version {VERSION}"
+            f"this dpeffects reads versions {' and '.join(map(str, VERSIONS))}"
         )
-    signed = {"signature": _signature} if "signature" in values else {}
-    fields: dict[str, Any] = record(values, "", fields=RELEASE | signed, make=dict)
+    known = RELEASE | (SECOND if version == 2 else {})
+    known |= {"signature": _signature} if "signature" in values else {}
+    fields: dict[str, Any] = record(values, "", fields=known, make=dict)
     _check_sum(values)
     for name in ("format", "version", "checksum"):
         del fields[name]
@@ -147,10 +168,20 @@ def read_fields(values: Any) -> dict[str, Any]:
         value=fields.pop("estimate"),
         sampling=variance["sampling"],
         **variance["noise"],
+        parts=variance.get("parts", ()),
+        possible=fields.pop("possible", None),
+        basis=fields.pop("basis", ""),
         notes=fields.pop("notes"),
         caution=fields.pop("caution"),
     )
+    if version_of(released) != version:  # it would have another checksum when written again
+        raise ReleaseError(f"it has nothing that version {version} is for: write version 1")
     return fields | {"released": released}
+
+
+def version_of(released: Estimate) -> int:
+    """The version that a release is written in: the first that holds all of it."""
+    return 2 if released.parts or released.possible is not None or released.basis else 1
 
 
 def _check_sum(values: Mapping[str, Any]) -> None:

@@ -56,7 +56,7 @@ def _below(jump: Floats, errors: Errors, weights: Floats) -> Floats:
     for i in range(0, index.size, ROWS):
         own = errors.part(index[i : i + ROWS])
         v, p = own.plausible()
-        x = jump[index[i : i + ROWS]] - own.noise
+        x = jump[index[i : i + ROWS]] - own.noise - own.bias
         hidden = _hidden((x[:, None] - v) / own.scale[:, None])
         optimism[index[i : i + ROWS]] = own.scale * (p * hidden).sum(axis=1)
     return optimism

@@ -79,7 +79,7 @@ def drawing() -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     kept = []
     for source in (SeededNoise, SecureNoise):
-        for name in ("laplace", "gaussian", "flip"):
+        for name in ("laplace", "matrices", "cubes", "gaussian", "flip"):
             original = getattr(source, name)
             kept.append((source, name, original))
 

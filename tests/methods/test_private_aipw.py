@@ -167,4 +167,4 @@ def test_moments_of_many_columns_are_released_with_a_delta():
     formula = f"y ~ t | {' + '.join(names)}"
     fit = dpe.dp_ate(formula, data, epsilon=5, delta=1e-6, seed=1, **given)
     mechanisms = {spend.label: spend.mechanism for spend in fit.spends}
-    assert mechanisms["outcome regression"] == "difference of Wisharts"
+    assert mechanisms["outcome regression"] == "Wishart"

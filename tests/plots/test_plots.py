@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DataError, MissingExtraError, OptionError
-from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.report.plots import style as look
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -111,6 +112,7 @@ PICTURES = {
     "forest": lambda ax=None, **g: combined(**g).plot(ax=ax),
     "love": lambda ax=None, **g: balance(**g).plot(ax=ax),
     "overlap": lambda ax=None, **g: balance(**g).plot("overlap", ax=ax),
+    "sensitivity": lambda ax=None, **g: trial(**g).sensitivity(bias=500).plot(ax=ax),
     "half_width": lambda ax=None: plan().plot((0.5, 2.0), ax=ax),
     "errors": lambda ax=None: dpe.plots.errors(RUNS, ax=ax),
     "leaderboard": lambda ax=None: dpe.plots.leaderboard(CELLS, ax=ax),
@@ -200,6 +202,44 @@ def test_the_sampling_part_is_the_normal_one_where_the_variance_is_known():
     (inner,) = named(fit.plot(), "sampling")
     half = 1.959964 * np.sqrt(fit.sampling_variance)
     assert np.ptp(inner.get_xdata()) / 2 == pytest.approx(half, rel=1e-4)
+
+
+def test_possible_biases_have_a_bar_of_their_own():
+    released = Estimate(5.0, SamplingVariance(4.0, 0.0, 99.0), (), 1.0)
+    parts = (Part("model", 3.0, noise=True), Part("clip", 8.0))
+    ax = replace(trial(), released=replace(released, parts=parts)).plot()
+    widths = [np.ptp(named(ax, gid)[0].get_xdata()) for gid in ("sampling", "with noise", "whole")]
+    assert widths == pytest.approx(2 * 1.959964 * np.sqrt([4.0, 8.0, 16.0]), rel=1e-5)
+    words = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert words[1:] == ["with privacy noise", "with possible biases (95 % interval)"]
+    plain = replace(trial(), released=released).plot()
+    assert not named(plain, "with noise")
+
+
+def test_an_association_is_labelled_as_one():
+    fit = replace(trial(), released=replace(trial().released, basis="association"))
+    ax = fit.plot()
+    assert ax.get_xlabel() == "association of treatment with earnings_1978"
+    assert "ASSOCIATION, NOT AN EFFECT" in alarm(ax)
+
+
+def test_the_interval_is_drawn_against_the_bias():
+    fit = trial()
+    found = fit.sensitivity(bias=-300.0)
+    ax = found.plot()
+    (line,) = named(ax, "estimate")
+    assert line.get_ydata() == pytest.approx(fit.estimate - line.get_xdata())
+    (band,) = named(ax, "interval")
+    low, high = fit.conf_int()
+    heights = band.get_paths()[0].vertices
+    ends = heights[heights[:, 0] == line.get_xdata()[-1], 1]
+    assert ends.min() == pytest.approx(low - line.get_xdata()[-1])
+    assert ends.max() == pytest.approx(high - line.get_xdata()[-1])
+    assert [tip.get_xdata()[0] for tip in named(ax, "tipping")] == [fit.estimate, found.limit]
+    (stated,) = named(ax, "stated")
+    assert (*stated.get_xdata(), *stated.get_ydata()) == (-300.0, fit.estimate + 300.0)
+    blind = trial(variance=False).sensitivity().plot()
+    assert not named(blind, "interval")
 
 
 def test_budget_bars_are_the_charges():

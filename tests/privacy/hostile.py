@@ -166,7 +166,11 @@ class Outcome:
         """Hold one pair of totals to the derived sensitivity."""
         (grid, totals, moves), (_, others, _) = one, other
         l1, l2 = moved(totals, others)
-        own = in_its_shape(grid.shape(1), totals, others)
+        shape = grid.shape(1)
+        if isinstance(shape, Matrices):  # entries off the diagonal have half the variance
+            off = ~np.equal(*np.triu_indices(shape.columns))
+            l2 = math.hypot(l2, moved(totals[..., off], others[..., off])[1])
+        own = in_its_shape(shape, totals, others)
         self.pairs += 1
         self.closest = max(self.closest, l1 / max(moves.l1, 1), own)
         if l1 > moves.l1 or l2 > moves.l2 * (1 + 1e-15) or own > 1 + 1e-9:

@@ -29,6 +29,7 @@ BUGS = {
     ),
     "a failing row spoils its block": (rows, "evaluate", "out[bad] = np.nan", "out[:] = np.nan"),
     "products differ by too little": (moments.GramGrid, "reach", "single, 2, 2", "single, 1, 1"),
+    "matrices move by too little": (moments.GramGrid, "reach", "single, 2, 2", "single, 2, 1"),
     "half the matrix": (moments.GramGrid, "shape", "_squared_radius, n", "_squared_radius // 2, n"),
     "half the cube": (sets.BoxGrid, "shape", "2 * max", "max"),
     "the ball is not kept": (

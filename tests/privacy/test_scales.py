@@ -66,6 +66,10 @@ SOLVER = 1.1
 """A ten-thousandth of the noise of a regression covers its solver; it may follow the penalty."""
 
 
+STANDARD = {"Laplace": math.sqrt(2.0), "smooth Laplace": math.sqrt(2.0), "Wishart": math.sqrt(10.0)}
+"""Standard deviation of noise of scale 1; matrices are those of three columns and the outcome."""
+
+
 class NoNoise(NoiseSource):
     """Releases that are what is under the noise: the same scales whatever is drawn."""
 
@@ -108,7 +112,7 @@ def scales(name, price):
         given = {"epsilon": epsilon, "delta": delta, "bounds": BOUNDS, "ledger": ledger}
         getattr(dpe, function)(formula, frame(), **given, **options)
     for spend in ledger.spends:
-        one = 1.0 if spend.mechanism.startswith("Gaussian") else math.sqrt(2.0)
+        one = STANDARD.get(spend.mechanism, 1.0)
         if spend.scale and spend.mechanism != "randomised response":
             found[spend.label] = one * spend.scale[0]
     return found

@@ -8,10 +8,13 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+from dpeffects.auditing import audit
 from dpeffects.errors import OptionError, PrivacyError
+from dpeffects.ledgers.composition import COMPOSITIONS
 from dpeffects.privacy import shaped
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.moments import Gram, cube_noise_sd, matrix_noise_sd
@@ -65,16 +68,34 @@ def full(triangles, d):
     return matrix + np.triu(matrix, 1).swapaxes(1, 2)
 
 
+def normality(fine, step):
+    """P-values of coarse normal numbers, and of how many proposals were rejected."""
+    source = Generated(fine)
+    numbers = shaped.Normals(3000, source.integers, source.bits, fine, step)
+    middles, q = numbers.to(48)
+    share = 1 - math.exp(-1 / (8 * (2 * fine + 1))) * fine / (fine + 1)
+    rejected = stats.binomtest(numbers.rejected, 3000 + numbers.rejected, share)
+    law = stats.kstest([float(Fraction(b, q)) for b in middles], "norm")
+    return min(law.pvalue, rejected.pvalue)
+
+
 @pytest.mark.parametrize(("fine", "step"), [(1, 3), (2, 1), (7, 8)])
 def test_normal_numbers_are_normal_on_any_grid(fine, step):
     """Grids this coarse take every branch: rejections, and more bits of y and v."""
-    source = Generated(fine)
-    numbers = shaped.Normals(6000, source.integers, source.bits, fine, step)
-    middles, q = numbers.to(48)
-    assert stats.kstest([float(Fraction(b, q)) for b in middles], "norm").pvalue > ODD
-    share = 1 - math.exp(-1 / (8 * (2 * fine + 1))) * fine / (fine + 1)
-    trials = 6000 + numbers.rejected
-    assert stats.binomtest(numbers.rejected, trials, share).pvalue > ODD
+    assert normality(fine, step) > ODD
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("_propose", "if not accepted:", "if False:"),
+        ("_propose", "v >= sure or", "False and"),
+        ("_accept", "- Fraction(z * z, (fine + 1) ** 2)", ""),
+    ],
+)
+def test_faults_of_normal_numbers_are_found(fault, monkeypatch):
+    plant_line(monkeypatch, shaped.Normals, *fault)
+    assert normality(1, 3) < 1e-12
 
 
 def test_more_bits_stay_within_what_was_known():
@@ -88,22 +109,29 @@ def test_more_bits_stay_within_what_was_known():
     )
 
 
-def test_rounding_agrees_with_many_more_bits():
-    """With a bit at a time and a large scale the first look rarely decides."""
-    source, kept = Generated(2), []
+def rounding(source):
+    """Three matrices, drawn a bit at a time at a large scale, and by many more bits."""
+    kept, scale = [], Fraction(2**90, 3)
 
     def normals(count):
         kept.append(shaped.Normals(count, source.integers, source.bits, 5, 1))
         return kept[-1]
 
-    drawn = shaped.wishart_difference(3, 2, Fraction(2**90, 3), normals)
-    known = max(bits for *_, bits in kept[0].drawn)
-    flat, q = kept[0].to(known + 200)
+    drawn = shaped.wishart_difference(3, 2, scale, normals)
+    flat, q = kept[0].to(400)
     g = np.array(flat, object).reshape(3, 2, 2, 3)
-    products = [(one @ one.T - two @ two.T)[np.triu_indices(2)] for one, two in g]
-    expected = [[round(Fraction(2**90, 3) * Fraction(x, q * q)) for x in row] for row in products]
-    assert known > 64
-    assert drawn.tolist() == expected
+    exact = [(one @ one.T - two @ two.T)[np.triu_indices(2)] for one, two in g]
+    return drawn.tolist(), [[round(scale * Fraction(x, q * q)) for x in row] for row in exact]
+
+
+def test_rounding_agrees_with_many_more_bits(monkeypatch):
+    drawn, exact = rounding(Generated(2))
+    assert drawn == exact
+    plant_line(
+        monkeypatch, shaped, "wishart_difference", "for e in (-error, error)", "for e in (0, 0)"
+    )
+    drawn, exact = rounding(Generated(2))
+    assert drawn != exact
 
 
 def of_one_column(noise):
@@ -157,10 +185,10 @@ def test_noise_for_matrices_has_its_variances():
         assert on.var() == pytest.approx(4 * 13, rel=0.03 if source else 0.2)
 
 
-def largest_excess(draw):
+def largest_excess(draw, times=8):
     """How far log-ratios of cells M and M + e1e1' - e2e2' exceed 1, over their standard error."""
     counts = np.zeros((41, 41, 41))
-    for _ in range(8):
+    for _ in range(times):
         z = draw() + 20
         z = z[((z >= 0) & (z < 41)).all(axis=1)]
         np.add.at(counts, tuple(z.T), 1)
@@ -170,19 +198,27 @@ def largest_excess(draw):
     return ((np.abs(np.log(one / other)) - 1) / np.sqrt(1 / one + 1 / other)).max()
 
 
+def rounded_differences(seed, degrees=3, scale=1.0, second=1.0, size=250_000):
+    """Draws of noise for two columns in floats, right or wrong."""
+    rng = np.random.default_rng(seed)
+
+    def draw():
+        g = rng.normal(size=(size, 2, 2, degrees))
+        w = np.matmul(g, g.swapaxes(2, 3))[..., *np.triu_indices(2)]
+        return np.rint(scale * (w[:, 0] - second * w[:, 1])).astype(int)
+
+    return draw
+
+
+WRONG = {"d degrees of freedom": {"degrees": 2}, "half the scale": {"scale": 0.5}}
+WRONG["one Wishart"] = {"second": 0.0}
+
+
 def test_no_cell_is_more_likely_than_the_price_allows():
     """Two columns, squared radius and epsilon 1: one record moves by e1e1' - e2e2'."""
-    rng, zeros = np.random.default_rng(5), np.zeros((250_000, 3), np.int64)
-    noise = SeededNoise(5)
+    noise, zeros = SeededNoise(5), np.zeros((250_000, 3), np.int64)
     assert largest_excess(lambda: noise.matrices(zeros, 1.0, 2**60)) < 4
-    assert largest_excess(lambda: noise.matrices(zeros, 0.5, 2**60)) > 20
-
-    def short():
-        g = rng.normal(size=(250_000, 2, 2, 2))
-        w = np.matmul(g, g.swapaxes(2, 3))[..., *np.triu_indices(2)]
-        return np.rint(w[:, 0] - w[:, 1]).astype(int)
-
-    assert largest_excess(short) > 8
+    assert all(largest_excess(rounded_differences(5, **how)) > 8 for how in WRONG.values())
 
 
 # --- cubes ----------------------------------------------------------------------------------------
@@ -211,14 +247,14 @@ def as_cube(drawn, scale, far=3):
 
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_noise_of_a_cube_has_its_law(p):
-    assert as_cube(cubes(20_000, p, 1.3, p), 1.3) > ODD
+    assert as_cube(cubes(8000, p, 1.3, p), 1.3) > ODD
 
 
 def test_what_the_library_cuts_is_drawn_on(monkeypatch):
     monkeypatch.setattr(shaped, "_TOP", 2)
-    assert as_cube(cubes(20_000, 2, 1.3, 6, top=2), 1.3) > ODD
+    assert as_cube(cubes(8000, 2, 1.3, 6, top=2), 1.3) > ODD
     monkeypatch.undo()
-    assert as_cube(cubes(20_000, 2, 1.3, 6, top=2), 1.3) < 1e-12
+    assert as_cube(cubes(8000, 2, 1.3, 6, top=2), 1.3) < 1e-12
 
 
 CUBE_FAULTS = {
@@ -231,11 +267,11 @@ CUBE_FAULTS = {
 @pytest.mark.parametrize("fault", CUBE_FAULTS)
 def test_faults_of_cubes_are_found(fault, monkeypatch):
     plant_line(monkeypatch, shaped, "cube_noise", *CUBE_FAULTS[fault])
-    assert as_cube(cubes(20_000, 2, 1.3, 7), 1.3) < 1e-12
+    assert as_cube(cubes(8000, 2, 1.3, 7), 1.3) < 1e-12
 
 
 def test_half_the_scale_of_a_cube_is_found():
-    assert as_cube(cubes(20_000, 2, 0.65, 8), 1.3) < 1e-12
+    assert as_cube(cubes(8000, 2, 0.65, 8), 1.3) < 1e-12
 
 
 @pytest.mark.parametrize("p", [2, 12])
@@ -359,3 +395,43 @@ def test_a_cube_is_for_records_of_one_row():
     c, phi, *_ = held(unit=np.arange(500) // 2, max_rows=2)
     with pytest.raises(OptionError, match="by unit need a box"):
         c.sums("m", phi, Cube(np.full(3, -4.0), np.full(3, 4.0)), share="a")
+
+
+def key(rows):
+    return rows.strata
+
+
+def sign(rows):
+    return 2.0 * rows.strata - 1.0
+
+
+key.reads = sign.reads = ("strata",)
+
+
+@pytest.mark.parametrize("within", [ball(1, 1.0), Cube(-1.0, 1.0)], ids=["matrix", "cube"])
+def test_an_audit_attacks_both_noises(within, monkeypatch):
+    """A record that leaves one cell for another attains the price, which half a scale exceeds."""
+
+    def run(data, noise):
+        c = curator(data["key"])
+        c._releaser._noise = noise
+        return c.sums("m", sign, within, Cells(key, 2), share="a").value
+
+    one, other = (pd.DataFrame({"key": [0, 1, last]}) for last in (0, 1))
+    given = {"epsilon": 1, "pairs": [(one, other)], "runs": 2000, "seed": 1}
+    assert 0.4 < audit(run, **given).lower <= 1.0
+    for name in ("matrices", "cubes"):
+        right = getattr(SeededNoise, name)
+        monkeypatch.setattr(
+            SeededNoise, name, lambda self, v, s, *rest, f=right: f(self, v, s / 2, *rest)
+        )
+    assert audit(run, **given).violated
+
+
+def test_ledgers_count_pure_noise_by_its_price_and_matrices_of_a_pool_by_mu():
+    for delta in (0.0, 1e-6):
+        c, phi, cells, *_ = held(delta=delta, uses={"a": math.inf})
+        spend = c.sums("m", phi, ball(), cells, share="a").spend
+        mu = c._releaser.split.mu.get("a", c.epsilon("a"))
+        rho = COMPOSITIONS["zcdp"].of_charge(spend, Fraction(0))[0]
+        assert float(rho) == pytest.approx(mu**2 / 2, rel=1e-6)

@@ -194,7 +194,7 @@ def paths(value, here=()):
 PATHS = [path for path in paths(GOOD) if path != ("checksum",)]
 BAD = {
     "another format": (("format",), "result", "not a site release"),
-    "a later version": (("version",), 2, "version 2 of the format is not known"),
+    "a later version": (("version",), 3, "version 3 of the format is not known"),
     "version as text": (("version",), "1", "version '1'"),
     "version true": (("version",), True, "version True"),
     "no n": (("n",), KeyError, "lacks the field n"),

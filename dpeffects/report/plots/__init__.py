@@ -3,6 +3,7 @@
 Nothing of matplotlib is imported before the first picture, and no setting of the user's changes.
 """
 
+from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
 from dpeffects.report.plots.intervals import curve, estimate, forest
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard
@@ -17,4 +18,5 @@ __all__ = [
     "leaderboard",
     "love",
     "overlap",
+    "sensitivity",
 ]

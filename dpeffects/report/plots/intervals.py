@@ -10,8 +10,8 @@ import numpy as np
 
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import percent
+from dpeffects.inference.estimate import NO_EFFECT, Unavailable
+from dpeffects.report.blocks import percent, relation
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
@@ -19,6 +19,8 @@ from dpeffects.results.numbers import number, numbers
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import draw
 
+_THICK: dict[str, Any] = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
+_MIDDLE: dict[str, Any] = {"color": look.FILL, "linewidth": 3.5, "solid_capstyle": "butt"}
 _COVERED = {"noise": "noise only", "effect": "noise, sampling, shrinkage"}
 
 
@@ -31,8 +33,9 @@ def estimate(
     """Draw estimates with their confidence intervals; return the axes.
 
     The thick bar is the interval that sampling error alone would give, the thin line with ends the
-    whole interval: what sticks out is the price of privacy. Where no sampling variance was
-    released, a dotted line shows how far noise alone can have moved the estimate.
+    whole interval: what sticks out is the price of privacy. Where the interval allows for possible
+    biases too, a bar of middle thickness is what it would be without them. Where no sampling
+    variance was released, a dotted line shows how far noise alone can have moved the estimate.
 
     Parameters
     ----------
@@ -78,12 +81,16 @@ def _interval(ax: Any, row: int, fit: Result, conf_level: float) -> set[str]:
             ax.plot(list(noise), [row, row], color=look.SOFT, linestyle=":", gid="noise")
             kinds = {"noise"}
     else:
-        alone = inference.interval(replace(released, laplace=(), gaussian=0.0), conf_level)
+        alone = inference.interval(inference.sampling_alone(released), conf_level)
         ends = {"marker": "|", "markersize": 9.0, "markeredgewidth": 1.2}
         ax.plot(list(whole), [row, row], color=look.INK, linewidth=1.2, gid="whole", **ends)
-        bar = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
-        ax.plot(list(alone), [row, row], gid="sampling", **bar)
         kinds = {"whole", "sampling"}
+        if released.bias_variance > 0.0:
+            parts = tuple(part for part in released.parts if part.noise)
+            unbiased = inference.interval(replace(released, parts=parts), conf_level)
+            ax.plot(list(unbiased), [row, row], gid="with noise", **_MIDDLE)
+            kinds = {"whole", "sampling", "with noise"}
+        ax.plot(list(alone), [row, row], gid="sampling", **_THICK)
     ax.plot([fit.estimate], [row], "o", color=look.INK, markersize=5.5, zorder=3, gid="estimate")
     return kinds
 
@@ -104,17 +111,19 @@ def _labels(fits: Sequence[Result], names: Sequence[str] | None) -> list[str]:
 
 
 def _label(fits: Sequence[Result]) -> str:
-    labels = dict.fromkeys(look.effect_label(fit.treatment, fit.outcome) for fit in fits)
+    labels = dict.fromkeys(relation(fit) for fit in fits)
     return "; ".join(labels)
 
 
 def _legend(ax: Any, kinds: set[str], conf_level: float) -> None:
     from matplotlib.lines import Line2D
 
-    whole = f"with privacy noise ({percent(conf_level, 'g')} interval)"
+    more = "with possible biases" if "with noise" in kinds else "with privacy noise"
+    whole = f"{more} ({percent(conf_level, 'g')} interval)"
     ends: dict[str, Any] = {"linewidth": 1.2, "marker": "|", "markersize": 9.0}
     entries = {
-        "sampling": Line2D([], [], color=look.YELLOW, linewidth=6.0, label="sampling error alone"),
+        "sampling": Line2D([], [], label="sampling error alone", **_THICK),
+        "with noise": Line2D([], [], label="with privacy noise", **_MIDDLE),
         "whole": Line2D([], [], color=look.INK, label=whole, **ends),
         "noise": Line2D([], [], color=look.SOFT, linestyle=":", label="no interval; noise alone"),
     }
@@ -167,9 +176,9 @@ def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = Non
         axes.set_ylim(top=-1.3)  # room for the head of the columns
         _columns(axes, combined, [*intervals, whole], conf_level)
         axes.margins(x=0.06)
-        axes.set_xlabel(look.effect_label(combined.treatment, combined.outcome))
+        axes.set_xlabel(relation(combined))
         axes.set_title(_caption(combined))
-        look.mark(axes, [look.alarm(combined.status)])
+        look.mark(axes, [look.alarm(combined.status), NO_EFFECT if combined.associated else ""])
     return axes
 
 
@@ -335,7 +344,7 @@ def _intervals(ax: Any, places: Any, middle: Any, low: Any, high: Any) -> None:
 
 def _finish(ax: Any, fit: Any, caption: str, at: Mapping[str, Any] | None) -> None:
     look.zero(ax, vertical=False)
-    ax.set_ylabel(look.effect_label(fit.treatment, fit.outcome))
+    ax.set_ylabel(relation(fit))
     if at:
         caption += "; at " + ", ".join(f"{name} = {value}" for name, value in at.items())
     ax.set_title(caption)

@@ -96,17 +96,6 @@ def canvas(ax: Any = None, size: tuple[float, float] = (5.6, 3.6)) -> Iterator[A
         yield ax
 
 
-def effect_label(treatment: str, outcome: str) -> str:
-    """Label of an axis that shows effects: in the units of the outcome.
-
-    Examples
-    --------
-    >>> effect_label("t", "log(y)")
-    'effect of t on log(y)'
-    """
-    return f"effect of {treatment} on {outcome}"
-
-
 def zero(ax: Any, *, vertical: bool) -> None:
     """Draw the line of no effect."""
     draw = ax.axvline if vertical else ax.axhline

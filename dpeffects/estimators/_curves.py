@@ -1,0 +1,105 @@
+"""Is the score curved where the formula has lines? A released check, column by column.
+
+For every column that is not an indicator, the residual of treatment from its score is multiplied
+with a square and with a cube of the column, both free of a line, and added up. Sums that noise
+does not explain say that the log odds of treatment bend along that column. If outcomes bend along
+it too, an adjustment by lines leaves confounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators._moments import Models
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Cube
+
+_SURE = 3.5
+"""Standard deviations of its noise and sampling error that a sum has to exceed to be named."""
+_VARIANCE = 0.3
+"""Variance of the bent columns, each within [-1, 1]."""
+_OUTCOME = 0.5
+"""How much of what covariates explain of the outcome may be by curves."""
+
+
+class _Treatment(Protocol):
+    """A score."""
+
+    def of(self, rows: Block, models: Models) -> FloatArray:
+        """Propensity scores of some rows."""
+
+    @property
+    def overlap(self) -> float:
+        """Mean of e(1 - e)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Bent:
+    """Residuals of treatment times squares and cubes of standardised columns."""
+
+    columns: IntArray
+    models: Models
+    score: _Treatment
+    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Products of some rows: squares, then cubes, within [-1, 1]."""
+        off = rows.treated - self.score.of(rows, self.models)
+        standard, k = self.models.standard, self.columns.size
+        out = np.empty((rows.size, 2 * k), order="F")
+        for j, column in enumerate(self.columns):
+            x = rows.covariates[:, standard.columns[column]] - standard.means[column]
+            x = np.clip(x / standard.sds[column], -2.5, 2.5)
+            out[:, j] = off * (x * x / 3.125 - 1.0)
+            out[:, k + j] = off * ((x * x - 2.2) * x / 10.2)
+        return out
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Columns along which the log odds surely bend, and the variance of the log odds by that."""
+
+    selection: float
+    bent: tuple[str, ...]
+    checked: bool = True
+
+    def left_variance(self, outcome_variance: float, explained: float) -> float:
+        """Variance of the confounding by curves, where outcomes bend along the same columns."""
+        return self.selection * _OUTCOME * explained * outcome_variance
+
+    @property
+    def caution(self) -> str:
+        """What to do about it."""
+        if not self.bent:
+            return ""
+        named = ", ".join(self.bent[:5])
+        more = " and others" if len(self.bent) > 5 else ""
+        return (
+            f"the log odds of treatment are not linear in {named}{more}: write bs({self.bent[0]}) "
+            "or products of terms, or the adjustment may miss confounding"
+        )
+
+
+def release_curves(curator: Curator, models: Models, score: _Treatment, share: str) -> Curves:
+    """Release the sums, and read from them what noise and chance do not explain."""
+    values = np.array(curator.values[:-1])[models.standard.columns]
+    columns = np.flatnonzero(values != 2)
+    if not columns.size:
+        return Curves(0.0, (), checked=False)
+    ends = np.ones(2 * columns.size)
+    noisy = curator.sums(
+        "curves of the score", _Bent(columns, models, score), Cube(-ends, ends), share=share
+    )
+    h, n = score.overlap, curator.n
+    variance = (noisy.sd / n) ** 2 + h * _VARIANCE / n
+    means = noisy.value / n
+    sure = np.abs(means) > _SURE * math.sqrt(variance)
+    selection = float((means[sure] ** 2).sum()) / (h**2 * _VARIANCE)
+    bent = columns[sure.reshape(2, -1).any(axis=0)]
+    return Curves(selection, tuple(curator.names[k] for k in models.standard.columns[bent]))

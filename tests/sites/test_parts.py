@@ -1,0 +1,237 @@
+"""Parts of the error, possible ranges and bases travel with a release, and are used."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpeffects.documents import checksum
+from dpeffects.errors import ReleaseError
+from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.sites import SiteRelease, combine, signing
+from dpeffects.sites.error_distribution import Errors
+from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
+from dpeffects.sites.weights import ivw, mvagg
+from tests.sites.examples import estimate, release, releases
+from tests.sites.test_release import _never_crashes, changed, paths
+from tests.test_results import make
+
+CLIP, MODEL = Part("clip", 0.04), Part("noise in the models", 0.03, noise=True)
+
+
+def second(site="North", value=0.3, variance=0.01, **changes):
+    """A release with parts, known exactly but for noise that hardly matters."""
+    given = {"parts": (CLIP, MODEL), "possible": (-1.0, 1.0), "basis": "adjusted"} | changes
+    own = replace(estimate(value, variance, 0.0), laplace=(), gaussian=0.002, **given)
+    return release(site, released=own)
+
+
+# --- the document --------------------------------------------------------------------------------
+
+
+def test_everything_travels():
+    sent = second()
+    document = json.loads(sent.to_json())
+    assert document["version"] == 2
+    assert SiteRelease.from_dict(document) == sent
+    fit = make(
+        Estimate(
+            np.float64(0.3),
+            SamplingVariance(0.01, 0.0, 1.0),
+            (0.1,),
+            parts=(Part("two\nlines", np.float64(0.04)),),
+            possible=(np.float64(-1.0), math.inf),
+            basis="randomised",
+        )
+    )
+    kept = SiteRelease.from_result(fit, "North").released
+    assert kept.parts == (Part("two lines", 0.04),)
+    assert kept.possible is None  # a range without an end says nothing
+    assert kept.basis == "randomised"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parts": (MODEL,), "possible": None, "basis": ""},
+        {"parts": (), "possible": (-1.0, 1.0), "basis": ""},
+        {"parts": (), "possible": None, "basis": "association"},
+    ],
+)
+def test_each_of_them_makes_it_the_second_version(changes):
+    sent = second(**changes)
+    assert sent.to_dict()["version"] == 2
+    assert SiteRelease.from_json(sent.to_json()) == sent
+
+
+def test_without_them_the_document_is_what_it_was():
+    document = release().to_dict()
+    assert document["version"] == 1
+    assert not {"possible", "basis"} & set(document)
+    assert set(document["variance"]) == {"noise", "sampling"}
+
+
+def test_signatures_hold_for_both_versions(tmp_path):
+    private, public = signing.make_keys("North", tmp_path)
+    (tmp_path / "keys").mkdir()
+    public.rename(tmp_path / "keys" / public.name)
+    for sent in (release(), second()):
+        signed = SiteRelease.from_json(signing.sign(sent, private).to_json())
+        signing.verify_all([signed], tmp_path / "keys")
+        broken = replace(signed, released=replace(signed.released, value=0.4))
+        with pytest.raises(ReleaseError):
+            signing.verify_all([broken], tmp_path / "keys")
+
+
+GOOD = second().to_dict()
+BAD = {
+    "no basis": (("basis",), KeyError, "lacks the field basis"),
+    "another basis": (("basis",), "certain", "basis must be"),
+    "one end": (("possible",), [1.0], "a lower and an upper end"),
+    "ends the wrong way round": (("possible",), [1.0, -1.0], "a lower and an upper end"),
+    "a range of words": (("possible",), ["a", "b"], "possible must be a number"),
+    "negative part": (("variance", "parts", 0, "variance"), -1.0, "not be negative"),
+    "part without a name": (("variance", "parts", 0, "name"), "", "is empty"),
+    "noise in words": (("variance", "parts", 0, "noise"), "no", "true or false"),
+    "of the first version": (("version",), 1, "unknown field"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_said(case):
+    path, value, words = BAD[case]
+    with pytest.raises(ReleaseError, match=words):
+        SiteRelease.from_dict(changed(path, value, GOOD))
+
+
+def test_a_second_version_with_nothing_new_is_refused():
+    """Written again it would be of the first version, and have another checksum."""
+    document = copy.deepcopy(GOOD) | {"possible": None, "basis": ""}
+    document["variance"]["parts"] = []
+    document["checksum"] = checksum(document)
+    with pytest.raises(ReleaseError, match="nothing that version 2 is for"):
+        SiteRelease.from_dict(document)
+
+
+@pytest.mark.parametrize("value", [None, True, 3, -1.5, "x", "", [], {}, [[]], {"a": 1}])
+def test_wrong_types_everywhere(value):
+    for path in paths(GOOD):
+        if path != ("checksum",):
+            _never_crashes(changed(path, value, GOOD))
+
+
+# --- combining -----------------------------------------------------------------------------------
+
+
+def test_noise_parts_are_independent_and_biases_common():
+    """All errors are normal here, so the interval has a closed form."""
+    sent = [second("A", 0.1, 0.01), second("B", 0.3, 0.05)]
+    fit = combine(sent, "all")
+    independent = 0.25 * (0.01 + 0.05) + 0.5 * (0.002 + 0.03)
+    common = (0.5 * 0.2 + 0.5 * 0.2) ** 2  # standard deviations add up
+    assert fit.std_error == pytest.approx(math.sqrt(independent + common))
+    assert fit.bias_variance == pytest.approx(0.04)
+    half = 1.959963985 * fit.std_error
+    assert tuple(fit.conf_int()) == pytest.approx((0.2 - half, 0.2 + half), rel=1e-6)
+    row = fit.glance().iloc[0]
+    assert row["noise_variance"] == pytest.approx(0.5 * 0.032)
+    assert row["bias_variance"] == pytest.approx(0.04)
+    assert row["sampling_variance"] == pytest.approx(0.25 * 0.06)
+    assert "taken as common to all sites" in str(fit).replace("\n  ", " ")
+    assert "For possible biases a standard deviation of 0.2 is allowed" in fit.report().text
+
+
+def test_biases_do_not_change_what_choosing_the_weights_hides():
+    """A bias is known, like noise: only the sampling variance is optimistic."""
+    sent = [estimate(0.1, v, 0.02, laplace=(0.1,)) for v in (0.01, 0.03, 0.2)]
+    biased = Errors.of([replace(e, parts=(CLIP,)) for e in sent])
+    noisy = Errors.of([replace(e, gaussian=CLIP.variance) for e in sent])
+    n = np.array([900.0, 400.0, 100.0])
+    for weights, inflation in ((mvagg, inflation_mvagg), (ivw, inflation_ivw)):
+        w = weights(n, biased.variance)
+        assert inflation(n, biased, w) == pytest.approx(inflation(n, noisy, w))
+        assert inflation(n, biased, w).max() > 1.0
+
+
+def test_more_sites_do_not_average_a_bias_out():
+    few, many = (
+        combine([second(f"S{j}", 0.1, 1e-6, parts=(CLIP,)) for j in range(k)], "ivw")
+        for k in (2, 200)
+    )
+    assert many.std_error >= math.sqrt(0.04)
+    assert many.std_error < few.std_error
+
+
+@pytest.mark.parametrize("rule", ["mvagg", "ivw", "all", "largest", "random"])
+def test_one_site_keeps_its_interval(rule):
+    sent = second(value=0.1)
+    fit = combine([sent], rule)
+    total = 0.01 + 0.002 + 0.03 + 0.04
+    half = 1.959963985 * math.sqrt(total)
+    assert tuple(fit.conf_int()) == pytest.approx((0.1 - half, 0.1 + half), rel=1e-6)
+    assert fit.p_value == pytest.approx(2 * stats.norm.sf(0.1 / math.sqrt(total)), rel=1e-6)
+
+
+def test_random_effects_keep_the_common_bias():
+    values, own = [0.1, 0.1, 0.1], 0.01 + 0.002 + 0.03
+    fit = combine([second(f"S{j}", v) for j, v in enumerate(values)], "random")
+    assert fit.std_error == pytest.approx(math.sqrt(own / 3 + 0.04))
+    plain = combine([second(f"S{j}", v, parts=(MODEL,)) for j, v in enumerate(values)], "random")
+    assert plain.std_error == pytest.approx(math.sqrt(own / 3))
+
+
+def test_the_interval_is_cut_to_what_is_possible_for_the_mean():
+    sent = [second("A", 0.9), second("B", 0.9, possible=(-2.0, 2.0))]
+    fit = combine(sent, "all")
+    assert fit.possible == (-1.5, 1.5)
+    assert combine(sent[:1], "all").conf_int().upper == 1.0
+    assert combine([second("A", 1.4)], "all").estimate == 1.0
+    assert combine([second("A"), second("B", possible=None)], "all").possible is None
+
+
+def test_an_association_makes_the_combination_one():
+    adjusted, loose = second("A"), second("B", basis="association")
+    fit = combine([adjusted, loose], "all")
+    assert fit.basis == "association"
+    assert isinstance(fit.p_value, Unavailable)
+    assert math.isnan(fit.tidy()["p_value"][0])
+    text = " ".join(str(fit).split())
+    assert "*** B: ASSOCIATION, NOT AN EFFECT" in text
+    assert "Private association of 2 sites" in text
+    assert "Effects are combined with an association (B)" in text
+    assert fit.report().text.startswith("The association of t with y was combined")
+    assert type(fit).from_json(fit.to_json()).basis == "association"
+    unused = combine([second("A", variance=1e-4), replace(loose, n=10)], "largest")
+    assert unused.basis == "adjusted"
+    assert not isinstance(unused.p_value, Unavailable)
+    assert "no confounder is missing from the formula" in " ".join(str(unused).split())
+    both = combine([adjusted, second("B", basis="randomised")], "all")
+    assert both.basis == ""
+    assert "randomised because the sites said so: B" in " ".join(str(both).split())
+
+
+def test_old_and_new_releases_combine():
+    fit = combine([*releases([0.2, 0.3]), second("New")], "ivw")
+    assert fit.basis == ""
+    assert fit.possible is None
+    assert sum(fit.weights) == pytest.approx(1.0)
+
+
+def test_clipped_outcomes_need_less_noise_and_not_none():
+    """A method that clips outcomes adds noise for the clip, not for the whole range."""
+    scale = 0.5 / 1000  # of range / (n epsilon)
+
+    def of(factor, *parts):
+        sent = second(parts=parts)
+        return replace(sent, released=replace(sent.released, gaussian=(factor * scale) ** 2))
+
+    combine([of(0.01, CLIP)], "all")
+    for impossible in (of(0.01), of(0.01, Part("model", 0.0, noise=True)), of(0.0005, CLIP)):
+        with pytest.raises(ReleaseError, match="less noise"):
+            combine([impossible], "all")
