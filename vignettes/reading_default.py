@@ -78,34 +78,34 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # The table "Standard error" above has one line for each thing that the interval allows for. The
 # variances add up; lines that do not apply are left out.
 #
-# ============================================== ===================================================
-# line                                           what it is
-# ============================================== ===================================================
-# sampling error                                 other people could have been in the study; it is
-#                                                there without privacy too
-# privacy noise, final sum                       noise in the one sum that corrects the models
-# privacy noise in the share treated and the     noise in what was released first: how many are
-# means                                          treated, and the mean outcome of both arms
-# privacy noise in the models                    noise in the moments moves the two models, and they
-#                                                move the estimate
-# confounding that noise in the models may leave noisy models balance the arms imperfectly. What is
-#                                                to be expected of that was subtracted; this is what
-#                                                may remain
-# bias by clipped outcomes                       outcomes far from what is expected are cut, so that
-#                                                no record needs much noise to hide; what is cut off
-#                                                one arm may not be cut off the other
-# confounding by curves that lines leave         the models are straight lines in each covariate; an
-#                                                allowance for slight bends, not for strong ones
-# effects that vary with covariates              the sum counts those most who might have been in
-#                                                either arm; if the effect differs between people,
-#                                                theirs need not be the average
-# confounding not adjusted for (a guess)         in associations only: how far off unadjusted
-#                                                differences tend to be
-# ============================================== ===================================================
+# ======================================== =========================================================
+# line                                     what it is
+# ======================================== =========================================================
+# sampling error                           other people could have been in the study; it is there
+#                                          without privacy too
+# privacy noise, final sum                 noise in the one sum that corrects the models
+# share treated and means                  noise in what was released first: how many are treated,
+#                                          and the mean outcome of both arms
+# models                                   noise in the moments moves the two models, and they move
+#                                          the estimate
+# confounding left by noise in the models  noisy models balance the arms imperfectly. What is to be
+#                                          expected of that was subtracted; this is what may remain
+# clipped outcomes                         outcomes far from what is expected are cut, so that no
+#                                          record needs much noise to hide; what is cut off one arm
+#                                          may not be cut off the other
+# confounding by curves                    the models are straight lines in each covariate. An
+#                                          allowance for slight bends, and more where the released
+#                                          check for curves (below) finds one
+# effects that vary                        the sum counts those most who might have been in either
+#                                          arm; if the effect differs between people, theirs need
+#                                          not be the average
+# confounding, a guess                     in associations only: how far off unadjusted differences
+#                                          tend to be
+# ======================================== =========================================================
 #
-# The first line shrinks with more records, those of noise with more epsilon or more records. Lines
-# that are marked as a possible bias are allowances: where they are large, more budget for the
-# models, fewer covariates, or better terms are the remedy.
+# The first line shrinks with more records, those of noise with more epsilon or more records. Those
+# marked as a possible bias are allowances: what helps against them are more epsilon for the models,
+# fewer covariates, or better terms.
 #
 # An association is not an effect
 # -------------------------------
@@ -160,10 +160,13 @@ ax = missing.plot()
 # ---------------
 # The second assumption is about your formula, and you can do something about it. Here are four
 # populations of 10,000 in which one shape drives both, who is treated and how they fare; the true
-# effect is 0.05. A straight line cannot see any of these shapes, but the formula can say them: a
+# effect is 0.05. A straight line cannot follow any of these shapes, but the formula can say them: a
 # square by ``I(x1**2)``, any smooth curve by a spline ``bs()``, an interaction by ``x1 * x2``, a
-# threshold by ``cut()``. All of these are declared in the formula, so they cost no budget by
-# themselves, only the noise of a few more columns.
+# threshold by ``cut()``. They are terms like others, at the price of the noise of a few columns.
+#
+# A small share of the budget goes to a check: does treatment depend on the square or the cube of a
+# numeric column, beyond the line? If it surely does, a caution at the top of the summary names the
+# column, and the interval gets wider. The last column counts these.
 
 EFFECT = 0.05
 SPLINE = "bs(x1, knots=[-0.5, 0, 0.5], lower_bound=-1, upper_bound=1)"
@@ -190,22 +193,23 @@ def population(shape, seed, n=10_000):
 SEEDS = range(5)
 rows = []
 for shape, (_, terms) in SHAPES.items():
-    for name, right in (("x1 + x2", "x1 + x2"), (terms, terms)):
+    for right in ("x1 + x2", terms):
+        shown = right.replace(SPLINE, "bs(x1, ...)")
         for seed in SEEDS:
             sample = population(shape, seed)
             fit = dpe.dp_ate(f"y ~ t | {right}", sample, epsilon=1, bounds=BOUNDS)
-            rows.append((shape, name.replace(SPLINE, "bs(x1, ...)"), fit.estimate, *fit.conf_int()))
-columns = ["shape", "terms", "estimate", "low", "high"]
+            rows.append((shape, shown, fit.estimate, *fit.conf_int(), "bs(" in fit.caution))
+columns = ["shape", "terms", "estimate", "low", "high", "warned"]
 found = pd.DataFrame(rows, columns=columns)
 found["covers"] = found["low"].le(EFFECT) & found["high"].ge(EFFECT)
 groups = found.groupby(["shape", "terms"], sort=False)
-table = groups[["estimate", "low", "high"]].mean().assign(covers=groups["covers"].sum())
-print(f"True effect {EFFECT}; means of {len(SEEDS)} samples at epsilon 1, and how many cover it:")
+table = groups[["estimate", "low", "high"]].mean().join(groups[["covers", "warned"]].sum())
+print(f"True effect {EFFECT}. Means of {len(SEEDS)} samples at epsilon 1; how many cover, or warn:")
 print(table.round(3).to_string())
 
 # %%
-# In a picture: with lines every interval is short and in the wrong place, with the right terms
-# every interval is a little wider and holds the truth.
+# In a picture: with lines the intervals are in the wrong place; with the right terms they hold the
+# truth.
 
 figure, axes = plt.subplots(1, len(SHAPES), figsize=(10, 3.2), sharey=True, layout="constrained")
 for ax, (shape, part) in zip(axes, found.groupby("shape", sort=False), strict=True):
@@ -219,7 +223,7 @@ axes[0].set_ylabel("effect, 95 % interval")
 plt.show()
 
 # %%
-# Nothing in the released numbers of the first fit of each pair says that it is wrong: its models
-# never saw the shape. The sentence in its notes is all the warning there is. So where you know that
-# a covariate has a turning point, a threshold or a partner, put it in the formula; and where you do
-# not know, a spline for the strongest numeric covariates is a cheap insurance.
+# The check finds the square. A wave that goes up and down twice, an interaction and a threshold pass
+# it, and then the sentence in the notes is all the warning there is. So where you know that a
+# covariate has a turning point, a threshold or a partner, put it in the formula; where you do not
+# know, splines for the strongest numeric covariates are a cheap insurance.
