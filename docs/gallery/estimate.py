@@ -2,8 +2,8 @@
 An estimate and its interval
 ============================
 
-The thick bar is the interval that sampling error alone would give, the thinner one has privacy noise
-too, and the whiskers have what is allowed for biases that may be left.
+The thick bar is the interval that sampling error alone would give, the thinner one adds privacy
+noise, and the whiskers add what is allowed for biases that may be left.
 """
 
 import dpeffects as dpe
