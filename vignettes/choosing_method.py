@@ -47,8 +47,9 @@ print(study)
 # %%
 # Read it with the design in mind. The half-width is that of the interval, and an interval around a
 # biased estimate is of no use. ``diff_in_means`` is always among the narrowest: it ignores the
-# covariates. In a trial that is right, in an observational study it is not. So compare first what
-# adjusts, then ask what the adjustment costs.
+# covariates. In a trial that is right, in an observational study it is not. (``clipped_contrast``
+# ignores them too, but allows for what that may do, unless the design is declared to be randomised:
+# hence its width.) So compare first what adjusts, then ask what the adjustment costs.
 
 rows = study.tidy().set_index("method")
 price = rows["half_width"]["auto"] / rows["half_width"]["diff_in_means"]
@@ -62,10 +63,11 @@ print(f"Adjusting by the default makes the interval {price:.2f} times as wide.")
 ax = study.plot(epsilons=(0.2, 0.5, 1, 3))
 
 # %%
-# Where a curve is flat the noise no longer matters: what is left is sampling error, and more
-# epsilon buys nothing. And the other way round: what does a wanted precision cost?
+# Where a curve is flat the noise no longer matters: what is left is sampling error and allowances
+# for bias, and more epsilon buys nothing. And the other way round: what does a wanted precision
+# cost?
 
-wanted = 0.5
+wanted = 0.6
 adjusting = dpe.plan(formula, n=20_000, epsilon=1, **known, method="auto", repeats=2)
 epsilon = float(adjusting.needed(half_width=wanted)["epsilon"].iloc[0])
 records = float(adjusting.needed(half_width=wanted, of="n")["n"].iloc[0])
