@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dpeffects.errors import OptionError, did_you_mean
-from dpeffects.estimators import conditional_methods, registry
+from dpeffects.estimators import conditional_methods, current, registry
 from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def dp_ate(
     formula: str,
     data: Any,
-    method: str = "private_aipw",
+    method: str = "auto",
     *,
     epsilon: float,
     delta: float = 0.0,
@@ -49,7 +49,9 @@ def dp_ate(
         that stay where they are: the path of a Parquet or CSV file, a DuckDB relation, a polars
         lazy frame, a Dask or a Spark frame, for methods that add up blocks of rows.
     method
-        One of :func:`methods`; the default adjusts for the covariates where n and epsilon carry it.
+        One of :func:`methods`. The default, "auto", takes the one whose interval is expected to be
+        shortest by n, epsilon, delta, the design and the declared covariates: ``one_step``, which
+        adjusts for the covariates, or ``clipped_contrast``, which does not, and says so.
     epsilon, delta
         The whole price of this call. Nothing is charged when the call fails before its first draw.
     level
@@ -71,7 +73,12 @@ def dp_ate(
     seed
         Makes the noise reproducible, and the result not private. It says so.
     **options
-        Options of the method; ``print(dpe.methods("private_psm"))`` describes them.
+        Options of the method; ``print(dpe.methods("private_psm"))`` describes them. Those of the
+        default: ``design="randomised"`` declares that treatment was assigned by chance, so that
+        there is nothing to adjust for and covariates only make the interval shorter
+        ("observational" is assumed otherwise); ``on_unadjusted="error"`` refuses, before anything
+        is charged, an observational study that n and epsilon are too small to adjust (by default
+        it is answered with "caution": as an association, without a test).
 
     Returns
     -------
@@ -103,12 +110,12 @@ def dp_ate(
     )
 
 
-def dp_att(formula: str, data: Any, method: str = "private_aipw", **arguments: Any) -> Result:
+def dp_att(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
     """Estimate the average effect on the treated; arguments as in :func:`dp_ate`."""
     return estimate_effect("ATT", formula, data, method, **arguments)
 
 
-def dp_atc(formula: str, data: Any, method: str = "private_aipw", **arguments: Any) -> Result:
+def dp_atc(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
     """Estimate the average effect on the controls; arguments as in :func:`dp_ate`."""
     return estimate_effect("ATC", formula, data, method, **arguments)
 
@@ -279,7 +286,7 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
 
     kinds = (registry(), conditional_methods())
     if name is not None:
-        known = [*registry(), *conditional_methods()]
+        name, known = current(name), [*registry(), *conditional_methods()]
         if name not in known:
             names = ", ".join(dict.fromkeys(known))
             hint = did_you_mean(name, known)
@@ -291,11 +298,17 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
             "estimands": ", ".join(spec.estimands),
             "levels": ", ".join(spec.levels),
             "guarantee": spec.guarantee,
-            "covariates": "required" if spec.uses_covariates else "not used",
+            "covariates": _covariates(spec),
         }
         for specs in kinds
         for spec in specs.values()
     )
+
+
+def _covariates(spec: MethodSpec) -> str:
+    if not spec.uses_covariates:
+        return "not used"
+    return "required" if spec.needs_covariates else "used"
 
 
 def _described(spec: MethodSpec) -> str:

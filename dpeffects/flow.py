@@ -30,7 +30,7 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
 from dpeffects.guarantee import Guarantee, cautions
-from dpeffects.inference.estimate import Effects, Estimate
+from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
@@ -86,7 +86,7 @@ class Request:
         /,
         formula: str,
         data: Any,
-        method: str | MethodSpec = "private_aipw",
+        method: str | MethodSpec = "auto",
         *,
         epsilon: float,
         delta: float = 0.0,
@@ -176,6 +176,7 @@ class Estimation:
         values = self.design.values
         facts = Facts(n, self.design.width, request.budget, self.level, count, values)
         self.options = self.options.resolve(facts)
+        self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
 
     def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
@@ -365,6 +366,8 @@ def _result(estimation: Estimation, released: Any) -> Result | CateFunction | Ca
     notes = (*estimation.notes, *_bounds_notes(design))
     match released:
         case Estimate():
+            if not request.variance:  # where it costs nothing it comes all the same
+                released = replace(released, sampling=Unavailable("variance=False was asked for"))
             return Result.from_estimate(released, notes=notes, **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)

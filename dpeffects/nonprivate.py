@@ -37,7 +37,7 @@ class Reference:
 def reference(
     formula: str,
     data: Any,
-    method: str = "private_aipw",
+    method: str = "auto",
     *,
     estimand: str = "ATE",
     bounds: Mapping[str, Any] | str | None = None,

@@ -243,6 +243,7 @@ def plan(
 def _row(setting: PlanSetting, method: str) -> Planned:
     spec = get(method, setting.estimand)
     spec.check_estimand(setting.estimand)
+    method = spec.name
     if spec.needs_delta and not setting.delta:
         return Planned(method, reason="needs a delta")
     return _rehearsed(setting, method)

@@ -37,7 +37,7 @@ EXTRA = {
     "diff_in_means": [{"arms": "public"}],
     "private_psm": [{"neighbors": 1}],
     "private_ipw": [{"split": True}, {"propensity": "output"}, {"delta": 1e-5}],
-    "private_aipw": [{"adjust": "all", "blocks": 3}, {"adjust": "all", "regression": True}],
+    "one_step": [{"design": "randomised"}, {"delta": 1e-5}],
     "smooth_matching": [{"variance_noise": "smooth"}],
     "model_folds": [{"average": "predictions"}],
 }
@@ -90,7 +90,8 @@ def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, opti
         ("private_psm", "arm and outcome", {}),
         ("private_ipw", "arm and covariate", {}),
         ("private_ipw", "arm and covariate", {"delta": 1e-5, "noise": "gaussian"}),
-        ("private_aipw", "everything", {"adjust": "all", "blocks": 3}),
+        ("one_step", "everything", {}),
+        ("clipped_contrast", "everything", {}),
         ("global_matching", "between strata", {}),
         ("smooth_matching", "between strata", {"delta": 1e-5}),
     ],
@@ -453,7 +454,7 @@ def test_pairs_with_bounds_found_privately():
 BAD = {
     "unknown method": ("privat_psm", {}, "Did you mean 'private_psm'"),
     "unknown option": ("private_psm", {"neighbours": 3}, "unknown option"),
-    "unknown level": ("private_aipw", {"level": "label"}, "level must be"),
+    "unknown level": ("global_matching", {"level": "label"}, "level must be"),
     "level of effects": ("r_learner", {"level": "label"}, "'sample'"),
     "unknown estimand": ("private_psm", {"estimand": "ATT"}, "estimates ATE"),
     "few runs": ("private_psm", {"runs": 10}, "from 100"),

@@ -224,7 +224,7 @@ def test_empty_cells_have_a_reason():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"methods": ["private_apiw"]}, "Did you mean 'private_aipw'"),
+        ({"methods": ["private_ispm"]}, "Did you mean 'private_psm'"),
         ({"data": ["lalond"]}, "Did you mean 'lalonde'"),
         ({"methods": []}, "at least one"),
         ({"epsilon": [1.0, 0.0]}, "epsilon must be"),
@@ -312,7 +312,7 @@ def run(formula, data, epsilon, seed):
     return 0.25 * epsilon
 
 ENTRY = Entry("quarter", run, "a test", by="some_package")
-STOLEN = Entry("private_aipw", run, "a test", by="some_package")
+STOLEN = Entry("auto", run, "a test", by="some_package")
 SPEC = replace(MEANS, name="their_means", title="means of others")
 WRONG = 3
 """
@@ -349,7 +349,7 @@ def test_another_package_adds_an_entry(plugin, capsys):
     with pytest.warns(UserWarning, match="some_plugin") as said:
         found = entries()
     assert found["quarter"].by == "some_package"
-    assert found["private_aipw"].by == "dpeffects"  # nobody takes the name of another
+    assert found["auto"].by == "dpeffects"  # nobody takes the name of another
     texts = sorted(str(warning.message) for warning in said)
     assert len(texts) == 2
     assert "'some_plugin:NOTHING' of dpeffects.bench cannot be loaded" in texts[0]
@@ -387,7 +387,7 @@ def test_the_command_shows_writes_and_resumes(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "runs.csv").stat().st_size == size
     assert "| lalonde | 0.5 |" in (tmp_path / "board.md").read_text()
     assert cli.main(["bench", "--list"]) == 0
-    assert "private_aipw" in capsys.readouterr().out
+    assert "auto" in capsys.readouterr().out
 
 
 def test_unknown_names_are_one_line(capsys):

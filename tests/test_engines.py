@@ -37,7 +37,12 @@ CALLS = {
     "private bounds": ("diff_in_means", "u ~ t", {"epsilon": 8}),
     "ipw": ("private_ipw", ADJUST, {}),
     "ipw, public covariates": ("private_ipw", ADJUST, {"level": "label"}),
-    "aipw": ("private_aipw", ADJUST, {"adjust": "all", "regression": True}),
+    "auto": ("auto", ADJUST, {"epsilon": 4}),
+    "auto, trial": ("auto", ADJUST, {"design": "randomised"}),
+    "one step": ("one_step", ADJUST, {}),
+    "one step, Gaussian": ("one_step", ADJUST, {"delta": 1e-6, "pool": "all"}),
+    "contrast": ("clipped_contrast", "y ~ t", {}),
+    "contrast, public arms": ("clipped_contrast", "y ~ t", {"level": "label"}),
     "strata": ("smooth_matching", "y ~ t | g + cut(x, [-3, 0, 0.5, 3])", {"delta": 1e-6}),
     "strata, global": ("global_matching", "y ~ t | g", {}),
 }
@@ -82,7 +87,7 @@ BEYOND = {
     ).to_dict(),
     "site, means": lambda d: site(d, "diff_in_means", "y ~ t"),
     "site, ipw": lambda d: site(d, "private_ipw"),
-    "site, aipw": lambda d: site(d, "private_aipw"),
+    "site, one step": lambda d: site(d, "one_step"),
     "site, strata": lambda d: site(d, "smooth_matching", "y ~ t | g", delta=1e-6),
 }
 """Calls other than `dp_ate`."""
@@ -168,7 +173,7 @@ def test_threads_give_the_same_numbers(monkeypatch):
 def test_other_estimands(estimand, tmp_path):
     data = frame()
     given = {"epsilon": 1, "bounds": BOUNDS, "seed": 2}
-    for method in ("private_ipw", "private_aipw"):
+    for method in ("private_ipw", "one_step"):
         one = estimand(ADJUST, data, method, **given)
         assert estimand(ADJUST, parquet(data, tmp_path), method, **given).to_dict() == one.to_dict()
 

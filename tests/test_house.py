@@ -200,7 +200,7 @@ def second_clips(files):
 
 
 def methods_in_conditions(files):
-    names = {*registry(), *conditional_methods()}
+    names = {*registry(), *conditional_methods()} - {"auto"}  # options have that value too
     for name, tree in trees(files).items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Compare | ast.MatchValue):
@@ -252,11 +252,11 @@ PLANTED = [
     (imports_that_point_back, "privacy.sets", "from dpeffects.estimators import registry"),
     (imports_that_point_back, "design.read", "import dpeffects.flow"),
     (circles, "privacy.exact", "def f():\n    from dpeffects.privacy import curator"),
-    (randomness, "estimators.private_aipw", "np.random.default_rng(0)"),
-    (randomness, "estimators.private_aipw", "import numpy.random as r"),
-    (randomness, "estimators.private_aipw", "from numpy.random import Generator"),
+    (randomness, "estimators.one_step", "np.random.default_rng(0)"),
+    (randomness, "estimators.one_step", "import numpy.random as r"),
+    (randomness, "estimators.one_step", "from numpy.random import Generator"),
     (randomness, "inference.intervals", "def g(law):\n    return law.rvs(3)"),
-    (rows_outside_the_curator, "estimators.private_aipw", "def g(c):\n    return c._source"),
+    (rows_outside_the_curator, "estimators.one_step", "def g(c):\n    return c._source"),
     (rows_outside_the_curator, "estimators.balance", "def g(c):\n    getattr(c, '_source')"),
     (rows_outside_the_curator, "flow", "def g(curator):\n    return curator._rows"),
     (

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.errors import OptionError
-from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.estimators import conditional_methods, current, get, registry
 from dpeffects.flow import Estimation, Request
 from dpeffects.privacy.budget import Budget
 
@@ -51,7 +51,7 @@ def mechanism(
             raise OptionError(f"a function takes no options, got {', '.join(options)}")
         name = getattr(method, "__name__", type(method).__name__)
         return Mechanism(name, partial(_prepare_function, method))
-    if isinstance(method, str) and method not in registry() and method in conditional_methods():
+    if current(method) not in registry() and method in conditional_methods():
         estimand = "CATE"
     spec = get(method, estimand)
     spec.check_estimand(estimand)
@@ -73,7 +73,7 @@ def mechanism(
     )
     covariate = " | g" if spec.needs_strata else " | x" if spec.uses_covariates else ""
     return Mechanism(
-        method,
+        spec.name,
         partial(_prepare_method, request),
         estimand,
         level,

@@ -22,7 +22,7 @@ from dpeffects.cli.output import (
 )
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import conditional_methods, registry
+from dpeffects.estimators import conditional_methods, current, registry
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.leaderboard import entries, tasks
 from dpeffects.results.export import plain
@@ -51,7 +51,7 @@ def run_methods(args: argparse.Namespace) -> None:
     described = dpe.methods(args.method)  # refuses a name that is not there
     if format_of(args) == "json":
         specs = [*registry().values(), *conditional_methods().values()]
-        facts = [_facts(spec) for spec in specs if args.method in (None, spec.name)]
+        facts = [_facts(spec) for spec in specs if current(args.method) in (None, spec.name)]
         text = json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
     elif args.method is None:
         text = _method_table()
@@ -237,7 +237,7 @@ exit code: 0 the bound is at most epsilon, 1 VIOLATED, 2 it could not be run
 """
 _BENCH = """\
   dpeffects bench --list
-  dpeffects bench --methods private_aipw diff_in_means --data lalonde \\
+  dpeffects bench --methods auto diff_in_means --data lalonde \\
       --repeats 10
   dpeffects bench --workers 2 --path runs.csv     # everything; it resumes
 """

@@ -45,8 +45,18 @@ def proved() -> dict[str, MethodSpec]:
     return {name: spec for name, spec in registry().items() if spec.guarantee == "exact"}
 
 
+FORMER = {"private_aipw": "auto"}
+"""Names of methods that others replaced. They are accepted wherever a name is, and not listed."""
+
+
+def current(name: str) -> str:
+    """Return the name that a method has now."""
+    return FORMER.get(name, name) if isinstance(name, str) else name
+
+
 def get(name: str, estimand: str = "ATE") -> MethodSpec:
     """Return a method by name; one that has both kinds of effects has a record for each."""
+    name = current(name)
     kinds = (registry(), conditional_methods())
     first, other = kinds if estimand in AVERAGES else kinds[::-1]
     for specs in (first, other):

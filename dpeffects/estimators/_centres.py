@@ -80,16 +80,30 @@ class Centres:
         at_ends = (self.means - low) * (high - self.means)
         return max((0.05 * self.range) ** 2, float(at_ends.max()))
 
-    def noise_part(self, correction: float, relative: float = 0.0) -> Part:
+    def moved_to_middle(self, part: float) -> tuple[FloatArray, FloatArray]:
+        """Centres that are closer to the middle of the range, and how far they were moved.
+
+        The closer, the shorter is the longest residual; but then the error of the share of treated
+        records multiplies the move.
+        """
+        moves = part * (sum(self.outcome_range) / 2.0 - self.means)
+        return self.means + moves, moves
+
+    def noise_part(
+        self, correction: float, relative: float = 0.0, moves: FloatArray | None = None
+    ) -> Part:
         """Error by noise in the share and the means.
 
         An error of the share multiplies what the means miss, and the ``correction`` that the sum of
-        residuals made; so does the ``relative`` error of the weights of an arm.
+        residuals made; so does the ``relative`` error of the weights of an arm. ``moves`` are those
+        of centres that are not the means.
         """
         pi, sd = self.share, self.share_sd
         by_arm = np.hypot(np.minimum(1.0, sd / np.array([pi, 1.0 - pi])), relative)
         slope = max(0.25, abs(1.0 - 2.0 * pi)) / (pi * (1.0 - pi))
         variance = float(((self.unknown * by_arm) ** 2).sum()) + (correction * sd * slope) ** 2
+        if moves is not None:
+            variance += (sd * float(moves[0] / pi + moves[1] / (1.0 - pi))) ** 2
         return Part("share treated and means", variance, noise=True)
 
 
@@ -159,17 +173,13 @@ class Lengths:
     longer: FloatArray
     sd: FloatArray
 
-    def clip(
-        self, noise_per_length: float, centres: Centres, most: float = math.inf
-    ) -> tuple[float, float]:
+    def clip(self, noise_per_length: float, most: float = math.inf) -> tuple[float, float]:
         """The clip with the least noise and bias, and that bias.
 
         ``noise_per_length`` is the noise in the estimate for each unit of the clip, ``most`` a
-        bound on the mean length of residuals. Outcomes with two values are not clipped: the effect
-        may live in the rarer one.
+        bound on the mean length of residuals. (Outcomes with two values are not clipped: the effect
+        may live in the rarer one.)
         """
-        if centres.two_valued:
-            return float(self.limits[0]), 0.0
         longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.estimators._moments import LONG, OUTCOME, TREATMENT, squared_radius
-from dpeffects.estimators._posterior import Noisy2, fit_slopes, unadjusted_variance
+from dpeffects.estimators._posterior import NoisyMoments, fit_slopes, unadjusted_variance
 from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.release import Split
 
@@ -21,6 +21,7 @@ _SD, _TWO_VALUED_SD = 0.13, 0.39
 _COLUMN_VARIANCE = 0.0625
 _EXPLAINED, _SELECTION, _ALIGNED = 0.3, 0.5, 0.8
 """Strength of typical confounding: see `_posterior`."""
+_TWO_VALUED_EXPLAINED = 0.08
 _OVERLAP = 0.85
 """Mean of e(1 - e) against that of a flat score."""
 _LONGEST_WEIGHT = 0.75
@@ -44,6 +45,8 @@ def _unit(split: Split, share: str) -> float:
     """Standard deviation of the noise in a sum that a record moves by 1."""
     if share in split.mu:
         return 1.0 / split.mu[share]
+    if share not in split.shares:  # what is public costs nothing
+        return 0.0
     return math.sqrt(2.0) / split.shares[share].epsilon
 
 
@@ -108,14 +111,15 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     variance = (sd / clip) ** 2
     outcome_noise = (entry / (OUTCOME * length)) ** 2
     treatment_noise = 0.0 if randomised else (2.0 * entry / (TREATMENT * length)) ** 2
-    b2, a2 = _EXPLAINED * variance / p, _SELECTION / p
+    explained = _EXPLAINED if sd == _SD else _TWO_VALUED_EXPLAINED
+    b2, a2 = explained * variance / p, _SELECTION / p
     size_b = math.sqrt(b2 + outcome_noise + variance / n)
     size_a = 0.0 if randomised else math.sqrt(a2 + treatment_noise + 4.0 / n)
     aligned = _ALIGNED * math.sqrt(b2 * a2) / (size_b * max(size_a, 1e-9))
     aligned = min(aligned, 1.0)
     across = math.sqrt(1.0 - aligned**2) * np.array([1.0, -1.0])
     slopes = fit_slopes(
-        Noisy2(
+        NoisyMoments(
             variances=np.ones(2),
             outcome=np.full(2, size_b),
             treatment=size_a * (aligned + across),
@@ -129,7 +133,7 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
             alike=p / 2.0,
         )
     )
-    unexplained = 1.0 - _EXPLAINED * max(slopes.known[0], 0.0)
+    unexplained = 1.0 - explained * max(slopes.known[0], 0.0)
     noise = math.hypot(per_length * clip, bias, 0.5 * _by_centres(facts, split))
     if randomised:
         return Forecast(noise, 2.0 * sd * math.sqrt(unexplained / n), 0.0)

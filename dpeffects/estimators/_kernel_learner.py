@@ -131,7 +131,7 @@ class KernelLearnerOptions(Options):
         """The paper's finite release has another guarantee, and needs a delta."""
         if not self.as_in_paper:
             return spec
-        title = f"{spec.title.split()[0]}, paper's finite release"
+        title = f"{spec.title.split()[0].rstrip(',')}, paper's finite release"
         return replace(spec, title=title, guarantee="asymptotic", needs_delta=True)
 
     def needs_memory(self) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators._centres import Centres, Residual
-from dpeffects.estimators._posterior import Noisy2, Slopes, fit_slopes
+from dpeffects.estimators._posterior import NoisyMoments, Slopes, fit_slopes
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
@@ -220,7 +220,7 @@ def release_models(
     covariance = (vectors * values) @ vectors.T
     spread = float(np.clip(seen.outcome[0], 0.01, 0.6))
     slopes = fit_slopes(
-        Noisy2(
+        NoisyMoments(
             variances=values,
             outcome=vectors.T @ seen.with_outcome,
             treatment=vectors.T @ between,

@@ -39,7 +39,7 @@ _TRUST = 0.4
 
 
 @dataclass(frozen=True)
-class Noisy2:
+class NoisyMoments:
     """Moments in uncorrelated directions: of covariates with the outcome, and between arms.
 
     ``variances`` are those of the covariates; ``outcome`` is variances times b plus privacy noise
@@ -103,7 +103,7 @@ def _grid() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
     return explained, selection, aligned, weights[0], weights[1]
 
 
-def fit_slopes(seen: Noisy2) -> Slopes:
+def fit_slopes(seen: NoisyMoments) -> Slopes:
     """Average over the grid of the slopes and of the confounding that they leave."""
     explained, selection, aligned, typical, cautious = _grid()
     v, p = seen.variances, seen.variances.size * seen.alike

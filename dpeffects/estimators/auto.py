@@ -7,15 +7,20 @@ chose, what the other would have given, and what a delta would buy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import clipped_contrast, one_step
-from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, refuse_unadjusted
+from dpeffects.estimators._aipw import reference
+from dpeffects.estimators.clipped_contrast import (
+    ClippedContrastOptions,
+    StudyOptions,
+    refuse_unadjusted,
+)
 from dpeffects.estimators.one_step import OneStepOptions
-from dpeffects.estimators.private_aipw import reference
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.budget import Budget
@@ -25,15 +30,15 @@ _DELTA = 1e-6
 """What a delta would buy is said for this one."""
 _WORTH = 0.8
 """It is said where the interval would be at most this much of the one without."""
-_GAIN = {"observational": 0.7, "randomised": 0.95}
+_GAIN = {"observational": 0.7, "randomised": 0.92}
 """Using the covariates has to reduce the error to expect to this part: where there is no
 confounding after all, or they explain nothing, its noise is for nothing."""
-_RECORDS, _LARGE_GAIN = 75, 0.3
+_RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 
 
 @dataclass(frozen=True)
-class AutoOptions(ClippedContrastOptions):
+class AutoOptions(StudyOptions):
     """Options of the default method.
 
     ``design``: "observational" (default), or "randomised" where treatment was assigned by chance.
@@ -41,79 +46,104 @@ class AutoOptions(ClippedContrastOptions):
     numbers do not carry an adjustment.
     """
 
-    chosen: OneStepOptions | ClippedContrastOptions | None = None
-    why: str = ""
-
-    def resolve(self, facts: Facts) -> AutoOptions:
+    def resolve(self, facts: Facts) -> Chosen:
         """Choose the method by what its interval is expected to be."""
-        choice, why = choose(self, facts)
-        if isinstance(choice, ClippedContrastOptions) and not isinstance(choice, OneStepOptions):
-            refuse_unadjusted(self, "n, epsilon and the number of covariates carry no adjustment")
-        return replace(self, chosen=choice, why=why)
+        method, options, why = choose(self, facts)
+        if method is clipped_contrast.SPEC:
+            what = "the number of covariates" if len(facts.values) > 2 else "no covariates"
+            refuse_unadjusted(self, f"n, epsilon and {what} carry no adjustment")
+        return Chosen(self.design, self.on_unadjusted, method=method, own=options, why=why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(AutoOptions):
+    """The options, the method that was chosen, its own options, and why."""
+
+    method: MethodSpec
+    own: ClippedContrastOptions
+    why: str
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """The record of the default, with the title of what was chosen."""
+        return replace(spec, title=self.method.title, citation=self.method.citation)
 
     def shown(self) -> dict[str, Any]:
-        """The design, and what was chosen."""
-        chosen = self.chosen.shown() if self.chosen else {}
-        return {"design": self.design, "on_unadjusted": self.on_unadjusted, **chosen}
+        """The options of what was chosen."""
+        own = {"design": self.design, "on_unadjusted": self.on_unadjusted}
+        return {"chosen": self.method.name, **self.own.shown(), **own}
 
 
 @lru_cache(maxsize=256)
-def expected_errors(options: AutoOptions, facts: Facts) -> dict[str, tuple[float, Any]]:
-    """Expected standard error, in ranges of the outcome, and options of each method."""
+def expected_errors(
+    options: AutoOptions, facts: Facts
+) -> tuple[tuple[float, MethodSpec, ClippedContrastOptions], ...]:
+    """Expected standard error, in ranges of the outcome, and options of each method.
+
+    The one that adjusts for nothing comes first.
+    """
     pure = replace(facts, budget=Budget(facts.budget.epsilon))
     plain, error = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
-    found: dict[str, tuple[float, Any]] = {"clipped_contrast": (error, plain)}
-    if any(k != 1 for k in facts.values[:-1]):
-        best, error = one_step.planned(OneStepOptions(options.design), facts)
-        found["one_step"] = error, best
-    return found
+    unadjusted = error, clipped_contrast.SPEC, plain
+    if not 0 < _columns(facts) <= one_step.MOST_COLUMNS:
+        return (unadjusted,)
+    best, error = one_step.planned(OneStepOptions(options.design), facts)
+    return unadjusted, (error, one_step.SPEC, best)
 
 
-def choose(options: AutoOptions, facts: Facts) -> tuple[Any, str]:
-    """The options of the best method, and a sentence about it and the alternatives."""
-    errors = expected_errors(options, facts)
-    name = "clipped_contrast"
-    columns = sum(k != 1 for k in facts.values[:-1])
-    sparse = not options.randomised and facts.n < _RECORDS * columns
-    least = errors[name][0] * (_LARGE_GAIN if sparse else _GAIN[options.design])
-    if "one_step" in errors and errors["one_step"][0] < least:
-        name = "one_step"
-    error, chosen = errors[name]
-    others = [f"{k} {x / error:.2g}" for k, (x, _) in errors.items() if k != name]
-    why = f"{name} was chosen by n, epsilon, delta, the design and the declared covariates."
+def _columns(facts: Facts) -> int:
+    """Columns of covariates that vary."""
+    return sum(k != 1 for k in facts.values[:-1])
+
+
+def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContrastOptions, str]:
+    """The best method, its options, and sentences about it and the alternatives."""
+    if facts.level == "label" and _columns(facts):
+        why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
+        return one_step.SPEC, OneStepOptions(options.design).resolve(facts), why
+    unadjusted, *adjusted = expected_errors(options, facts)
+    sparse = not options.randomised and facts.n < _RECORDS * _columns(facts)
+    gain = _LARGE_GAIN if sparse else _GAIN[options.design]
+    better = [one for one in adjusted if one[0] < gain * unadjusted[0]]
+    error, method, own = min(better, key=lambda one: one[0], default=unadjusted)
+    why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
+    others = [(x, other) for x, other, _ in (unadjusted, *adjusted) if other is not method]
     if others:
-        why += f" Expected width of the interval, against it: {', '.join(others)}."
+        listed = ", ".join(f"{other.name} {x / error:.2g}" for x, other in others)
+        why += f" Expected width of the interval, against it: {listed}."
     if not facts.budget.delta:
         with_delta = replace(facts, budget=Budget(facts.budget.epsilon, _DELTA))
-        other = min(x for x, _ in expected_errors(options, with_delta).values())
-        if other < _WORTH * error:
-            why += f" With delta = {_DELTA:g} it would be about {other / error:.2g} of this width."
-    return chosen, why
+        least = min(one[0] for one in expected_errors(options, with_delta))
+        if least < _WORTH * error:
+            why += f" With delta = {_DELTA:g} it would be about {least / error:.2g} of this width."
+    return method, own, why
 
 
-def _method(options: AutoOptions) -> Any:
-    adjusts = isinstance(options.chosen, OneStepOptions)
-    return one_step if adjusts else clipped_contrast
-
-
-def shares(level: str, options: AutoOptions) -> dict[str, float]:
+def shares(level: str, options: AutoOptions) -> Mapping[str, float]:
     """Split of the budget, by the method that was chosen."""
-    chosen = options.chosen or OneStepOptions()
-    return dict((one_step if not options.chosen else _method(options)).shares(level, chosen))
+    if isinstance(options, Chosen):
+        return options.method.shares(level, options.own)
+    return one_step.shares(level, OneStepOptions())
 
 
-def uses_delta(options: AutoOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: AutoOptions, facts: Facts) -> Mapping[str, float | None]:
     """Shares with Gaussian noise, by the method that was chosen."""
-    if isinstance(options.chosen, OneStepOptions):
-        return one_step.uses_delta(options.chosen, facts)
-    return {}
+    return options.method.uses_delta(options.own, facts) if isinstance(options, Chosen) else {}
 
 
-def fit(curator: Curator, options: AutoOptions, estimand: str) -> Estimate:
+def fit(curator: Curator, options: Chosen, estimand: str) -> Estimate:
     """Let the chosen method estimate."""
-    estimate: Estimate = _method(options).fit(curator, options.chosen, estimand)
+    estimate: Estimate = options.method.fit(curator, options.own, estimand)
     return replace(estimate, notes=(*estimate.notes, options.why))
 
+
+_CHOOSES = "the method chooses it by public numbers"
+_FORMER = {
+    "adjust": 'method="one_step" always adjusts, method="clipped_contrast" never does, and '
+    'on_unadjusted="error" refuses to answer without adjusting',
+    "blocks": f"one weighted sum has taken the place of blocks, and {_CHOOSES}",
+    "regression": f"there always is one, unless nothing is adjusted for: {_CHOOSES}",
+    "confounding": 'design="randomised" declares that there is none',
+}
 
 SPEC = MethodSpec(
     name="auto",
@@ -128,5 +158,6 @@ SPEC = MethodSpec(
     reference=reference,
     variance_shares=(),
     needs_covariates=False,
+    former_options=_FORMER,
     citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",
 )

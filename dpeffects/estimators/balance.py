@@ -20,22 +20,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.arms import ARMS
-from dpeffects.design.features import unit_rows
+from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators._blocks import block_counts
 from dpeffects.estimators._checks import check_clip, check_flag, check_whole
-from dpeffects.estimators._plan import weight_noise
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.strengths import default_strength
+from dpeffects.estimators.strengths import default_strength, weight_noise
 from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.logistic import sigmoid, unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import COUNT, Box, entries
 
 _SHARES = {"balance": 0.35, "propensity": 0.25, "overlap": 0.1, "adjusted": 0.3}
@@ -130,6 +128,21 @@ def _weighted_box(m: int) -> Box:
     return Box([0.0] + [-1.0] * m, [1.0] * (m + 1), centre=0.0)
 
 
+@dataclass(frozen=True)
+class ScoreBin:
+    """Arm of a record, and bin of its score by a released model: treated records first."""
+
+    weights: FloatArray
+    cuts: FloatArray
+    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
+
+    def __call__(self, rows: Block) -> IntArray:
+        """Cells of some rows."""
+        score = sigmoid(logits(rows.covariates, self.weights[1:], self.weights[0]))
+        first = np.where(rows.treated, 0, len(self.cuts) + 1)
+        return first + np.searchsorted(self.cuts, score)
+
+
 def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, Any]:
     """Release the four parts; return what a `Balance` holds of them."""
     covariates = arm_covariates(curator, "balance")
@@ -140,7 +153,8 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
     model = propensity_model(curator, strength, offset, "propensity").value
     edges = np.linspace(0.0, 1.0, options.bins + 1)
     on_rows = np.concatenate([[offset - 0.5 * model[1:].sum() / unit_norm(model.size)], _on(model)])
-    counts = block_counts(curator, "histogram of scores", on_rows, edges[1:-1], "overlap")
+    bins = Cells(ScoreBin(on_rows, edges[1:-1]), 2 * options.bins)
+    counts = curator.sums("histogram of scores", None, COUNT, bins, share="overlap")
     found = first
     if options.adjusted:
         within = Propensity.within(model, offset, ESTIMANDS[estimand].clip_limits(options.clip))
@@ -153,7 +167,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
         "smd_adjusted": tuple(found.adjusted.tolist()) if options.adjusted else (),
         "noise_sd_adjusted": tuple(found.adjusted_sd.tolist()) if options.adjusted else (),
         "edges": tuple(edges.tolist()),
-        "counts": tuple(tuple(arm) for arm in counts.value.tolist()),
+        "counts": tuple(tuple(arm) for arm in counts.value.reshape(2, -1).tolist()),
         "count_sd": math.sqrt(counts.variance),
         "treated": found.treated,
         "model_noise": _model_noise(model, curator, found),
@@ -181,7 +195,7 @@ def _model_noise(model: FloatArray, curator: Curator, found: Differences) -> flo
     n, d = curator.n, curator.width
     epsilon, delta = curator.epsilon("propensity"), curator.delta("propensity")
     spread = min(max(found.spread, 1e-4), 0.25)
-    noise = weight_noise(n, d, epsilon, delta, spread)[0] ** 2 * (d - 1)
+    noise = weight_noise(n, d, epsilon, delta, spread) ** 2 * (d - 1)
     size = float(np.sum(model[1:] ** 2))
     tail = 1.0 + 1.64 * math.sqrt(5.0 / (d - 1))  # squares of Laplace noise vary by sqrt(5)
     return noise / size if size > tail * noise else 1.0

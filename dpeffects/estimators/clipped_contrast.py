@@ -15,7 +15,7 @@ allowance for confounding, which is a guess, and there is no test.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -47,22 +47,18 @@ _FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
 
 
 @dataclass(frozen=True)
-class ClippedContrastOptions(Options):
+class StudyOptions(Options):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
     ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
-    observational study that is not adjusted. ``first``: proportion of the budget for the number of
-    treated records, the means and the lengths of residuals, or None to choose it.
+    observational study that is not adjusted.
     """
 
     design: str = "observational"
     on_unadjusted: str = "caution"
-    first: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("design", self.design, ("observational", "randomised"))
-        if self.first is not None:
-            check_between("first", self.first, 0.05, 0.8)
         check_choice("on_unadjusted", self.on_unadjusted, ("caution", "error"))
 
     @property
@@ -70,10 +66,44 @@ class ClippedContrastOptions(Options):
         """True where treatment was assigned by chance."""
         return self.design == "randomised"
 
+
+@dataclass(frozen=True)
+class ClippedContrastOptions(StudyOptions):
+    """``design``: "observational", or "randomised" where treatment was assigned by chance.
+
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted. ``first``: proportion of the budget for the number of
+    treated records, the means and the lengths of residuals, or None to choose it.
+    """
+
+    first: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.first is not None:
+            check_between("first", self.first, 0.05, 0.8)
+
     def resolve(self, facts: Facts) -> ClippedContrastOptions:
         """Refuse an unadjusted result where that was asked for."""
         refuse_unadjusted(self)
         return planned(self, facts)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedContrast(ClippedContrastOptions):
+    """The options with every choice made, for the facts that they were made by."""
+
+    facts: Facts
+
+    def shown(self) -> dict[str, Any]:
+        """The options without the facts, which are said elsewhere."""
+        return {name: x for name, x in super().shown().items() if name != "facts"}
+
+
+def two_valued(options: Options) -> bool:
+    """True where the outcome has two values: it is not clipped, so no length is released."""
+    facts = getattr(options, "facts", None)
+    return facts is not None and facts.values[-1:] == (2,)
 
 
 def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for nothing") -> None:
@@ -91,7 +121,7 @@ def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContr
     """The options with every choice made, and the expected standard error in outcome ranges."""
     plans = []
     for first in (options.first,) if options.first else _FIRST:
-        each = replace(options, first=first)
+        each = PlannedContrast(options.design, options.on_unadjusted, first, facts=facts)
         split = Split.of(facts.budget, shares(facts.level, each))
         plans.append((forecast_contrast(facts, split, options.randomised).error, first, each))
     error, _, best = min(plans)
@@ -99,48 +129,80 @@ def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContr
 
 
 def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
-    """Split of the budget."""
+    """Split of the budget: a count only where the arms are private."""
     first = options.first or _FIRST[0]
-    means = 0.4 * first
-    return {"count": means, "means": means, "lengths": 0.2 * first, "estimate": 1.0 - first}
+    parts = {"count": 0.4 * first, "means": 0.4 * first, "lengths": 0.2 * first}
+    if "treatment" in options.public(level):
+        del parts["count"]
+    if two_valued(options):
+        del parts["lengths"]
+    return {**parts, "estimate": 1.0 - first}
 
 
 def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     """Release counts, means, lengths and the sum; the rest is post-processing."""
     centres = release_centres(curator)
-    residual = Residual(centres.means)
-    lengths = release_lengths(
-        curator, "lengths of residuals", residual, centres.longest, share="lengths"
-    )
     pi = np.array([centres.share, 1.0 - centres.share])
-    noise = 2.0 / float(pi.min()) * curator.noise_sd("estimate") / curator.n
-    clip, bias = lengths.clip(noise, centres, centres.mean_length)
-    signs = np.array([1.0, -1.0]) / pi
-    low, high = centres.outcome_range
-    shortest = np.maximum(-clip, low - centres.means)
-    ends = signs * np.stack([shortest, np.minimum(clip, high - centres.means)])
-    term = Contrast(residual, signs, clip)
-    total = release_total(curator, term, float(ends.min()), float(ends.max()), "estimate")
-    value = float(centres.means[0] - centres.means[1] + total.mean)
-    parts = [Part("clipped outcomes", bias**2), centres.noise_part(total.mean)]
+    signs, unit = np.array([1.0, -1.0]) / pi, curator.noise_sd("estimate") / curator.n
+    clip, bias = centres.longest, 0.0
+    if not two_valued(options):
+        lengths = release_lengths(
+            curator, "lengths of residuals", Residual(centres.means), clip, share="lengths"
+        )
+        clip, bias = lengths.clip(2.0 / float(pi.min()) * unit, centres.mean_length)
+    middle, moves = _middle(centres, clip, signs, unit)
+    term = Contrast(Residual(middle), signs, clip)
+    total = release_total(curator, term, *_ends(centres, middle, clip, signs), "estimate")
+    # residuals from the centres add up to their moves, but for what the sum corrects
+    value = float(middle[0] - middle[1]) + total.mean
+    correction = total.mean + float(moves[0] - moves[1])
+    parts = [Part("clipped outcomes", bias**2), centres.noise_part(correction, moves=moves)]
+    spread = _outcome_variance(total, centres)
     if not options.randomised:
-        guess = _outcome_variance(total, centres) * unadjusted_variance()
+        guess = spread * unadjusted_variance()
         parts.append(Part("confounding, a guess", guess))
     return total.estimate(
         value,
         centres,
         parts,
         basis="randomised" if options.randomised else "association",
-        details=details(centres, clip),
+        details=details(centres, clip, math.sqrt(spread)),
         caution="" if options.randomised else "NOT ADJUSTED for covariates",
     )
 
 
-def details(centres: Centres, clip: float) -> dict[str, Any]:
+def _ends(
+    centres: Centres, middle: FloatArray, clip: float, signs: FloatArray
+) -> tuple[float, float]:
+    """The interval that a record's term lies in, whatever its arm."""
+    low, high = centres.outcome_range
+    ends = signs * np.stack([np.maximum(-clip, low - middle), np.minimum(clip, high - middle)])
+    return float(ends.min()), float(ends.max())
+
+
+def _middle(
+    centres: Centres, clip: float, signs: FloatArray, unit: float
+) -> tuple[FloatArray, FloatArray]:
+    """Centres of the residuals: the means, or closer to the middle of the range.
+
+    Where nothing is clipped, that makes the interval of a term, and so the noise, smaller.
+    """
+
+    def error(part: float) -> float:
+        middle, moves = centres.moved_to_middle(part)
+        low, high = _ends(centres, middle, clip, signs)
+        return (unit * (high - low)) ** 2 + centres.noise_part(0.0, moves=moves).variance
+
+    clipped = clip < 0.999 * centres.longest
+    return centres.moved_to_middle(0.0 if clipped else min(np.linspace(0.0, 1.0, 9), key=error))
+
+
+def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
     """What is worth showing of the first stage."""
     low, high = centres.outcome_range
     shown: dict[str, Any] = {
-        "treated, control records (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes)
+        "treated, control records (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes),
+        "outcome sd": outcome_sd,
     }
     if clip < (high - low) / 2.0:
         shown["residuals clipped at"] = f"{clip:.4g}"

@@ -10,6 +10,8 @@
    corrects the effect that the models give. The largest of these weights is a fraction of the
    largest inverse probability, and so is the noise.
 
+At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
+
 With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and
 the covariates make residuals, and so the interval, shorter.
 
@@ -22,14 +24,17 @@ probabilities in place of overlap weights 1.06; no adjusting 5.5.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators._aipw import reference
+from dpeffects.estimators._balancing import fit_label, label_shares
 from dpeffects.estimators._centres import Residual, release_centres, release_lengths
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, release_curves
@@ -39,10 +44,11 @@ from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     details,
     release_total,
+    two_valued,
 )
-from dpeffects.estimators.private_aipw import reference
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid
 from dpeffects.privacy.release import Split
@@ -55,6 +61,10 @@ _FIRST = (0.1, 0.16, 0.24, 0.36)
 """Proportions for the first stage that are compared: the fewer records, the more it needs."""
 _POOLS = ("none", "models", "all")
 """Which shares have Gaussian noise, where there is a delta."""
+MOST_COLUMNS, _MOST_POOLED = 450, 250
+"""Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
+_TYPICAL = Facts(1000, 10, Budget(1.0), "label")
+"""For which the split at label level is listed."""
 _CUT = 2.5
 """The score's index is cut at this many of its standard deviations in the Newton step."""
 _CURVED = 0.04
@@ -67,7 +77,7 @@ _SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
 _HARDLY = 0.25
 """Where less than this part of either model is known, the result says that it hardly adjusts."""
-_HETEROGENEOUS = 0.25
+_HETEROGENEOUS = 0.1
 """Variance of slopes that differ between arms, against that of slopes in common."""
 
 
@@ -98,13 +108,33 @@ class OneStepOptions(ClippedContrastOptions):
         return planned(self, facts)[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedOneStep(OneStepOptions):
+    """The options with every choice made, for the facts that they were made by."""
+
+    facts: Facts
+
+    def shown(self) -> dict[str, Any]:
+        """The options without the facts; at label level there is only the design."""
+        if self.facts.level == "label":
+            return {"design": self.design}
+        return {name: x for name, x in super().shown().items() if name != "facts"}
+
+
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, float]:
+def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, float]:
     """The options with every choice made, and the expected standard error in outcome ranges."""
-    best, error = options, math.inf
-    pools = (options.pool,) if options.pool else _POOLS if facts.budget.delta else _POOLS[:1]
+    given = {f.name: getattr(options, f.name) for f in fields(OneStepOptions)}
+    best, error = PlannedOneStep(**given, facts=facts), math.inf
+    if facts.level == "label":
+        return best, math.nan
+    columns = sum(k != 1 for k in facts.values[:-1])
+    if columns > MOST_COLUMNS:
+        raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
+    able = facts.budget.delta and columns <= _MOST_POOLED
+    pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     for pool in pools:
-        tried = replace(options, pool=pool, first=options.first or _FIRST[1])
+        tried = replace(best, pool=pool, first=options.first or _FIRST[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
                 tried = _best([replace(tried, models=x) for x in _MODELS], facts)
@@ -115,7 +145,7 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, floa
     return best, error
 
 
-def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
+def _best(choices: list[PlannedOneStep], facts: Facts) -> PlannedOneStep:
     return min(choices, key=lambda options: _expected(options, facts))
 
 
@@ -128,9 +158,13 @@ def _expected(options: OneStepOptions, facts: Facts) -> float:
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: what the moments leave is divided in fixed proportions."""
+    if level == "label":
+        return label_shares(options, getattr(options, "facts", _TYPICAL))
     models = options.models or _MODELS[3]
     means = 0.3 * (options.first or _FIRST[0])
-    first = {"count": means, "means": means, "lengths": 4.0 * means / 3.0}
+    first = {"count": means, "means": means}
+    if not two_valued(options):
+        first["lengths"] = 4.0 * means / 3.0
     rest = {"spread": 0.08, "calibration": 0.04, "curves": 0.03, "estimate": 0.42}
     if options.randomised:
         del rest["calibration"], rest["curves"]
@@ -139,7 +173,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
-    """Shares with Gaussian noise, as chosen."""
+    """Shares with Gaussian noise, as chosen; none at label level."""
     names = tuple(shares(facts.level, options)) if options.pool == "all" else ("spread", "models")
     return dict.fromkeys(names if options.pool not in (None, "none") else (), math.inf)
 
@@ -213,7 +247,7 @@ class _NewtonTerm:
         """Terms of some rows, within [-1, 1] and [-1/2, 1/2]."""
         index = self.models.standard.index(rows, self.score.slopes)
         off = rows.treated - sigmoid(self.score.constant + index)
-        cut = _CUT * self.score.sd
+        cut = _CUT * max(self.score.sd, 0.1)
         return off * (np.clip(index, -cut, cut) / cut), 0.5 * off
 
 
@@ -227,6 +261,8 @@ def _calibrated(curator: Curator, models: Models, score: _Score) -> _Score:
         Box(-ends, ends),
         share="calibration",
     )
+    if score.sd <= 0.1:  # nothing to scale; it is paid for all the same: the price is as asked
+        return score
     gradient = noisy.value * np.array([1.0, 2.0])
     along = np.clip(score.index, -cut, cut) / cut
     e = sigmoid(score.constant + score.index)
@@ -282,38 +318,43 @@ class _WeightedTerm:
 
 def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     """Release centres, moments, calibration and the sum; the rest is post-processing."""
+    if curator.is_public("covariates"):
+        return fit_label(curator, options, estimand)
     n, randomised = curator.n, options.randomised
     centres = release_centres(curator)
     pi = centres.share
     unit = curator.noise_sd("estimate") / n
-    lengths = release_lengths(
-        curator,
-        "lengths of residuals",
-        Residual(centres.means),
-        centres.longest,
-        share="lengths",
-        part=0.4,
-    )
-    clip, _ = lengths.clip(4.0 * unit, centres, centres.mean_length)
+    clip, bias = centres.longest, 0.0
+    if not two_valued(options):
+        lengths = release_lengths(
+            curator,
+            "lengths of residuals",
+            Residual(centres.means),
+            clip,
+            share="lengths",
+            part=0.4,
+        )
+        clip, _ = lengths.clip(4.0 * unit, centres.mean_length)
     standard = release_standard(curator, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=models.unknown)
     score = _score(models, models.treatment_slopes, pi, options.clip)
-    if not randomised and score.sd > 0.1:
+    if not randomised:
         score = _calibrated(curator, models, score)
     slopes = clip * models.outcome_slopes
     levels = centres.means + clip * models.offsets - models.centres @ slopes
     residual = _FromModel(models, levels)
-    lengths = release_lengths(
-        curator,
-        "lengths of residuals from the model",
-        residual,
-        1.25 * centres.longest,
-        share="lengths",
-        part=0.6,
-    )
-    reach = score.largest / score.overlap
-    second, bias = lengths.clip(2.0 * reach * unit, centres, centres.mean_length)
+    reach, second = score.largest / score.overlap, 1.25 * centres.longest
+    if not two_valued(options):
+        lengths = release_lengths(
+            curator,
+            "lengths of residuals from the model",
+            residual,
+            second,
+            share="lengths",
+            part=0.6,
+        )
+        second, bias = lengths.clip(2.0 * reach * unit, centres.mean_length)
     term = _WeightedTerm(residual, score, second)
     total = release_total(curator, term, -second * reach, second * reach, "estimate")
     value = float(levels[0] - levels[1]) + total.mean
@@ -328,7 +369,8 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         centres,
         parts,
         basis="randomised" if randomised else "adjusted",
-        details=details(centres, second) | _known(models),
+        details=details(centres, second, clip * math.sqrt(models.outcome_variance))
+        | _known(models),
         caution="" if randomised else _caution(models, curves),
     )
 
@@ -385,7 +427,7 @@ SPEC = MethodSpec(
     title="one-step, from private moments",
     about="private moments give linear models; one weighted sum of residuals corrects them",
     estimands=AVERAGES,
-    levels=("sample",),
+    levels=("sample", "label"),
     options=OneStepOptions,
     shares=shares,
     uses_delta=uses_delta,

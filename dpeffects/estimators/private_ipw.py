@@ -41,6 +41,7 @@ model do to the estimate; `methods._propensity` says how, and how often interval
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -52,7 +53,6 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
-from dpeffects.estimators._plan import price
 from dpeffects.estimators._propensity import PropensityModel, Setting
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
@@ -131,7 +131,7 @@ class PrivateIPWOptions(Options):
         parts = _PARTS if self.model_share is None else (self.model_share,)
         splits = {p: shares(facts.level, replace(self, model_share=p)) for p in parts}
         prices = {
-            p: (price(split, "model", facts.budget)[0], price(split, "estimate", facts.budget)[0])
+            p: (_price(split, "model", facts.budget), _price(split, "estimate", facts.budget))
             for p, split in splits.items()
         }
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
@@ -144,6 +144,11 @@ class PrivateIPWOptions(Options):
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""
         return Setting(records, d, delta, self.clip, self.propensity, self.noise, self.penalty)
+
+
+def _price(split: Mapping[str, float], share: str, budget: Budget) -> float:
+    """Epsilon that a share gets of a budget that is divided like this."""
+    return split[share] / sum(split.values()) * budget.epsilon
 
 
 _CHOICES = {

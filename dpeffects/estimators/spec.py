@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dpeffects.errors import OptionError
@@ -105,7 +105,8 @@ class MethodSpec:
     ``needs_covariates`` is False where covariates are used if the formula has any.
     ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta, ``needs_intercept``
     for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
-    of the noise is private, so that what is shown of it is a release too.
+    of the noise is private, so that what is shown of it is a release too. ``former_options`` are
+    options that are no more, with what to write in their place.
     """
 
     name: str
@@ -128,6 +129,7 @@ class MethodSpec:
     needs_delta: bool = False
     needs_intercept: bool = False
     smooth: bool = False
+    former_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def conditional(self) -> bool:
@@ -170,6 +172,8 @@ class MethodSpec:
         """Build the options; an unknown name is an error that suggests the nearest one."""
         known = [f.name for f in fields(self.options) if f.init]
         for name in given:
+            if instead := self.former_options.get(name):
+                raise OptionError(f"there is no option {name} any more: {instead}")
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
                 hint = f" Did you mean {close[0]!r}?" if close else ""

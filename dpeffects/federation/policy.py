@@ -17,7 +17,7 @@ from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.documents import FieldError
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import proved
+from dpeffects.estimators import current, get, proved
 from dpeffects.estimators.spec import LEVELS
 from dpeffects.federation.question import Question, check_name
 from dpeffects.federation.records import Layout, read_columns
@@ -137,7 +137,7 @@ class SitePolicy:
         if not (self.columns.get("outcome") and self.columns.get("treatment")):
             raise PolicyError("columns must name the outcome, the treatment and the covariates")
         _among("columns", self.columns, _ROLES)
-        _among("methods", self.methods, proved())
+        _among("methods", [current(name) for name in self.methods], proved())
         _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
@@ -176,7 +176,7 @@ class SitePolicy:
 
     def grant(self, question: Question) -> Grant:
         """Return what the site will do for a question; raise RefusalError with the reason."""
-        if question.method not in self.methods:
+        if current(question.method) not in map(current, self.methods):
             raise RefusalError(f"this site does not allow the method {question.method}")
         if question.estimand not in self.estimands:
             raise RefusalError(f"this site does not allow the estimand {question.estimand}")
@@ -209,7 +209,7 @@ class SitePolicy:
         return float(min(question.epsilon, self.max_epsilon))
 
     def _level(self, question: Question) -> tuple[str, frozenset[str]]:
-        spec = proved()[question.method]
+        spec = get(question.method)
         options = dict(question.options)
         asked = options.pop("level", None)
         try:

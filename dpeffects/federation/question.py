@@ -63,7 +63,7 @@ class Question:
     request: str
     formula: str
     epsilon: float
-    method: str = "private_aipw"
+    method: str = "auto"
     estimand: str = "ATE"
     delta: float = 0.0
     rule: str = "mvagg"

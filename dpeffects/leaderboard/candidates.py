@@ -37,7 +37,7 @@ class Entry:
     name
         Its name, without blanks.
     run
-        Arguments of :func:`dp_ate` (``{"method": "private_aipw"}``), or a function ``run(formula,
+        Arguments of :func:`dp_ate` (``{"method": "auto"}``), or a function ``run(formula,
         data, epsilon, seed)`` that returns a result with ``tidy(conf_level)``, or just a number.
         The data is a frame with bounds attached.
     citation
@@ -118,7 +118,8 @@ def _method(name: str, method: str, *, by: str = OURS, **arguments: Any) -> Entr
         run.setdefault("delta", 1e-5)
     if accept := KINDS[spec.guarantee].accept:
         run[accept] = True
-    need = "strata" if spec.needs_strata else "needed" if spec.uses_covariates else "any"
+    needed = spec.uses_covariates and spec.needs_covariates
+    need = "strata" if spec.needs_strata else "needed" if needed else "any"
     return Entry(name, run, citation, by, spec.guarantee, level, need, heavy)
 
 
@@ -144,7 +145,10 @@ def _built_in() -> list[Entry | None]:
     folds = {"folds_g_formula": "regression", "folds_ipw": "ipw", "folds_aipw": "aipw"}
     return [
         _method("diff_in_means", "diff_in_means"),
-        _method("private_aipw", "private_aipw"),
+        _method("auto", "auto"),
+        _method("auto_delta", "auto", delta=1e-6),
+        _method("one_step", "one_step"),
+        _method("clipped_contrast", "clipped_contrast"),
         _method("private_ipw", "private_ipw"),
         _method("private_psm", "private_psm", level="sample"),
         _method("diff_in_means_label", "diff_in_means", level="label"),
@@ -179,7 +183,7 @@ def entries() -> dict[str, Entry]:
 
     Examples
     --------
-    >>> entries()["private_aipw"].guarantee
+    >>> entries()["auto"].guarantee
     'exact'
     """
     listed = {entry.name: entry for entry in _built_in() if entry is not None}

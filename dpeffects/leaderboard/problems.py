@@ -63,7 +63,7 @@ def _population(name: str, randomised: bool) -> tuple[Declared, float]:
         return data, _known(data)
     outcome = data.frame[info.outcome].clip(*data.bounds.interval(info.outcome))
     clipped = declare(data.frame.assign(**{info.outcome: outcome}), data.bounds)
-    method = "diff_in_means" if randomised else "private_aipw"
+    method = "diff_in_means" if randomised else "auto"
     return data, reference(info.formula, clipped, method).estimate
 
 

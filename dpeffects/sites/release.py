@@ -16,7 +16,7 @@ from typing import Any
 from dpeffects import documents, writing
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import registry
+from dpeffects.estimators import current, registry
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference import intervals as inference
@@ -236,8 +236,8 @@ def begin_release(
     if not isinstance(estimand, str) or estimand not in AVERAGES:
         raise OptionError(f"estimand must be {', '.join(AVERAGES)}, got {estimand!r}")
     method = arguments.get("method")
-    if isinstance(method, str) and method in registry():
-        _check_kind(registry()[method].guarantee)
+    if isinstance(method, str) and current(method) in registry():
+        _check_kind(registry()[current(method)].guarantee)
     return Estimation(Request.of_effect(estimand, formula, data, **arguments))
 
 

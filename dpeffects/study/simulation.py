@@ -46,7 +46,7 @@ def simulate_study(
     ----------
     fits
         Names with what to run: the arguments of :func:`dp_ate` as a dict (``{"method":
-        "private_aipw", "delta": 1e-5}``), or a function ``fit(data, epsilon, seed)`` that returns
+        "auto", "delta": 1e-5}``), or a function ``fit(data, epsilon, seed)`` that returns
         a result, or just a number.
     data
         A simulator's name (see :func:`list_data`), or a function ``make(n, seed)`` that returns a

@@ -37,7 +37,7 @@ def test_text_is_the_summary(study, capsys):
     assert (code, out) == (0, f"{fit.summary()}\n")
 
 
-@pytest.mark.parametrize("method", ["diff_in_means", "private_aipw", "private_psm"])
+@pytest.mark.parametrize("method", ["diff_in_means", "auto", "private_psm"])
 def test_parquet_is_not_loaded_where_the_method_reads_batches(study, capsys, monkeypatch, method):
     given = ["y ~ t | age", "data.parquet", "--epsilon", 1, *SIMPLE, "--seed", 1]
     given += ["--method", method, "--format", "json"]
@@ -308,7 +308,7 @@ def test_groups_and_points(study, capsys):
         (["--save", "x.json", "--out", "x.json"], "the same file"),
         (["--level", "label"], "unrecognized arguments"),
         (["--option", "at=3"], "an argument of its own"),
-        (["--method", "private_aipw"], "not CATE"),
+        (["--method", "auto"], "not CATE"),
         (["--release", "points", "--at", "points.csv", "--option", "second_stage=random_forest"],
          "accept_asymptotic"),
     ],

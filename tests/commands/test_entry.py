@@ -144,7 +144,7 @@ def test_letters_that_a_terminal_does_not_have(study):
     """A result that is paid for must not be lost to an encoding."""
     text = (study / "data.csv").read_text().replace("age", "âge", 1)
     (study / "data.csv").write_text(text, encoding="utf-8")
-    given = ["data.csv", "--epsilon", 1, "--method", "private_aipw"]
+    given = ["data.csv", "--epsilon", 1, "--method", "auto"]
     done = program("ate", "y ~ t | `âge`", *given, env=ENVIRONMENT | {"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert "y ~ t | `?ge`" in done.stdout

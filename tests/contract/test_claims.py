@@ -31,7 +31,8 @@ PATHS = {
     "halves": ("private_ipw", {"split": True}),
     "Gaussian": ("private_ipw", {"noise": "gaussian", "delta": 1e-5}),
     "Gaussian halves": ("private_ipw", {"noise": "gaussian", "split": True, "delta": 1e-5}),
-    "blocks": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": True}),
+    "a trial": ("one_step", {"design": "randomised"}),
+    "Gaussian moments": ("one_step", {"pool": "all", "delta": 1e-5}),
     "smooth variance": ("smooth_matching", {"variance_noise": "smooth"}),
     "found bounds": ("diff_in_means", {"bounds": {}, "epsilon": 8.0}),
 }

@@ -18,7 +18,7 @@ ENTRIES = {
     "ledger": "ledger.sqlite",
     "max_epsilon": 1.0,
     "total_epsilon": 2.0,
-    "methods": ["diff_in_means", "private_aipw", "smooth_matching"],
+    "methods": ["diff_in_means", "auto", "smooth_matching"],
     "columns": {"outcome": ["y"], "treatment": ["t"], "covariates": ["x", "region"]},
     "bounds": {
         "y": {"range": [0, 1]},

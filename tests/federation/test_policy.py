@@ -97,7 +97,7 @@ REFUSED = {
     "covariate": ("'secret' as covariates", {"formula": "y ~ t | secret"}),
     "foreign levels": (
         "levels of 'region' are not those",
-        {"formula": "y ~ t | C(region, levels=['N', 'W'])", "method": "private_aipw"},
+        {"formula": "y ~ t | C(region, levels=['N', 'W'])", "method": "auto"},
     ),
     "levels of the treatment": (
         "levels of 't' are not those",

@@ -88,12 +88,12 @@ def test_it_is_paid_for_before_anything_is_drawn(tmp_path, monkeypatch):
 
 QUESTIONS = {
     **{case: change for case, (_, change) in REFUSED.items()},
-    "categorical as number": {"formula": "y ~ t | log(region)", "method": "private_aipw"},
-    "outside the domain": {"formula": "y ~ t | log(x)", "method": "private_aipw"},
+    "categorical as number": {"formula": "y ~ t | log(region)", "method": "auto"},
+    "outside the domain": {"formula": "y ~ t | log(x)", "method": "auto"},
     "needs a delta": {"formula": "y ~ t | region", "method": "smooth_matching"},
     "not discrete": {"formula": "y ~ t | x", "method": "smooth_matching"},
     "option out of range": {"options": {"arms": "some"}},
-    "option of another type": {"method": "private_aipw", "options": {"adjust": 3.5}},
+    "option of another type": {"method": "auto", "options": {"design": 3.5}},
 }
 
 

@@ -182,7 +182,7 @@ def _own_arguments(chance: random.Random, made: Call) -> list[str]:
         return ["kernel", "bandwidth", "second_stage", "noise", "clip", "threshold"]
     if function == "dp_multisite":
         given |= {"site": "s", "epsilon": {"N": given["epsilon"], "S": 1}}
-        given |= {"method": chance.choice(["diff_in_means", "private_aipw"])}
+        given |= {"method": chance.choice(["diff_in_means", "auto"])}
         return ["sites", "rule", "estimand", "conf_level"]
     estimand = function[3:].upper() if function != "site_release" else "ATE"
     able = [s for s in proved().values() if estimand in s.estimands and s.name not in _SLOW]

@@ -50,7 +50,7 @@ def test_a_stored_value_that_python_does_not_have_is_no_reason_to_refuse(tmp_pat
         pq.write_table(pa.table({**plain, column: stored(odd)}), folder / "data.parquet")
         policy = SitePolicy.from_dict({**ENTRIES, "data": "data.parquet"}, folder)
         Store.create(policy.ledger, "hospital", epsilon=policy.total_epsilon)
-        reply = answer(question(formula="y ~ t | region", method="private_aipw"), policy)
+        reply = answer(question(formula="y ~ t | region", method="auto"), policy)
         status.append((reply["status"], reply.get("reason")))
     assert status == [("ok", None)] * 2
 

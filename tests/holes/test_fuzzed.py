@@ -35,7 +35,7 @@ def effect(**given):
         {"level": ARRAY},
         {"level": pd.NA},
         {"dataset": ARRAY},
-        {"method": "private_aipw", "adjust": ARRAY},
+        {"method": "auto", "design": ARRAY},
         {"method": "diff_in_means", "arms": ARRAY},
         {"method": "global_matching", "formula": "y ~ t | g", "weights": ARRAY},
         {"method": "smooth_matching", "formula": "y ~ t | g", "variance_noise": pd.NA},

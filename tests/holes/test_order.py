@@ -81,7 +81,7 @@ PATHS = {
 ONLY_SUMS = {
     "diff_in_means": ate("diff_in_means"),
     "private_ipw": ate("private_ipw"),
-    "private_aipw": ate("private_aipw"),
+    "auto": ate("auto"),
     "strata": ate("global_matching", "y ~ t | g"),
 }
 

@@ -10,10 +10,8 @@ from functools import cache
 import pytest
 
 import dpeffects as dpe
-from dpeffects.estimators import _plan, _propensity, private_aipw, proved
-from dpeffects.estimators.spec import Facts
+from dpeffects.estimators import _propensity, proved
 from dpeffects.guarantee import KINDS, Guarantee
-from dpeffects.privacy.budget import Budget
 from tests.releases import BOUNDS, EFFECTS, frame, release
 
 DATA = frame(400)
@@ -27,7 +25,8 @@ CALLS = {
 OPTIONS = {
     "gaussian weights": ("private_ipw", "sample", {"noise": "gaussian", "propensity": "output"}),
     "two halves": ("private_ipw", "sample", {"split": True, "noise": "gaussian"}),
-    "regression": ("private_aipw", "sample", {"adjust": "all", "blocks": 3, "regression": True}),
+    "moments": ("one_step", "sample", {"pool": "models"}),
+    "all Gaussian": ("one_step", "sample", {"pool": "all"}),
 }
 
 
@@ -192,9 +191,9 @@ def test_the_budget_names_the_releases_of_both_halves(options, tmp_path):
 
 SETS = {
     **{f"{name} {level}": (name, {"level": level}) for name, level, _ in CALLS.values()},
-    "aipw, plain": ("private_aipw", {"adjust": "none"}),
-    "aipw, blocks": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": False}),
-    "aipw, regression": ("private_aipw", {"adjust": "all", "blocks": 3, "regression": True}),
+    "one-step, trial": ("one_step", {"design": "randomised"}),
+    "one-step, pure": ("one_step", {"pool": "none"}),
+    "one-step, all Gaussian": ("one_step", {"pool": "all"}),
     "ipw, split": ("private_ipw", {"split": True}),
     "ipw, middle": ("private_ipw", {"centre": "middle"}),
     "ipw, output": ("private_ipw", {"propensity": "output"}),
@@ -224,33 +223,6 @@ def test_a_plan_shows_the_split_of_a_real_call(name):
         formula, n=len(DATA), method=method, bounds=used, repeats=1, **call, **options
     ).rows
     assert dict(row.shares) == pytest.approx(by_share(fit))
-
-
-def test_blocks_are_planned_with_the_price_that_is_paid(monkeypatch):
-    """private_aipw planned its model with 0.3 of the budget where it paid 0.28."""
-    planned = []
-
-    def spy(n, width, epsilon, delta, own=_plan.weight_noise):
-        planned.append(epsilon)
-        return own(n, width, epsilon, delta)
-
-    monkeypatch.setattr(_plan, "weight_noise", spy)
-    call = {"epsilon": 4.0, "bounds": BOUNDS, "adjust": "all", "regression": False}
-    paid = by_share(dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_aipw", **call))
-    assert planned == pytest.approx([paid["propensity"]])
-
-
-@pytest.mark.parametrize("share", ["estimate", "counts", "propensity"])
-def test_a_plan_follows_the_split_of_its_method(monkeypatch, share):
-    """The plan had a copy of the split, so that it did not notice when the split was changed."""
-    facts = Facts(200_000, 4, Budget(1.0), "sample")
-    options = private_aipw.PrivateAIPWOptions(regression=False)
-    assert options.resolve(facts).blocks > 1
-    dear = lambda level, options, own=private_aipw.shares: (  # noqa: E731
-        own(level, options) | ({share: 1e-6} if options.blocks != 1 else {})
-    )
-    monkeypatch.setattr(private_aipw, "shares", dear)
-    assert options.resolve(facts).blocks == 1
 
 
 @pytest.mark.parametrize("centre", ["arms", "middle", "none"])

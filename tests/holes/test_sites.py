@@ -75,12 +75,12 @@ NASTY = {
 }
 QUESTIONS = {
     "means": {"formula": "y ~ t", "method": "diff_in_means"},
-    "oracle": {"formula": ORACLE, "method": "private_aipw", "epsilon": 0.01},
+    "oracle": {"formula": ORACLE, "method": "auto", "epsilon": 0.01},
     "oracle, weighted": {"formula": ORACLE, "method": "private_ipw"},
-    "adjusted": {"formula": "y ~ t | x + region", "method": "private_aipw", "epsilon": 5},
+    "adjusted": {"formula": "y ~ t | x + region", "method": "auto", "epsilon": 5},
     "always adjusted": {
         "formula": "y ~ t | x",
-        "method": "private_aipw",
+        "method": "auto",
         "options": {"adjust": "all"},
     },
     "on the treated": {"formula": "y ~ t | x*region", "method": "private_ipw", "estimand": "ATT"},
@@ -95,10 +95,10 @@ QUESTIONS = {
     "folds": {"formula": "y ~ t | bs(x, knots=[5], lower_bound=0, upper_bound=10)"}
     | {"method": "model_folds"},
     "blocks": {"formula": "log(y + 1) ~ t | I(x**2)", "method": "sample_aggregate"},
-    "undefined": {"formula": "log(y) ~ t | I(1 / x)", "method": "private_aipw"},
+    "undefined": {"formula": "log(y) ~ t | I(1 / x)", "method": "auto"},
     "level of the formula": {
         "formula": "y ~ t | C(region, levels=['N', 'S', 'W'])",
-        "method": "private_aipw",
+        "method": "auto",
     },
     "option": {"formula": "y ~ t", "method": "diff_in_means", "options": {"arms": 1e300}},
 }
@@ -173,7 +173,7 @@ def test_the_type_of_a_stored_column_does_not_show(tmp_path, frozen, usual, colu
         frame.to_parquet(tmp_path / name / "data.parquet")
         north = replace(policy(tmp_path / name, **ENTRIES), data=tmp_path / name / "data.parquet")
         north.check()
-        reply = answer(question(formula="y ~ t | x + region", method="private_aipw"), north)
+        reply = answer(question(formula="y ~ t | x + region", method="auto"), north)
         assert reply["status"] == "ok"
 
 
@@ -300,13 +300,13 @@ def test_columns_are_counted_before_they_are_made(tmp_path):
     """Two cuts of 150 points make 22,000 columns: the site hung on it, for free."""
     north = policy(tmp_path, texts(), **ENTRIES)
     wide = f"y ~ t | cut(x, {points(150)}):C(region):I(x**2)"
-    reply = answer(question(formula=wide, method="private_aipw"), north)
+    reply = answer(question(formula=wide, method="auto"), north)
     assert reply["reason"] == "the formula makes more than this site's maximum of 200 columns"
     both = {name: {"range": [0, 10]} for name in ("y", "x", "w")}
     columns = {"outcome": ["y"], "treatment": ["t"], "covariates": ["x", "w"]}
     north = policy(tmp_path, texts().assign(w="1"), **{**ENTRIES, "bounds": both}, columns=columns)
     wide = f"y ~ t | cut(x, {points(150)}):cut(w, {points(150)})"
-    reply = answer(question(formula=wide, method="private_aipw"), north)
+    reply = answer(question(formula=wide, method="auto"), north)
     assert "200 columns" in reply["reason"]
     assert north.store().spent == (0, 0)
 
@@ -314,7 +314,7 @@ def test_columns_are_counted_before_they_are_made(tmp_path):
 def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     """It is stopped on made-up records, and the site goes on answering."""
     north, real = policy(tmp_path), SitePolicy.task
-    asked = question(formula="y ~ t | x*region", method="private_aipw")
+    asked = question(formula="y ~ t | x*region", method="auto")
     monkeypatch.setattr(SitePolicy, "task", lambda *a: replace(real(*a), n=3_000_000, megabytes=20))
     assert answer(asked, north)["reason"] == rehearsal.TOO_LARGE
     assert north.store().spent == (0, 0)

@@ -11,6 +11,7 @@ import importlib
 import itertools
 import math
 import pkgutil
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,20 @@ from dpeffects.design.arms import Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.features import Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import _blocks, _nuisance, _outcome, _propensity, balance, private_ipw
+from dpeffects.estimators import (
+    _balancing,
+    _centres,
+    _curves,
+    _moments,
+    _nuisance,
+    _propensity,
+    balance,
+    clipped_contrast,
+    one_step,
+    private_ipw,
+)
 from dpeffects.estimators import sample_aggregate as aggregate
+from dpeffects.estimators._centres import Residual
 from dpeffects.estimators._kernel_learner import BINS
 from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
@@ -31,7 +44,7 @@ from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.rows import Block, Cells, fill
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy.sets import COUNT, Box
 from tests.privacy.bare import curator
 
 D = 5
@@ -61,6 +74,33 @@ def learner(weighted):
     return Learner(nuisance(not weighted), 0.15, weighted)
 
 
+BASIS = _balancing.Basis(
+    np.array([1, 2, 4]),
+    np.array([0.0, -0.1, 0.2]),
+    np.array([0.3, 0.2, 0.1]),
+    squares=(0, 2),
+    cubes=(2,),
+    pairs=((0, 1),),
+)
+BALANCE = _balancing.Weights(
+    BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
+)
+FROM_MEANS = Residual(np.array([0.6, 0.4]))
+STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
+RESIDUAL = _centres.Residual(np.array([0.6, 0.4]))
+CONTRAST = clipped_contrast.Contrast(RESIDUAL, np.array([2.5, -1.0 / 0.6]), 0.15)
+MODELS = SimpleNamespace(standard=STANDARD, clip=0.3, outcome_slopes=0.1 * WEIGHTS[1:])
+"""What row functions read of released models."""
+ODDS = one_step._Score(
+    constant=0.2,
+    slopes=0.3 * WEIGHTS[1:],
+    clip=0.05,
+    weights=np.full((2, 2), 0.25),
+    index=np.array([[-0.3, 0.9], [-0.9, 0.3]]),
+    sd=0.7,
+    means=np.array([0.3, -0.3]),
+)
+FROM_MODEL = one_step._FromModel(MODELS, np.array([0.55, 0.35]))
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0), (0.1, 0.2))
 CASES = {
     "Outcome": [Outcome()],
@@ -68,18 +108,42 @@ CASES = {
     "control": [control],
     "magnitude": [magnitude],
     "PropensityScore": [PropensityScore(WEIGHTS)],
-    "ScoreCell": [
-        _blocks.ScoreCell(np.append(0.2, WEIGHTS), CUTS),
-        _blocks.ScoreCell(np.append(0.2, WEIGHTS), CUTS[:0]),
+    "ScoreBin": [
+        balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS),
+        balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS[:0]),
     ],
-    "Residual": [
-        _blocks.Residual(models, 0.5, 0.5, squared)
-        for models in (RNG.normal(size=(2, D + 1)), np.zeros((2, D + 1)))
-        for squared in (False, True)
+    "Residual": [RESIDUAL],
+    "_LengthClass": [_centres._LengthClass(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
+    "Contrast": [CONTRAST],
+    "_Scaled": [clipped_contrast._Scaled(CONTRAST, -0.5, 1.25)],
+    "Standard": [STANDARD],
+    "_Columns": [_moments._Columns(STANDARD.columns)],
+    "_SquaredDistances": [_moments._SquaredDistances(STANDARD.columns, STANDARD.means)],
+    "_Row": [
+        _moments._Row(STANDARD, RESIDUAL, 0.3, share, (0.7, 0.7, 0.25)) for share in (None, 0.4)
     ],
-    "_squared_norm": [_blocks._squared_norm],
-    "_centred": [_blocks._centred, _propensity._centred, balance._centred],
-    "MomentRow": [_outcome.MomentRow(0.0, 1.0)],
+    "Basis": [BASIS],
+    "WithConstant": [_balancing.WithConstant(BASIS)],
+    "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
+    "Weights": [BALANCE],
+    "WeightPiece": [_balancing.WeightPiece(BALANCE)],
+    "WeightClass": [_balancing.WeightClass(BALANCE, np.array([0.5, 1.0, 2.0]))],
+    "WeightSums": [_balancing.WeightSums(BALANCE)],
+    "OutcomeSlopes": [
+        _balancing.OutcomeSlopes(
+            BASIS, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
+        )
+    ],
+    "Contribution": [
+        _balancing.Contribution(
+            BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, 0.02])
+        )
+    ],
+    "_Bent": [_curves._Bent(np.array([0, 2]), MODELS, ODDS)],
+    "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
+    "_FromModel": [FROM_MODEL],
+    "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
+    "_centred": [_propensity._centred, balance._centred],
     "Score": [
         private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
     ],
@@ -204,40 +268,47 @@ def test_counts_sums_and_squares_by_arm():
     assert arm_squares(c, "a").value == pytest.approx(by_arm["s"].to_numpy(), abs=1e-4)
 
 
-def test_moments_are_the_moments():
-    y, t, x = records()
-    got = _outcome.arm_moments(curator(y, t, x)[0], "a").value
-    z = np.column_stack([x[:, 0], 2 * x[:, 1:] - 1]) / np.sqrt(3)
-    for arm, rows in enumerate((t, ~t)):
-        gram = z[rows].T @ z[rows]
-        assert got[arm, :6] == pytest.approx(gram[np.triu_indices(3)], abs=1e-3)
-        assert got[arm, 6:] == pytest.approx(z[rows].T @ (2 * y - 1)[rows], abs=1e-3)
-
-
-def test_blocks_are_those_of_the_score():
+def test_bins_are_those_of_the_score():
     y, t, x = records()
     c, _ = curator(y, t, x)
     w = np.array([0.0, 0.0, 2.0, -2.0])
-    counts = _blocks.block_counts(c, "counts", w, CUTS, "a").value
-    score = 1 / (1 + np.exp(-(x @ w[1:])))
-    inside = np.digitize(score, CUTS)
-    assert counts[0].tolist() == [int((t & (inside == k)).sum()) for k in range(4)]
-    models = np.array([[0.1, 0.2, 0.0, -0.3], [0.0, 0.0, 0.4, 0.0]])
-    residual = y - 0.5 - np.where(t, *(m[0] + x @ m[1:] for m in models))
-    row = _blocks.Residual(models, 0.5, 0.5)
-    cells = _blocks.score_cells(w, CUTS)
-    sums = c.sums("sums", row, Box(-3, 3), cells, share="a").value.reshape(2, -1)
-    own = [[residual[arm & (inside == k)].sum() for k in range(4)] for arm in (t, ~t)]
-    assert sums == pytest.approx(np.array(own), abs=1e-3)
+    bins = Cells(balance.ScoreBin(w, CUTS), 8)
+    counts = c.sums("counts", None, COUNT, bins, share="a").value[:, 0]
+    inside = np.digitize(1 / (1 + np.exp(-(x @ w[1:]))), CUTS)
+    own = [int((arm & (inside == k)).sum()) for arm in (t, ~t) for k in range(4)]
+    assert counts.tolist() == own
+
+
+def test_terms_of_a_contrast_are_clipped_residuals_over_the_share_of_their_arm():
+    rows = block(500, np.random.default_rng(2))
+    off = rows.outcome - np.where(rows.treated, 0.6, 0.4)
+    own = np.clip(off, -0.15, 0.15) * np.where(rows.treated, 1 / 0.4, -1 / 0.6)
+    assert CONTRAST(rows) == pytest.approx(own)
+    limits = 0.6 * 2.0 ** -np.arange(5.0)
+    longer = (np.abs(off)[:, None] >= limits).sum(axis=1)
+    assert (5 - CASES["_LengthClass"][0](rows)).tolist() == longer.tolist()
+
+
+def test_weighted_terms_are_those_of_overlap_weights():
+    rows = block(500, np.random.default_rng(3))
+    x = (rows.covariates[:, 1:] - STANDARD.means) / STANDARD.sds
+    assert STANDARD(rows) == pytest.approx(x)
+    level = np.where(rows.treated, 0.55, 0.35)
+    residual = rows.outcome - level - x @ (0.3 * MODELS.outcome_slopes)
+    assert FROM_MODEL(rows) == pytest.approx(residual)
+    with np.errstate(over="ignore"):
+        e = np.clip(1 / (1 + np.exp(-(0.2 + x @ ODDS.slopes))), 0.05, 0.95)
+    weight = np.where(rows.treated, 1 - e, -e)
+    weight = np.clip(weight, -ODDS.largest, ODDS.largest) / ODDS.overlap
+    with np.errstate(all="ignore"):
+        found = CASES["_WeightedTerm"][0](rows)
+    assert found == pytest.approx(weight * np.clip(residual, -0.2, 0.2))
 
 
 def test_spreads_of_covariates():
     y, t, x = records()
     c, _ = curator(y, t, x)
-    squares, centre = _blocks.covariate_spread(c, "a")
     z = x[:, 1:] - 0.5
-    assert float(squares) == pytest.approx((z**2).sum(), abs=1e-4)
-    assert float(centre) == pytest.approx(np.linalg.norm(z.sum(axis=0)), abs=1e-2)
     noisy = _propensity.column_squares(c, "a")
     less = noisy.variance / 400  # what the square of a noisy mean is too large by
     assert (noisy.value - less) / 400 == pytest.approx(z.var(axis=0), abs=1e-4)

@@ -87,7 +87,7 @@ def test_the_reference_is_the_estimator_on_all_records(estimand, estimator):
         FORMULA, data, "sample_aggregate", estimand=estimand, estimator=estimator, bounds=BOUNDS
     )
     assert found.estimate == pytest.approx(by_hand(data, estimand, estimator), abs=1e-4)
-    method = "private_ipw" if estimator == "ipw" else "private_aipw"
+    method = "private_ipw" if estimator == "ipw" else "auto"
     peer = dpe.reference(FORMULA, data, method, estimand=estimand, bounds=BOUNDS)
     assert found.std_error == pytest.approx(peer.std_error, rel=0.15)
 
@@ -182,7 +182,7 @@ def test_a_classifier_for_a_binary_outcome():
     linear_model = pytest.importorskip("sklearn.linear_model")
     data = frame(6000, binary=True)
     fit = run(data, epsilon=1e5, outcome=linear_model.LogisticRegression(C=100), blocks=30)
-    target = dpe.reference(FORMULA, data, "private_aipw", bounds=BOUNDS)
+    target = dpe.reference(FORMULA, data, "auto", bounds=BOUNDS)
     assert fit.estimate == pytest.approx(target.estimate, abs=target.std_error)
     labels = data.assign(y=np.where(data["y"], 5.0, 2.0))
     bounds = {**BOUNDS, "y": (2, 5)}

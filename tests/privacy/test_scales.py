@@ -35,7 +35,6 @@ CALLS = {
     "private_ipw": ("dp_ate", PLAIN, {"method": "private_ipw"}),
     "private_ipw label": ("dp_ate", PLAIN, {"method": "private_ipw", "level": "label"}),
     "private_ipw split": ("dp_att", PLAIN, {"method": "private_ipw", "split": True}),
-    "private_aipw": ("dp_ate", PLAIN, {"method": "private_aipw", "regression": True}),
     "sample_aggregate": ("dp_ate", PLAIN, {"method": "sample_aggregate"}),
     "smooth_matching": ("dp_ate", STRATA, {"method": "smooth_matching"}),
     "global_matching": ("dp_ate", STRATA, {"method": "global_matching"}),
@@ -53,8 +52,6 @@ CALLS = {
 PRICES = {"pure": (1.0, 0.0), "delta": (1.0, 1e-6)}
 BLOCKS, STEEPEST = 211, 5.313891201213607 / 8.459976925405755
 NOW = {
-    "spread of covariates: squares": ("spread of covariates", 1.0),
-    "spread of covariates: mean": ("centre of covariates", 1.0),
     "mean over blocks": ("mean over blocks", 1.0 / BLOCKS),
     "block squares": ("block squares", 1.0 / BLOCKS),
     "sums by group": ("sums and weights by group", STEEPEST),

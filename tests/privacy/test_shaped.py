@@ -98,6 +98,16 @@ def test_faults_of_normal_numbers_are_found(fault, monkeypatch):
     assert normality(1, 3) < 1e-12
 
 
+def test_bounds_of_exp_are_on_either_side():
+    """By its series in rationals."""
+    rng = np.random.default_rng(11)
+    for x in (Fraction(int(n), 10**6) for n in 10 ** rng.uniform(0, 7, 20)):
+        exact = 1 / sum(x**k / math.factorial(k) for k in range(120))
+        below, above = shaped.exp_bounds(x, x, 30)
+        assert below < exact < above
+        assert above - below < exact / 10**28
+
+
 def test_more_bits_stay_within_what_was_known():
     source = Generated(1)
     numbers = shaped.Normals(200, source.integers, source.bits, 3, 2)

@@ -224,12 +224,12 @@ def test_spaces_in_a_formula_do_not_matter():
 def test_what_differs_but_may_is_noted():
     other = release(
         "South",
-        method="private_aipw",
+        method="auto",
         bounds=(("y", "[0, 2]", "declared"),),
         guarantee=Guarantee(1.0, public=("n", "treatment")),
     )
     text = flat(combine([release("North"), other]).summary())
-    assert "different methods: diff_in_means, private_aipw" in text
+    assert "different methods: diff_in_means, auto" in text
     assert "bounded the outcome differently: [0, 1], [0, 2]" in text
     assert "public differs between sites: n; n, treatment" in text
 

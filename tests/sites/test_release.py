@@ -37,7 +37,7 @@ METHODS = {
     "diff_in_means": {},
     "private_psm": {},
     "private_ipw": {"delta": 1e-5},
-    "private_aipw": {},
+    "auto": {},
     "smooth_matching": {"delta": 1e-5},
     "global_matching": {},
     "sample_aggregate": {},
@@ -152,9 +152,7 @@ def test_unbounded_variance_and_negative_bound():
 
 def test_line_breaks_in_a_formula_are_spaces():
     text = "y ~ t |\n  x +\n  g"
-    made = site_release(
-        text, DATA, site="A", method="private_aipw", epsilon=1, bounds=BOUNDS, seed=1
-    )
+    made = site_release(text, DATA, site="A", method="auto", epsilon=1, bounds=BOUNDS, seed=1)
     assert made.formula == "y ~ t | x + g"
 
 

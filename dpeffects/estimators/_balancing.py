@@ -1,0 +1,732 @@
+"""Balancing weights at label level: covariates and treatment are public, outcomes are private.
+
+Every weighted difference of outcomes, adjusted by a regression or not, is a sum of v_i y_i whose
+weights v_i follow from covariates and treatment alone. So here nothing is spent on adjusting. The
+weights of an arm lie in [0, cap], add up to 1, and bring the arm's means of a basis of the
+covariates to those of the population (the dual of a quadratic program, by Newton's method on exact
+sums over public rows, which are free and the same on every engine). What is paid for is one sum of
+weighted, clipped residuals: its noise is the largest weight times the length of a residual.
+
+A cap bounds the noise and leaves some imbalance. Several caps are solved, from loose to tight;
+which of them, and which clip, has the least noise, sampling variance and possible bias is decided
+by public and released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.design.arms import ARMS
+from dpeffects.errors import EstimationError
+from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators._centres import (
+    Centres,
+    Lengths,
+    Residual,
+    release_centres,
+    release_lengths,
+)
+from dpeffects.estimators.spec import Facts
+from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.moments import Gram, WithSquares
+from dpeffects.privacy.rows import Block, Cells, RowFunction
+from dpeffects.privacy.sets import COUNT, Box
+
+_CAUTION = 1.0
+"""Counts of long residuals are taken as larger by this many standard deviations of their noise."""
+_COARSE = 0.03
+"""Noise in a count of lengths, over all records, beyond which nothing is clipped by it."""
+_RIDGE = 3.0
+"""Variance of a residual over that of a slope along an imbalance, by which both are weighed."""
+_CURVES = 3.0
+"""Slopes of squares, cubes and products are believed to have so many times less variance."""
+_RECORDS = 12
+"""Records of the smaller arm for each column of the basis, before curves are added to it."""
+_RATIO = 1.35
+"""From one cap to the next, at most."""
+_LEAST = 1.02
+"""A cap over an even weight, at least."""
+_TIGHTEST = 1.25
+"""The tightest cap is this many times an even weight in the smaller arm; 1 in a trial."""
+_LOOKS = 12
+"""Looks at the rows for each cap, at most; what imbalance they leave is measured, not assumed."""
+_STOP = 1e-5
+_EDGES = 2.0 ** (np.arange(8 * 40) / 8.0)
+"""Classes of weights, to find the largest."""
+_UNKNOWN = 0.03
+"""Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
+_MARKED = 0.1
+"""A difference between an arm and its population, in standard deviations, that is worth a word."""
+
+
+def label_shares(options: Any, facts: Facts) -> dict[str, float]:
+    """Split of the budget, by records times epsilon: at first nearly all is for the estimate.
+
+    From some hundreds on a clip can be known, for which means are needed; from a thousand on, how
+    much the covariates explain. More records need smaller shares for the same accuracy. All change
+    slowly, so that more epsilon is never less for the estimate.
+    """
+    records = max(facts.n * facts.budget.epsilon, 1e-9)
+    means = 0.04 + _ramp(records, 800.0, 1200.0) * min(0.12, 100.0 / records)
+    known = min(0.2, 150.0 * math.sqrt(max(facts.width, 1)) / records)
+    variance = 0.02 + _ramp(records, 1000.0, 2500.0) * known
+    return {"means": means, "variance": variance, "estimate": 1.0 - means - variance}
+
+
+def lengths_part(records: float) -> float:
+    """Part of the estimate's share for lengths of residuals, by records times its epsilon."""
+    part = _ramp(records, 800.0, 1200.0) * min(0.25, max(300.0 / max(records, 1e-9), 0.03))
+    return math.floor(256.0 * part) / 256.0  # such that the rest of the share is exact
+
+
+def _ramp(value: float, start: float, end: float) -> float:
+    return min(max((value - start) / (end - start), 0.0), 1.0)
+
+
+# --- the basis ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Functions of encoded covariates to [-1, 1]: columns, squares, cubes and products.
+
+    ``centre`` and ``spread`` standardise the ``columns`` that curves are made of; they are cut off
+    at three standard deviations. ``curved`` and ``pairs`` say of which columns there are which.
+    """
+
+    columns: IntArray
+    centre: FloatArray
+    spread: FloatArray
+    squares: tuple[int, ...] = ()
+    cubes: tuple[int, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.columns) + len(self.squares) + len(self.cubes) + len(self.pairs)
+
+    @property
+    def penalties(self) -> FloatArray:
+        """How much less the slopes of curves may vary."""
+        lines = len(self.columns)
+        return np.concatenate([np.ones(lines), np.full(self.size - lines, _CURVES)])
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """The functions of some rows."""
+        lines = [rows.covariates[:, j] - 0.5 for j in self.columns]
+        used = sorted({*self.squares, *self.cubes, *(j for pair in self.pairs for j in pair)})
+        z = {
+            j: np.clip((lines[j] - self.centre[j]) / (3.0 * self.spread[j]), -1.0, 1.0)
+            for j in used
+        }
+        squares = [z[j] * z[j] for j in self.squares]
+        cubes = [z[j] * z[j] * z[j] for j in self.cubes]
+        return (*lines, *squares, *cubes, *(z[i] * z[j] for i, j in self.pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class WithConstant:
+    """1, and the functions of a basis."""
+
+    basis: Basis
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Values of some rows."""
+        return (np.ones(rows.size), *self.basis(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class ValuesAndSquares:
+    """The functions of a basis, and their squares."""
+
+    basis: Basis
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Values of some rows."""
+        values = self.basis(rows)
+        return (*values, *(x * x for x in values))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Public means and variances of a basis by arm (treated, control)."""
+
+    sizes: FloatArray
+    means: FloatArray
+    variances: FloatArray
+
+    @classmethod
+    def of(cls, curator: Curator, basis: Basis, sizes: FloatArray) -> Moments:
+        row, q = ValuesAndSquares(basis), basis.size
+        if not q:
+            return cls(sizes, np.zeros((2, 0)), np.zeros((2, 0)))
+        box = Box(-np.ones(2 * q), np.ones(2 * q))
+        sums = curator.sums("balance", row, box, ARMS, share="estimate").value / sizes[:, None]
+        return cls(sizes, sums[:, :q], np.maximum(sums[:, q:] - sums[:, :q] ** 2, 0.0))
+
+    @property
+    def spread(self) -> FloatArray:
+        """Standard deviations over all records."""
+        share = self.sizes / self.sizes.sum()
+        gap = (self.means[0] - self.means[1]) ** 2
+        return np.asarray(np.sqrt(share @ self.variances + share[0] * share[1] * gap))
+
+    def target(self, estimand: str) -> FloatArray:
+        """Means over the population of an estimand."""
+        own = ESTIMANDS[estimand]
+        weights = self.sizes * np.array([own.of_treated, own.of_control])
+        return np.asarray(weights @ self.means / weights.sum())
+
+
+def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, Moments]:
+    """Columns that vary; squares, cubes and products of them while there are records for them."""
+    columns = np.flatnonzero(np.array(curator.values[: curator.width]) != 1)
+    lines = Basis(columns, np.zeros(columns.size), np.ones(columns.size))
+    first = Moments.of(curator, lines, sizes)
+    varies = first.spread > 1e-4
+    columns, spread = columns[varies], first.spread[varies]
+    centre = (sizes @ first.means / sizes.sum())[varies]
+    kinds = np.array(curator.values)[columns]
+    more = tuple(int(j) for j in np.flatnonzero(kinds != 2))
+    pairs = tuple((i, j) for j in range(columns.size) for i in range(j))
+    basis, room = Basis(columns, centre, spread), float(sizes.min()) / _RECORDS
+    for terms in ({"squares": more}, {"cubes": more}, {"pairs": pairs}):
+        larger = replace(basis, **terms)
+        if larger.size > room:
+            break
+        basis = larger
+    return basis, Moments.of(curator, basis, sizes)
+
+
+# --- the weights ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of (treated, control) records: a line in the basis, cut to [0, caps].
+
+    ``lines`` has a constant and a slope for each function of the basis, by arm; an even weight is
+    1.
+    """
+
+    basis: Basis
+    lines: FloatArray
+    caps: FloatArray
+    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
+
+    def line(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
+        """The lines before they are cut, column by column."""
+        constant, other = self.lines[:, 0].tolist()
+        total: FloatArray = np.where(treated, constant, other)
+        for value, slopes in zip(values, self.lines[:, 1:].T, strict=True):
+            if slopes.any():
+                total = total + value * np.where(treated, *slopes)
+        return total
+
+    def of(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
+        """Weights over their caps: from 0 to 1."""
+        caps = np.where(treated, *self.caps)
+        return np.clip(self.line(treated, values) / caps, 0.0, 1.0)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Weights of some rows, over their caps."""
+        return self.of(rows.treated, self.basis(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightPiece:
+    """Where a weight is cut: treated records within (0) and at the cap (1), controls (2) and (3).
+
+    Records with a weight of 0 are in no cell.
+    """
+
+    weights: Weights
+    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
+
+    def __call__(self, rows: Block) -> IntArray:
+        """Cells of some rows."""
+        weight = self.weights(rows)
+        arm = np.where(rows.treated, 0, 2)
+        return np.where(weight <= 0.0, 4, arm + (weight >= 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightClass:
+    """How many of the edges a weight exceeds, by arm."""
+
+    weights: Weights
+    edges: FloatArray
+    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
+
+    def __call__(self, rows: Block) -> IntArray:
+        """Classes of some rows: those of the treated first."""
+        weight = self.weights(rows) * np.where(rows.treated, *self.weights.caps)
+        above = np.searchsorted(self.edges, weight, side="left")
+        return np.where(rows.treated, above, above + self.edges.size + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightSums:
+    """Weights over their caps, their squares, and their products with the basis."""
+
+    weights: Weights
+    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Values of some rows."""
+        values = self.weights.basis(rows)
+        weight = self.weights.of(rows.treated, values)
+        return (weight, weight * weight, *(weight * x for x in values))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Least squares of weights in [0, cap] and of imbalance, in standardised columns of a basis.
+
+    Minimises, over weights w of an arm's n_a records with mean 1, the mean of w^2 plus
+    (n_a / ridge) times the squared imbalance of each column. ``standard`` turns (1, basis) into 1
+    and columns with mean 0 over the population and variance 1. ``even`` says which arm is the
+    population itself: its weights are 1.
+    """
+
+    basis: Basis
+    sizes: FloatArray
+    standard: FloatArray
+    ridge: FloatArray
+    even: tuple[bool, bool]
+
+    @classmethod
+    def of(cls, basis: Basis, moments: Moments, estimand: str) -> Problem:
+        own, spread = ESTIMANDS[estimand], np.maximum(moments.spread, 1e-6)
+        standard = np.eye(basis.size + 1)
+        standard[1:, 1:] = np.diag(1.0 / spread)
+        standard[1:, 0] = -moments.target(estimand) / spread
+        ridge = np.append(1e-9, _RIDGE * basis.penalties)
+        even = (not own.of_control, not own.of_treated)
+        return cls(basis, moments.sizes, standard, ridge / moments.sizes[:, None], even)
+
+    def start(self) -> FloatArray:
+        """Even weights, as coefficients of (1, standardised columns) by arm."""
+        return np.tile(np.eye(1, self.basis.size + 1), (2, 1))
+
+    def weights(self, at: FloatArray, caps: FloatArray) -> Weights:
+        """Weights with these coefficients."""
+        return Weights(self.basis, at @ self.standard, caps)
+
+    def look(self, curator: Curator, at: FloatArray, caps: FloatArray) -> list[_Look]:
+        """The dual objective, its gradient and its Hessian, by arm: one sum over public rows."""
+        weights, q = self.weights(at, caps), self.basis.size + 1
+        cells = Cells(WeightPiece(weights), 4)
+        sums = _products(curator, WithConstant(self.basis), q, cells)
+        both = []
+        for arm, cap in enumerate(caps):
+            inside, capped = (part / self.sizes[arm] for part in sums[2 * arm : 2 * arm + 2])
+            capped = capped[0]
+            line, ridge = weights.lines[arm], self.ridge[arm]
+            value = 0.5 * line @ inside @ line + cap * (capped @ line - 0.5 * cap * capped[0])
+            value += 0.5 * ridge @ at[arm] ** 2 - at[arm, 0]
+            gradient = self.standard @ (inside @ line + cap * capped) + ridge * at[arm]
+            gradient[0] -= 1.0
+            hessian = self.standard @ inside @ self.standard.T + np.diag(ridge + 1e-10)
+            both.append(_Look(float(value), gradient, hessian))
+        return both
+
+    def solve(self, curator: Curator, at: FloatArray, caps: FloatArray) -> FloatArray:
+        """Newton's method with halved steps, for both arms in the same looks at the rows."""
+        now, arms = self.look(curator, at, caps), [a for a in (0, 1) if not self.even[a]]
+        steps, shrink = np.zeros_like(at), np.zeros(2)
+        for _ in range(_LOOKS):
+            for arm in arms:
+                if not shrink[arm] and np.abs(now[arm].gradient).max() > _STOP:
+                    steps[arm], shrink[arm] = now[arm].step(), 1.0
+            if not shrink.any():
+                break
+            tried = at - shrink[:, None] * steps
+            found = self.look(curator, tried, caps)
+            for arm in np.flatnonzero(shrink).tolist():
+                falls = 1e-4 * shrink[arm] * float(now[arm].gradient @ steps[arm])
+                if found[arm].value <= now[arm].value - falls or shrink[arm] < 1e-3:
+                    at = np.where(np.arange(2)[:, None] == arm, tried, at)
+                    now[arm], shrink[arm] = found[arm], 0.0
+                else:
+                    shrink[arm] /= 2.0
+        return at
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """What is known of an arm's dual problem at some coefficients."""
+
+    value: float
+    gradient: FloatArray
+    hessian: FloatArray
+
+    def step(self) -> FloatArray:
+        """Newton's step."""
+        try:
+            return np.asarray(np.linalg.solve(self.hessian, self.gradient), np.float64)
+        except np.linalg.LinAlgError:
+            return self.gradient
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Weights for a cap, and what is public of them.
+
+    ``totals`` are the sums of the weights by arm, ``squares`` the sums of squared weights that add
+    up to 1, ``imbalance`` the standardised differences between arms and population.
+    """
+
+    weights: Weights
+    sizes: FloatArray
+    totals: FloatArray
+    squares: FloatArray
+    imbalance: FloatArray
+
+    @classmethod
+    def of(cls, curator: Curator, problem: Problem, weights: Weights) -> Design:
+        q = problem.basis.size
+        box = Box(np.append([0.0, 0.0], -np.ones(q)), np.ones(q + 2), centre=0.0)
+        row = WeightSums(weights)
+        sums = curator.sums("balance", row, box, ARMS, share="estimate").value
+        totals = np.maximum(sums[:, 0], 1e-9)
+        means = np.column_stack([np.ones(2), sums[:, 2:] / totals[:, None]])
+        imbalance = (means @ problem.standard.T)[:, 1:]
+        squares, totals = sums[:, 1] / totals**2, totals * weights.caps
+        return cls(weights, problem.sizes, totals, squares, imbalance)
+
+    @property
+    def largest(self) -> float:
+        """The largest weight that a record can have, where the weights of an arm add up to 1."""
+        return float((self.weights.caps / self.totals).max())
+
+    @property
+    def left(self) -> float:
+        """Squared imbalance of both arms, curves counting less."""
+        return float((self.imbalance**2 / self.weights.basis.penalties).sum())
+
+    @property
+    def gain(self) -> float:
+        """How much of a variance that covariates explain the balance takes out of the estimate's.
+
+        Effects that differ between records, by as much as outcomes do, are sampled with all
+        records; and what imbalance is left lies in any direction.
+        """
+        lines = self.weights.basis.columns.size
+        left = float((self.imbalance[:, :lines] ** 2).sum()) / max(lines, 1)
+        everybody = 1.0 / self.sizes.sum()
+        return max(float(self.squares.sum()) - everybody - left, 0.0)
+
+
+def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Design]:
+    """Weights for caps from loose to tight, each solved when asked for; in a trial even at last."""
+    sizes, even = problem.sizes, np.array(problem.even)
+    none = np.where(even, 1.0, np.maximum(sizes, 2.0))
+    at = problem.solve(curator, problem.start(), none)
+    top = _largest(curator, problem.weights(at, none)) / sizes
+    tightest = (1.0 if trial else _TIGHTEST) / float(sizes.min())
+    loosest = max(float(top.max()), tightest)
+    steps = max(math.ceil(math.log(loosest / tightest) / math.log(_RATIO)), 1)
+    for k in range(steps + 1):
+        cap = loosest * (tightest / loosest) ** (k / steps)
+        caps = np.where(even, 1.0, np.maximum(np.minimum(cap, top) * sizes, _LEAST))
+        if trial and k == steps:
+            at, caps = problem.start(), np.ones(2)
+        else:
+            at = problem.solve(curator, at, caps)
+        yield Design.of(curator, problem, problem.weights(at, caps))
+
+
+def _products(
+    curator: Curator, row: RowFunction, columns: int, cells: Cells | None = None
+) -> FloatArray:
+    """Public sums of products of columns in [-1, 1], as symmetric matrices by cell."""
+    ends = np.ones(columns)
+    ball = Box(-ends, ends, radius=1.001 * math.sqrt(columns))  # no row is that long
+    sums = np.atleast_2d(curator.sums("balance", row, Gram(ball), cells, share="estimate").value)
+    matrices, (first, second) = np.zeros((len(sums), columns, columns)), np.triu_indices(columns)
+    matrices[:, first, second] = matrices[:, second, first] = sums
+    return matrices
+
+
+def _largest(curator: Curator, weights: Weights) -> FloatArray:
+    """The largest weight of each arm, to the next edge."""
+    classes = Cells(WeightClass(weights, _EDGES), 2 * (_EDGES.size + 1))
+    counts = curator.sums("weights", None, COUNT, classes, share="estimate").value
+    by_arm = counts.reshape(2, -1)
+    return np.array([_EDGES[min(np.flatnonzero(c)[-1], _EDGES.size - 1)] for c in by_arm])
+
+
+# --- what is released -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeSlopes:
+    """Clipped residuals times uncorrelated columns: sums of them are slopes of the outcome.
+
+    ``turn`` makes columns of variance 1, uncorrelated within arms, of those less their arm's mean.
+    """
+
+    basis: Basis
+    residual: Residual
+    clip: float
+    means: FloatArray
+    turn: FloatArray
+    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Values of some rows, of residuals in units of the clip."""
+        values = self.basis(rows)[: len(self.turn)]
+        centred = [
+            x - np.where(rows.treated, *m) for x, m in zip(values, self.means.T, strict=False)
+        ]
+        residual = np.clip(self.residual(rows) / self.clip, -1.0, 1.0)
+        columns = []
+        for weights in self.turn.T:
+            total = np.zeros(rows.size)
+            for x, weight in zip(centred, weights, strict=True):
+                total += x * weight
+            columns.append(total * residual)
+        return tuple(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """What a record adds to the estimate, from -1/2 to 1/2: its weight times its clipped residual.
+
+    ``clips`` are (lowest, highest) residuals by arm; they are measured from their middle, as the
+    weights of an arm have a known sum.
+    """
+
+    weights: Weights
+    residual: Residual
+    clips: FloatArray
+    largest: FloatArray
+    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
+
+    @property
+    def middles(self) -> FloatArray:
+        """Middles of the clipped residuals, by arm."""
+        return np.asarray(self.clips.mean(axis=1))
+
+    @property
+    def length(self) -> float:
+        """Length of the interval that a record's term lies in, before it is divided by it."""
+        return float((self.largest * np.diff(self.clips)[:, 0]).max())
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Values of some rows."""
+        treated = rows.treated
+        low, high = (np.where(treated, *ends) for ends in self.clips.T)
+        cut = np.clip(self.residual(rows), low, high) - np.where(treated, *self.middles)
+        sign = np.where(treated, self.largest[0], -self.largest[1]) / self.length
+        return sign * self.weights(rows) * cut
+
+
+@dataclass(frozen=True)
+class Released:
+    """What is known before the weighted sum: numbers that its weights and its clip are chosen by.
+
+    ``lengths`` are None where nothing is clipped; ``part`` is what is left of the estimate's share.
+    ``spread`` is a variance of residuals to plan with, ``explained`` that part of it which the
+    covariates explain within arms (0 where it is not known), with ``explained_sd`` of noise.
+    """
+
+    centres: Centres
+    lengths: Lengths | None
+    part: float
+    spread: float
+    explained: float = 0.0
+    explained_sd: float = 0.0
+
+    @property
+    def residual(self) -> Residual:
+        """The outcome less the mean of its arm."""
+        return Residual(self.centres.means)
+
+
+def fit_label(curator: Curator, options: Any, estimand: str) -> Estimate:
+    """Release means, lengths and one weighted sum, whose weights are solved in public."""
+    curator.require_public("treatment", "covariates")
+    sizes = curator.sums("arms", None, COUNT, ARMS, share="estimate").value[:, 0]
+    if not sizes.all():
+        raise EstimationError("an arm has no records: there is no effect to estimate")
+    trial = options.design == "randomised"
+    basis, moments = choose_basis(curator, sizes)
+    problem = Problem.of(basis, moments, estimand)
+    released = release_explained(curator, problem, moments, release_first(curator, sizes))
+    best, worse = None, 0
+    for design in designs(curator, problem, trial=trial):
+        choice = Choice.of(curator, design, released, trial=trial)
+        worse = 0 if best is None or choice.error < best.error else worse + 1
+        best = choice if best is None or choice.error < best.error else best
+        if worse == 2:
+            break
+    assert best is not None
+    made = weighted_sum(curator, best, released)
+    return replace(made, **_said(problem, moments, best, trial))
+
+
+def release_first(curator: Curator, sizes: FloatArray) -> Released:
+    """Release means by arm, and lengths of residuals where they can tell a clip."""
+    centres = release_centres(curator, means="means")
+    part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
+    if not part or centres.two_valued:
+        return Released(centres, None, 1.0, centres.most_variance)
+    residual = Residual(centres.means)
+    noisy = release_lengths(
+        curator, "lengths", residual, centres.longest, share="estimate", part=part
+    )
+    least = (0.02 * centres.range) ** 2
+    spread = min(max(0.6 * noisy.mean_square, least), centres.most_variance)
+    lengths = replace(noisy, longer=noisy.longer + _CAUTION * noisy.sd)
+    if noisy.sd[0] > _COARSE * curator.n:
+        return Released(centres, None, 1.0 - part, centres.most_variance)
+    return Released(centres, lengths, 1.0 - part, spread)
+
+
+def release_explained(
+    curator: Curator, problem: Problem, moments: Moments, known: Released
+) -> Released:
+    """Release how much the columns explain of the outcome, as the norm of its slopes."""
+    columns, n = problem.basis.columns.size, curator.n
+    if not columns or not curator.has("variance"):
+        return known
+    lines = replace(problem.basis, squares=(), cubes=(), pairs=())
+    means = moments.means[:, :columns]
+    within = _products(curator, lines, columns)[0] - (moments.sizes[:, None] * means).T @ means
+    values, vectors = np.linalg.eigh(within / n)
+    kept = values > max(1e-3 * values[-1], 1e-9)
+    turn, size = vectors[:, kept] / np.sqrt(values[kept]), int(kept.sum())
+    if not size:
+        return known
+    radius, clip = 1.5 * math.sqrt(size), known.centres.longest
+    if known.lengths is not None:
+        noise = 2.0 * radius * curator.noise_sd("variance") / n
+        clip, _ = known.lengths.clip(noise)
+    row = OutcomeSlopes(lines, known.residual, clip, means, turn)
+    ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
+    norm = curator.norm_of_sum("outcome and covariates", row, ball, share="variance")
+    root, sd = max(float(norm), 0.0) * clip / n, math.sqrt(norm.variance) * clip / n
+    if known.lengths is None or sd**2 > _UNKNOWN * known.spread:
+        return known
+    by_chance = size * known.spread / n + sd**2
+    explained = min(max(root**2 - by_chance, 0.0), 0.9 * known.spread)
+    return replace(known, explained=explained, explained_sd=2.0 * max(root, sd) * sd)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A design with the clip that suits it, and what error is expected of both.
+
+    ``clips`` are (lowest, highest) residuals by arm, ``bias`` what they may do, ``beyond`` the part
+    of the records that they reach, ``imbalance`` the variance of what the weights leave.
+    """
+
+    design: Design
+    clips: FloatArray
+    bias: float
+    beyond: float
+    imbalance: float
+    error: float
+
+    @classmethod
+    def of(cls, curator: Curator, design: Design, known: Released, *, trial: bool) -> Choice:
+        centres, lengths = known.centres, known.lengths
+        low, high = centres.outcome_range
+        clips = np.column_stack([low - centres.means, high - centres.means])
+        noise = curator.noise_sd("estimate", known.part) * design.largest
+        bias = beyond = 0.0
+        if lengths is not None:
+            clip, bias = lengths.clip(2.0 * noise, centres.mean_length)
+            clips = np.clip(clips, -clip, clip)
+            cut = lengths.longer[lengths.limits == clip]
+            beyond = float(np.clip(cut / lengths.n, 0.0, 1.0)[0]) if bias else 0.0
+        imbalance = 0.0 if trial else known.spread / _RIDGE * design.left
+        sampling = known.spread * float(design.squares.sum()) - known.explained * design.gain
+        error = (noise * float(np.diff(clips).max())) ** 2 + bias**2 + sampling + imbalance
+        return cls(design, clips, bias, beyond, imbalance, error)
+
+
+def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
+    """Release the sum of weighted residuals together with its squares (claim 7)."""
+    design, centres, part = choice.design, known.centres, known.part
+    largest = design.weights.caps / design.totals
+    row = Contribution(design.weights, known.residual, choice.clips, largest)
+    within, label = WithSquares(1), "weighted sum and squares"
+    noisy = curator.sums(label, row, within, share="estimate", part=part)
+    value = centres.means[0] - centres.means[1] + row.middles[0] - row.middles[1]
+    value += row.length * float(noisy.value[0])
+    by_means = float(((choice.beyond * centres.unknown) ** 2).sum())
+    parts = (
+        Part("bias by clipped outcomes", choice.bias**2),
+        Part("imbalance that the weights leave", choice.imbalance),
+        Part("privacy noise in the means", by_means, noise=True),
+    )
+    return Estimate(
+        value=float(np.clip(value, -centres.range, centres.range)),
+        sampling=_sampling(curator, design, row, noisy, known),
+        laplace=() if noisy.gaussian else (noisy.scale * row.length,),
+        gaussian=noisy.variance * row.length**2 if noisy.gaussian else 0.0,
+        parts=tuple(part for part in parts if part.variance > 0.0),
+        possible=(-centres.range, centres.range),
+    )
+
+
+def _sampling(
+    curator: Curator, design: Design, row: Contribution, noisy: Noisy, known: Released
+) -> SamplingVariance | Unavailable:
+    """Squared weights times squared residuals, less what balance takes out of them."""
+    if not curator.has("variance"):
+        return Unavailable("variance=False was asked for")
+    centres, scale = known.centres, row.length**2
+    squares, noise = float(noisy.value[1]) * scale, math.sqrt(noisy.variance / 2.0) * scale
+    if centres.two_valued:  # squares from the middle of the range are all the same
+        squares, noise = float(design.squares.sum()) * centres.range**2 / 4.0, 0.0
+    # residuals have mean 0 in both arms, but for the noise in the means
+    by_means = 2.0 * np.abs(row.middles) * centres.unknown * design.squares
+    value = squares - float(row.middles**2 @ design.squares) - known.explained * design.gain
+    spread = float(by_means @ by_means) + (known.explained_sd * design.gain) ** 2
+    most = centres.most_variance + centres.range * float(centres.unknown.max())
+    largest = min(most, centres.range**2 / 4.0) * float(design.squares.sum())
+    return SamplingVariance(value, math.sqrt(noise**2 + spread / 2.0), largest)
+
+
+def _said(problem: Problem, moments: Moments, choice: Choice, trial: bool) -> dict[str, Any]:
+    """What a reader should know of the weights, all of it public."""
+    design, lines = choice.design, problem.basis.columns.size
+    even = np.column_stack([np.ones(2), moments.means]) @ problem.standard.T
+    before = float(np.abs(even[:, 1 : lines + 1]).max(initial=0.0))
+    after = float(np.abs(design.imbalance[:, :lines]).max(initial=0.0))
+    details = {
+        "treated records": int(moments.sizes[0]),
+        "control records": int(moments.sizes[1]),
+        "functions of the covariates that are balanced": problem.basis.size,
+        "largest difference from the population, in sds, before": round(before, 4),
+        "largest difference from the population, in sds, after": round(after, 4),
+        "records that the weights are worth (treated, control)": ", ".join(
+            f"{1.0 / x:.0f}" for x in design.squares
+        ),
+    }
+    caution, notes = "", list[str]()
+    if not trial and after > _MARKED:
+        hardly = "HARDLY ADJUSTED" if after > 0.5 * before else "ADJUSTED IN PART"
+        caution = f"{hardly}: the arms still differ by {after:.2g} standard deviations"
+        notes.append(
+            "No weights balance the arms better at an acceptable noise: they overlap too little, "
+            "or the budget is too small. The interval allows for it."
+        )
+    basis = "randomised" if trial else "adjusted"
+    return {"details": details, "caution": caution, "notes": tuple(notes), "basis": basis}

@@ -1,0 +1,397 @@
+"""Balancing weights at label level: the solver, what is released with them, and intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import lsq_linear
+
+import dpeffects as dpe
+from dpeffects.design import engines
+from dpeffects.errors import DPEffectsError, EstimationError
+from dpeffects.estimators import _balancing
+from dpeffects.estimators._balancing import (
+    Moments,
+    Problem,
+    choose_basis,
+    designs,
+    fit_label,
+    label_shares,
+    lengths_part,
+)
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.privacy import rows as private_rows
+from dpeffects.privacy.budget import Budget, Share
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import Block, Rows
+from tests.privacy.bare import Bare, change
+from tests.test_engines import csv, duckdb_relation, parquet, polars_eager, polars_lazy
+
+
+@dataclass(frozen=True)
+class LabelOptions(Options):
+    """The design, and the shares that follow from public numbers."""
+
+    design: str = "observational"
+    split: dict = field(default_factory=dict)
+
+    def resolve(self, facts):
+        return LabelOptions(self.design, label_shares(self, facts))
+
+
+SPEC = MethodSpec(
+    name="balancing",
+    title="balancing weights",
+    about="",
+    estimands=("ATE", "ATT", "ATC"),
+    levels=("label",),
+    options=LabelOptions,
+    shares=lambda level, options: options.split,
+    fit=fit_label,
+    citation="",
+)
+CALLS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
+BOUNDS = {"y": (0, 1), **{f"x{j}": (0, 1) for j in range(60)}}
+
+
+def formula(columns):
+    return "y ~ t | " + " + ".join(f"x{j}" for j in range(columns))
+
+
+def run(data, estimand="ATE", columns=None, **more):
+    columns = sum(name.startswith("x") for name in data) if columns is None else columns
+    bounds = {name: BOUNDS[name] for name in ["y", *(f"x{j}" for j in range(columns))]}
+    given = {"epsilon": 1.0, "bounds": bounds, "seed": 1, **more}
+    return CALLS[estimand](formula(columns), data, SPEC, **given)
+
+
+def records(n=1000, columns=4, seed=0, confounding=2.0, effect=0.1, spread=0.1):
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, columns))
+    t = rng.random(n) < 1 / (1 + np.exp(-confounding * (x[:, 0] - 0.5 - (x[:, -1] - 0.5) / 2)))
+    t[:2] = True, False
+    y = 0.3 + 0.3 * x[:, 0] - 0.1 * x[:, -1] + effect * t + spread * rng.standard_normal(n)
+    names = {f"x{j}": x[:, j] for j in range(columns)}
+    return pd.DataFrame({**names, "t": t.astype(int), "y": np.clip(y, 0, 1)})
+
+
+def curator(data, columns, epsilon=1.0):
+    """A curator without noise, in whose call covariates and treatment are public."""
+    x = data[[f"x{j}" for j in range(columns)]].to_numpy()
+    y, t = data["y"].to_numpy(), data["t"].to_numpy() == 1
+    rows = Rows(y, (0.0, 1.0), t, lambda: x, columns, values=(0,) * (columns + 1))
+    facts = Facts(len(y), columns, Budget(epsilon), "label")
+    split = Split({k: Share(epsilon * v) for k, v in label_shares(None, facts).items()})
+    noise = Bare()
+    releaser = Releaser(split, Ledger(1e9), noise)
+    return Curator(rows, releaser, frozenset({"covariates", "treatment"})), noise
+
+
+def sizes(data):
+    return np.array([(data["t"] == 1).sum(), (data["t"] == 0).sum()], float)
+
+
+def row_weights(design, data, columns):
+    """Weights of the records, those of an arm adding up to 1."""
+    block = Block(
+        treated=data["t"].to_numpy() == 1,
+        covariates=data[[f"x{j}" for j in range(columns)]].to_numpy(),
+    )
+    w = design.weights
+    return np.where(block.treated, *(w.caps / design.totals)) * w(block)
+
+
+# --- the weights ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+@pytest.mark.parametrize("cap", [1.5, 3.0, 40.0])
+def test_weights_are_those_of_an_independent_solver(estimand, cap):
+    """Bounded least squares by scipy: the same problem, written as residuals."""
+    data = records(120, 3, seed=4)
+    c, _ = curator(data, 3)
+    basis, moments = choose_basis(c, sizes(data))
+    problem = Problem.of(basis, moments, estimand)
+    caps = np.where(problem.even, 1.0, cap)
+    at = problem.solve(c, problem.start(), caps)
+    x = data[["x0", "x1", "x2"]].to_numpy()
+    values = np.column_stack(basis(Block(covariates=x)))
+    t = data["t"].to_numpy() == 1
+    goal = values[{"ATE": t | ~t, "ATT": t, "ATC": ~t}[estimand]].mean(axis=0)
+    z = (values - goal) / values.std(axis=0)
+    block = Block(treated=t, covariates=x)
+    found = problem.weights(at, caps)(block) * np.where(t, *caps)
+    for arm, own in ((0, t), (1, ~t)):
+        n = own.sum()
+        if problem.even[arm]:
+            assert found[own] == pytest.approx(np.ones(n))
+            continue
+        ridge = 3.0 * basis.penalties
+        system = np.vstack([np.eye(n), z[own].T / np.sqrt(ridge)[:, None], 1e4 * np.ones((1, n))])
+        right = np.concatenate([np.zeros(n + basis.size), [1e4]])
+        best = lsq_linear(system, right, bounds=(0.0, cap / n), tol=1e-14, max_iter=500).x
+        assert found[own] / n == pytest.approx(best, abs=2e-4 * best.max())
+
+
+def test_designs_go_from_loose_to_tight_and_say_what_they_leave():
+    data = records(1500, 4, seed=1)
+    c, noise = curator(data, 4)
+    basis, moments = choose_basis(c, sizes(data))
+    made = list(designs(c, Problem.of(basis, moments, "ATE"), trial=False))
+    assert not noise.values  # nothing was released
+    largest = [d.largest for d in made]
+    assert largest == sorted(largest, reverse=True)
+    assert np.abs(made[0].imbalance).max() < 0.02
+    lefts = [d.left for d in made]
+    assert lefts[-1] > lefts[0]
+    x = data[[f"x{j}" for j in range(4)]].to_numpy()
+    values = np.column_stack(basis(Block(covariates=x)))
+    t = data["t"].to_numpy() == 1
+    z = (values - values.mean(axis=0)) / values.std(axis=0)
+    for design in made:
+        v = row_weights(design, data, 4)
+        assert v.min() >= 0
+        assert v.max() <= design.largest * (1 + 1e-9)
+        assert [v[t].sum(), v[~t].sum()] == pytest.approx([1, 1], abs=1e-6)
+        assert [(v[t] ** 2).sum(), (v[~t] ** 2).sum()] == pytest.approx(design.squares, rel=1e-4)
+        assert v[t] @ z[t] == pytest.approx(design.imbalance[0], abs=1e-4)
+        assert v[~t] @ z[~t] == pytest.approx(design.imbalance[1], abs=1e-4)
+
+
+def test_the_last_weights_of_a_trial_are_even():
+    data = records(400, 2, seed=2, confounding=0.0)
+    c, _ = curator(data, 2)
+    basis, moments = choose_basis(c, sizes(data))
+    *_, last = designs(c, Problem.of(basis, moments, "ATE"), trial=True)
+    assert last.largest == pytest.approx(1 / sizes(data).min())
+    assert last.squares == pytest.approx(1 / sizes(data))
+
+
+def test_curves_come_with_records():
+    counts = []
+    for n in (60, 300, 3000):
+        data = records(n, 4)
+        c, _ = curator(data, 4)
+        counts.append(choose_basis(c, sizes(data))[0].size)
+    assert counts == [4, 8, 18]
+
+
+def test_moments_are_the_moments():
+    data = records(500, 3)
+    c, _ = curator(data, 3)
+    basis, _ = choose_basis(c, sizes(data))
+    found = Moments.of(c, basis, sizes(data))
+    values = np.column_stack(basis(Block(covariates=data[["x0", "x1", "x2"]].to_numpy())))
+    t = data["t"].to_numpy() == 1
+    assert found.means[0] == pytest.approx(values[t].mean(axis=0), abs=1e-6)
+    assert found.variances[1] == pytest.approx(values[~t].var(axis=0), abs=1e-6)
+    assert found.spread == pytest.approx(values.std(axis=0), abs=1e-6)
+    assert found.target("ATC") == pytest.approx(values[~t].mean(axis=0), abs=1e-6)
+
+
+# --- what is released -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+@pytest.mark.parametrize("epsilon", [0.1, 50.0])
+def test_the_estimate_is_the_weighted_difference(estimand, epsilon, monkeypatch):
+    """Without noise and without a clip it is sum v y, whatever the released means are."""
+    data = records(800, 3, seed=3)
+    c, _ = curator(data, 3, epsilon)
+    chosen = []
+    monkeypatch.setattr(_balancing, "lengths_part", lambda records: 0.0)
+    original = _balancing.weighted_sum
+    monkeypatch.setattr(_balancing, "weighted_sum", lambda *a: chosen.append(a[1]) or original(*a))
+    made = fit_label(c, LabelOptions(), estimand)
+    v = row_weights(chosen[0].design, data, 3) * np.where(data["t"] == 1, 1.0, -1.0)
+    assert made.value == pytest.approx(float(v @ data["y"]), abs=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_one_outcome_moves_no_release_by_more_than_is_said(epsilon):
+    rng = np.random.default_rng(5)
+    for seed in range(6):
+        data = records(1200, 3, seed)
+        other = data.copy()
+        other.loc[rng.integers(1200), "y"] = rng.choice([0.0, 1.0])
+        pair = (curator(d, 3, epsilon) for d in (data, other))
+        moved = change(*pair, lambda c: _first_releases(c, rng.integers(3)))
+        assert moved <= 1.0
+
+
+def _first_releases(c, estimand):
+    """The releases whose sets do not follow from releases before them."""
+    _balancing.release_centres(c, means="means")
+
+
+def test_weighted_sum_keeps_to_its_set():
+    """For the same released numbers, one outcome moves sum and squares by at most their set."""
+    data = records(600, 3, seed=7)
+    c, _ = curator(data, 3)
+    basis, moments = choose_basis(c, sizes(data))
+    problem = Problem.of(basis, moments, "ATE")
+    known = _balancing.release_first(c, sizes(data))
+    design = next(designs(c, problem, trial=False))
+    choice = _balancing.Choice.of(c, design, known, trial=False)
+    far = []
+    for place in range(0, 600, 40):
+        other = data.copy()
+        other.loc[place, "y"] = 1.0 - round(other.loc[place, "y"])
+        pair = [curator(d, 3) for d in (data, other)]
+        far.append(change(*pair, lambda c: _balancing.weighted_sum(c, choice, known)))
+    assert 0.1 < max(far) <= 1.0
+
+
+def test_the_budget_is_spent_exactly():
+    for epsilon in (0.05, 0.3, 1.0, 7.7):
+        made = run(records(600, 3), epsilon=epsilon)
+        total = sum(Fraction(s.epsilon) for s in made.spends)
+        assert total <= Fraction(str(epsilon))
+        assert float(total) == pytest.approx(epsilon, rel=1e-9)
+        assert {s.share for s in made.spends} == {"means", "variance", "estimate"}
+
+
+def test_more_epsilon_is_never_less_for_the_estimate():
+    grid = np.geomspace(1, 1e6, 400)
+    left = []
+    for records_times_epsilon in grid:
+        facts = Facts(1000, 8, Budget(records_times_epsilon / 1000), "label")
+        estimate = label_shares(None, facts)["estimate"]
+        rest = 1.0 - lengths_part(records_times_epsilon * estimate)
+        left.append(records_times_epsilon * estimate * rest)
+    assert (np.diff(left) > -0.02 * np.array(left[1:])).all()
+
+
+def test_an_estimate_says_what_its_error_is_made_of():
+    made = run(records(3000, 4, spread=0.03), epsilon=1.0)
+    names = {part.name for part in made.parts}
+    assert "imbalance that the weights leave" in names
+    assert made.basis == "adjusted"
+    assert run(records(900, 4), design="randomised").basis == "randomised"
+    assert made.details["functions of the covariates that are balanced"] == 18
+    assert made.caution == ""
+
+
+# --- what intervals do ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "estimand"), [(0.1, "ATE"), (1.0, "ATE"), (1.0, "ATT"), (4.0, "ATC")]
+)
+def test_intervals_cover_and_confounding_is_removed(epsilon, estimand):
+    fits = [run(records(1500, 4, s), estimand, epsilon=epsilon, seed=s) for s in range(40)]
+    inside = [low <= 0.1 <= high for low, high in (made.conf_int() for made in fits)]
+    assert sum(inside) >= 36
+    errors = np.array([made.estimate - 0.1 for made in fits])
+    assert abs(np.median(errors)) < {0.1: 0.02}.get(epsilon, 0.004)  # a difference is off by 0.04
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "binary", "few treated"])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 2.0])
+def test_a_trial_is_no_wider_than_a_difference_in_means(kind, epsilon):
+    widths = []
+    for seed in range(8):
+        data = records(2000, 4, seed, confounding=0.0)
+        rng = np.random.default_rng(seed)
+        if kind == "binary":
+            data["y"] = (rng.random(2000) < 0.1 + 0.2 * data["x0"]).astype(int)
+        if kind == "few treated":
+            data["t"] = (rng.random(2000) < 0.1).astype(int)
+        ours = run(data, epsilon=epsilon, seed=seed, design="randomised").conf_int()
+        given = {"epsilon": epsilon, "bounds": {"y": (0, 1)}, "seed": seed, "level": "label"}
+        theirs = dpe.dp_ate("y ~ t", data, "diff_in_means", **given).conf_int()
+        widths.append([ours.upper - ours.lower, theirs.upper - theirs.lower])
+    ours, theirs = np.mean(widths, axis=0)
+    assert ours <= 1.02 * theirs
+
+
+def test_in_a_large_trial_covariates_sharpen():
+    data = records(20_000, 4, 1, confounding=0.0)
+    ours = run(data, design="randomised", epsilon=1.0)
+    given = {"epsilon": 1.0, "bounds": {"y": (0, 1)}, "seed": 1, "level": "label"}
+    assert ours.std_error < 0.85 * dpe.dp_ate("y ~ t", data, "diff_in_means", **given).std_error
+
+
+# --- what nobody named ----------------------------------------------------------------------------
+
+
+def test_an_empty_arm_is_refused_before_a_charge():
+    data = records(50, 2)
+    data["t"] = 1
+    c, noise = curator(data, 2)
+    with pytest.raises(EstimationError, match="no records"):
+        fit_label(c, LabelOptions(), "ATE")
+    assert not noise.values
+    with pytest.raises(DPEffectsError):
+        run(data)
+
+
+def odd_cases():
+    rng = np.random.default_rng(8)
+    few = records(60, 2)
+    few["t"] = 0
+    few.loc[3, "t"] = 1
+    constant = records(80, 3).assign(x1=0.25)
+    alone = records(80, 1).assign(x0=0.5)
+    twins = records(200, 3)
+    twins["x1"] = 1.0 - twins["x0"]
+    wide = records(200, 50)
+    apart = records(300, 2)
+    apart["x0"] = np.where(apart["t"] == 1, 0.9, 0.1) + 0.1 * rng.random(300) * (apart["t"] == 1)
+    tiny = records(4, 2)
+    flat = records(100, 2).assign(y=0.5)
+    return {
+        "one treated record": few,
+        "a constant column": constant,
+        "nothing but a constant": alone,
+        "a column twice": twins,
+        "50 columns, 200 records": wide,
+        "no overlap": apart,
+        "four records": tiny,
+        "one outcome": flat,
+    }
+
+
+@pytest.mark.parametrize("case", odd_cases())
+@pytest.mark.parametrize("design", ["observational", "randomised"])
+def test_odd_data_give_an_answer(case, design):
+    data = odd_cases()[case]
+    for estimand in CALLS:
+        for epsilon in (0.01, 1.0, 100.0):
+            made = run(data, estimand, design=design, epsilon=epsilon)
+            low, high = made.conf_int()
+            assert -1 <= low <= made.estimate <= high <= 1
+            assert made.std_error > 0
+
+
+def test_what_cannot_be_balanced_is_said():
+    made = run(odd_cases()["no overlap"])
+    assert "HARDLY ADJUSTED" in made.caution
+    assert any("overlap" in note for note in made.notes)
+    low, high = made.conf_int()
+    assert high - low > 0.3  # the interval allows for what may be left
+    assert run(odd_cases()["no overlap"], design="randomised").caution == ""
+
+
+# --- wherever the rows are ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT"])
+def test_every_engine_gives_the_same_numbers(estimand, tmp_path, monkeypatch):
+    data = records(901, 3, seed=6)
+    expected = run(data, estimand, columns=3).to_dict()
+    shuffled = data.sample(frac=1, random_state=3)
+    assert run(shuffled, estimand, columns=3).to_dict() == expected
+    for holder in (polars_eager, polars_lazy, duckdb_relation, parquet, csv):
+        assert run(holder(shuffled, tmp_path), estimand, columns=3).to_dict() == expected
+    monkeypatch.setattr(private_rows, "ROWS", 100)
+    monkeypatch.setattr(engines, "ROWS", 70)
+    monkeypatch.setattr(engines, "_BATCH", 300)
+    assert run(data, estimand, columns=3).to_dict() == expected
+    assert run(parquet(data, tmp_path), estimand, columns=3).to_dict() == expected

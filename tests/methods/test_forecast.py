@@ -1,0 +1,46 @@
+"""Forecasts by public numbers: more records, more epsilon, a delta are never worse."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpeffects.estimators.auto import AutoOptions, choose, expected_errors
+from dpeffects.estimators.spec import Facts
+from dpeffects.privacy.budget import Budget
+
+EPSILONS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.6, 2.5, 4.0, 8.0)
+
+
+def facts(n, columns, epsilon, delta=0.0, outcome=0):
+    values = (1, *(2 if j % 3 == 0 else 0 for j in range(columns)), outcome)
+    return Facts(n, columns + 1, Budget(epsilon, delta), "sample", 0, values)
+
+
+@pytest.mark.parametrize("design", ["observational", "randomised"])
+@pytest.mark.parametrize(("n", "columns"), [(500, 3), (2000, 10), (2000, 40), (50_000, 10)])
+@pytest.mark.parametrize("outcome", [0, 2])
+def test_more_epsilon_is_never_worse(design, n, columns, outcome):
+    options, last = AutoOptions(design), (9e9, 9e9)
+    for epsilon in EPSILONS:
+        errors = [x for x, *_ in expected_errors(options, facts(n, columns, epsilon, 0.0, outcome))]
+        assert all(now <= 1.005 * before for now, before in zip(errors, last, strict=True))
+        last = tuple(errors)
+
+
+@pytest.mark.parametrize(("n", "columns", "epsilon"), [(3000, 8, 0.5), (10_000, 30, 1.0)])
+def test_a_delta_and_more_records_are_never_worse(n, columns, epsilon):
+    options, base = AutoOptions(), facts(n, columns, epsilon)
+    (_, *_), (plain, *_) = expected_errors(options, base)
+    with_delta = replace(base, budget=Budget(epsilon, 1e-6))
+    assert expected_errors(options, with_delta)[1][0] <= plain
+    assert expected_errors(options, replace(base, n=2 * n))[1][0] < plain
+
+
+def test_the_choice_says_what_a_delta_would_buy():
+    method, _, why = choose(AutoOptions(), facts(10_000, 30, 1.0))
+    assert method.name == "one_step"
+    assert "clipped_contrast" in why
+    assert "With delta = 1e-06" in why
+    method, _, why = choose(AutoOptions("randomised"), facts(500, 5, 0.1))
+    assert method.name == "clipped_contrast"
+    assert "delta =" not in why
