@@ -126,17 +126,17 @@ def test_which_method_agrees_with_the_results_on_file():
     from steps import which_method
 
     page, results = which_method.text(), ROOT / "benchmarks" / "results"
-    found = rows(page, "Errors at epsilon 1").loc["`private_aipw`"]
+    found = rows(page, "Errors at epsilon 1").loc["`private_ipw`"]
     accuracy = (results / "accuracy.md").read_text()
     line = re.search(r"^\| Lalonde +\| +445 \| +1 +\|(.*)\|$", accuracy, re.MULTILINE)[1]
-    assert float(found["Lalonde, n = 445"]) == float(line.split("|")[-1])
-    found = rows(page, "Intervals and seconds at epsilon 1").loc["`private_aipw`"]
+    assert float(found["Lalonde, n = 445"]) == float(line.split("|")[-2])
+    found = rows(page, "Intervals and seconds at epsilon 1").loc["`private_ipw`"]
     coverage = pd.read_csv(results / "coverage.csv")
-    kept = (coverage["method"] == "private_aipw") & ~coverage["binary"] & (coverage["epsilon"] == 1)
+    kept = (coverage["method"] == "private_ipw") & ~coverage["binary"] & (coverage["epsilon"] == 1)
     covered = 100 * coverage[kept]["covered"].dropna()
     assert found["coverage, %"] == f"{covered.min():.1f} to {covered.max():.1f}"
     seconds = pd.read_csv(results / "seconds.csv").set_index(["method", "n"])["seconds"]
-    assert found["seconds, n = 100,000"] == f"{seconds['private_aipw', 100_000]:.2g}"
+    assert found["seconds, n = 100,000"] == f"{seconds['private_ipw', 100_000]:.2g}"
     conditional = pd.read_csv(results / "cate.csv").set_index(["data", "case", "epsilon"])["pehe"]
     shown = rows(page, "Conditional effects").loc["`dr_learner`"].iloc[0]
     value = conditional["data set 1", "DR-learner, function", 1.0]
@@ -149,11 +149,11 @@ def test_which_method_follows_the_results(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "results")
     path = tmp_path / "results" / "seconds.csv"
     frame = pd.read_csv(path)
-    frame.loc[(frame["method"] == "private_aipw") & (frame["n"] == 100_000), "seconds"] = 98.7
+    frame.loc[(frame["method"] == "private_ipw") & (frame["n"] == 100_000), "seconds"] = 98.7
     frame.to_csv(path, index=False)
     monkeypatch.setattr(which_method, "RESULTS", tmp_path / "results")
     found = rows(which_method.text(), "Intervals and seconds at epsilon 1")
-    assert found["seconds, n = 100,000"]["`private_aipw`"] == "99"
+    assert found["seconds, n = 100,000"]["`private_ipw`"] == "99"
 
 
 def test_times_at_scale_in_the_readme_are_those_on_file():
@@ -189,9 +189,9 @@ def test_the_decision_table_follows_the_leaderboard(tmp_path, monkeypatch):
     from steps import which_method
 
     cells = [
-        *(cell("ihdp_a", 747, "private_aipw", e, x) for e, x in ((0.1, 0.1), (0.5, 0.4))),
+        *(cell("ihdp_a", 747, "auto", e, x) for e, x in ((0.1, 0.1), (0.5, 0.4))),
         *(cell("ihdp_a", 747, "private_ipw", e, x) for e, x in ((0.1, 0.2), (0.5, 0.8))),
-        *(cell("ihdp_a", 747, "private_aipw", e, x) for e, x in ((1, 0.1), (4, 0.4))),
+        *(cell("ihdp_a", 747, "auto", e, x) for e, x in ((1, 0.1), (4, 0.4))),
         *(cell("ihdp_a", 747, "private_ipw", e, x) for e, x in ((1, 0.21), (4, 0.21))),
         cell("ihdp_a", 747, "theirs", 1, 0.01, by="baseline"),
         cell("ihdp_a", 747, "private_psm_label", 1, 0.05, level="label"),
@@ -204,8 +204,8 @@ def test_the_decision_table_follows_the_leaderboard(tmp_path, monkeypatch):
     assert found.to_numpy().tolist() == [
         ["whole records", "randomised", "10,000 and more", "ist", "`diff_in_means` (0.3)", "-"],
         [
-            *("whole records", "observational", "up to 2,000", "ihdp_a", "`private_aipw` (0.2)"),
-            "`private_aipw` (0.2), `private_ipw` (0.21)",
+            *("whole records", "observational", "up to 2,000", "ihdp_a", "`auto` (0.2)"),
+            "`auto` (0.2), `private_ipw` (0.21)",
         ],
         [
             *("outcomes only", "observational", "up to 2,000", "ihdp_a", "-"),
@@ -214,7 +214,7 @@ def test_the_decision_table_follows_the_leaderboard(tmp_path, monkeypatch):
     ]
     said = which_method.bar()
     assert "In 4 of 5 places" in said  # theirs is far ahead at epsilon 1
-    assert "`private_aipw` by itself in 2 of 4" in said  # not at 1, and at 4 it is private_ipw
+    assert "`auto` by itself in 2 of 4" in said  # not at 1, and at 4 it is private_ipw
     (tmp_path / "results" / "leaderboard.csv").unlink()
     assert "no results are on file" in which_method.text()
 

@@ -18,6 +18,6 @@ ax = plots.leaderboard(cells, epsilon=1)
 
 # %%
 # On one data set, errors against epsilon; what is not proved is named in the picture.
-chosen = ["private_aipw", "private_ipw", "sample_aggregate", "folds_aipw", "diff_in_means"]
+chosen = ["auto", "private_ipw", "sample_aggregate", "folds_aipw", "diff_in_means"]
 part = cells[(cells["data"] == "confounded") & cells["fit"].isin(chosen)]
 ax = plots.errors(part.rename(columns={"fit": "method"}))

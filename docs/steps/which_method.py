@@ -20,8 +20,10 @@ from dpeffects.leaderboard.cells import places
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0
 ADVICE = {
-    "diff_in_means": "treatment was randomised, or n is too small to adjust",
-    "private_aipw": "observational data, thousands of records; the default",
+    "auto": 'the default: observational data, and trials with `design="randomised"`',
+    "one_step": "to adjust whatever it costs; what the default takes where it pays",
+    "clipped_contrast": "to adjust for nothing; what the default takes otherwise",
+    "diff_in_means": "trials, to compare with the papers",
     "private_ipw": "to compare with paper 004",
     "private_psm": 'covariates and treatment are public (`level="label"`); at sample level only to '
     "compare with paper 000",
@@ -36,7 +38,7 @@ ADVICE = {
 }
 _MEASURED = {  # rows of the table, with their names in accuracy.md, coverage.csv, seconds.csv
     "`diff_in_means`": ("diff_in_means", "diff_in_means, private arms", "diff_in_means"),
-    "`private_aipw`": ("private_aipw", "private_aipw", "private_aipw"),
+    "`auto`": ("auto", "auto", "auto"),
     "`private_ipw`": ("private_ipw", "private_ipw", "private_ipw"),
     "`private_psm`, label level": ("", "private_psm, label", ""),
     "`private_psm`, sample level": ("private_psm, debiased", "private_psm, sample", "private_psm"),
@@ -122,7 +124,7 @@ def errors() -> pd.DataFrame:
     confounded = table("accuracy", "Confounded").set_index("method")["relative error"]
     rows = []
     for name, (label, *_) in _MEASURED.items():
-        if label:
+        if label in accuracy:
             cells = zip(accuracy["data"], accuracy["n"], accuracy[label], strict=True)
             row = {f"{data}, n = {n:,}": f"{error:.3f}" for data, n, error in cells}
             confound = {"confounded, n = 20,000": f"{confounded[label]:.3f}"}
@@ -162,7 +164,7 @@ def _range(values: pd.Series) -> str:
 def wins() -> str:
     """Return a sentence: which methods have the least error, in how many settings."""
     accuracy = table("accuracy", "Relative error")
-    cells = accuracy[[label for label, *_ in _MEASURED.values() if label]]
+    cells = accuracy[[label for label, *_ in _MEASURED.values() if label in accuracy]]
     best = cells.eq(cells.min(axis=1), axis=0).sum().sort_values(ascending=False)
     counts = ", ".join(f"`{name}` in {count}" for name, count in best.items() if count)
     return (
@@ -225,11 +227,11 @@ def bar() -> str:
         return "The leaderboard has not been run."
     cells = pd.read_csv(path)
     found = places(cells)
-    alone = found.merge(cells[cells["fit"] == "private_aipw"], on=["data", "epsilon"])
+    alone = found.merge(cells[cells["fit"] == "auto"], on=["data", "epsilon"])
     near = int((alone["error_y"] <= 1.1 * alone["error_x"]).sum())
     return (
         f"In {int(found['near'].sum())} of {len(found)} places (a data set and an epsilon) one of "
-        f"our methods is best or within 10 % of the best; the default `private_aipw` by itself in "
+        f"our methods is best or within 10 % of the best; the default `auto` by itself in "
         f"{near} of {len(alone)}. {cells['runs'].min()} to {cells['runs'].max()} samples a cell."
     )
 
