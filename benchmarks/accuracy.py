@@ -26,7 +26,7 @@ METHODS = {
     "private_psm, debiased": ("private_psm", {}),
     "diff_in_means": ("diff_in_means", {}),
     "private_ipw": ("private_ipw", {}),
-    "private_aipw": ("private_aipw", {}),
+    "auto": ("auto", {}),
 }
 
 

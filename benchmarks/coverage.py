@@ -38,8 +38,8 @@ CASES = {
     "smooth_matching": ("strata", "smooth_matching", STRATA, {"delta": 1e-5}),
     "global_matching": ("strata", "global_matching", STRATA, {}),
     "private_ipw": ("observational", "private_ipw", ALL, {}),
-    "private_aipw": ("observational", "private_aipw", ALL, {}),
-    "private_aipw, auto": ("randomised", "private_aipw", ALL, {}),
+    "auto": ("observational", "auto", ALL, {}),
+    "auto, randomised": ("randomised", "auto", ALL, {"design": "randomised"}),
 }
 
 
@@ -120,10 +120,9 @@ def main() -> None:
         f"{runs} runs a cell: the standard error of a coverage of 95 % is {se:.1f} points. "
         "Coverage above 97 % has two reasons. Where the released variance carries noise as large "
         "as itself, an interval that holds for every variance the release leaves plausible must be "
-        "too wide for the smallest (`dpeffects.inference.intervals.interval`). And private_ipw "
-        "and private_aipw allow for confounding that noise in the propensity model may hide, which "
-        "in a randomised design is none. Empty cells of private_aipw: it plans not to adjust at "
-        "this n and epsilon and says so. Other empty cells are not on file yet."
+        "too wide for the smallest (`dpeffects.inference.intervals.interval`). And private_ipw and "
+        "auto allow for confounding that noise in their models may hide. Empty cells are not on "
+        "file yet."
     )
     save("coverage", "Coverage of 95 % intervals", {"": both}, notes)
 

@@ -26,7 +26,7 @@ STUDIES = {
     "lalonde": "earnings_1978 ~ treatment | age + education + black + married",
     "confounded": "outcome ~ treatment | x1 + x2 + x3",
 }
-METHODS = ("diff_in_means", "private_ipw", "private_aipw", "private_psm", "sample_aggregate")
+METHODS = ("diff_in_means", "private_ipw", "auto", "private_psm", "sample_aggregate")
 
 
 def study(name: str):

@@ -41,7 +41,6 @@ REPEATS, ONLY = int(option("--repeats", "5")), option("--only", "")
 PEERS = {
     "diff_in_means": "duckdb group by",
     "private_ipw": "scikit-learn",
-    "private_aipw": "scikit-learn",
     "smooth_matching": "duckdb group by strata",
     "effects by group": "scikit-learn",
     "private_psm, label": None,

@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parents[1]
 BOARD = """
 import sys, warnings, dpeffects as dpe
 warnings.simplefilter("ignore")
-names = ["diff_in_means", "private_aipw", "private_ipw", "private_psm", "private_psm_paper"]
+names = ["diff_in_means", "private_ipw", "private_psm", "private_psm_paper"]
 names += ["sample_aggregate", "smooth_matching", "global_matching"]
 data = ["lalonde", "birthweight", "confounded", "private_psm", "ihdp_a"]
 board = dpe.bench(names, data, epsilon=[0.5, 2.0], repeats=int(sys.argv[2]))
@@ -44,7 +44,7 @@ given = {"epsilon": 1, "bounds": dict.fromkeys([*names, "y"], (0, 1)), "seed": 1
 calls = {
     "diff_in_means": lambda d: dpe.dp_ate(full, d, "diff_in_means", **given),
     "private_ipw": lambda d: dpe.dp_ate(full, d, "private_ipw", **given),
-    "private_aipw": lambda d: dpe.dp_ate(full, d, "private_aipw", **given),
+    "one_step": lambda d: dpe.dp_ate(full, d, "one_step", **given),
     "smooth_matching": lambda d: dpe.dp_ate(strata, d, "smooth_matching", delta=1e-6, **given),
     "private_psm, label": lambda d: dpe.dp_ate(full, d, "private_psm", level="label", **given),
     "dp_balance": lambda d: dpe.dp_balance(full, d, adjusted=True, **given),
@@ -61,7 +61,7 @@ start = time.process_time()
 calls[what](data)
 print(json.dumps(time.process_time() - start))
 """
-CALLS = ["diff_in_means", "private_ipw", "private_aipw", "smooth_matching", "private_psm, label"]
+CALLS = ["diff_in_means", "private_ipw", "one_step", "smooth_matching", "private_psm, label"]
 CALLS += ["dp_balance", "effects by group", "effect function"]
 
 

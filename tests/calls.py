@@ -210,6 +210,7 @@ EFFECTS = {
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
     "one_step, Gaussian models": ate("one_step", n=3000, pool="models", models=0.4, **DELTA),
+    "one_step, label": ate("one_step", n=400, level="label"),
     "one_step, trial": ate("one_step", n=400, design="randomised"),
     "one_step, ATT": att("one_step", n=3000, clip=0.1),
     "one_step, ATC": atc("one_step", n=3000, epsilon=4.0),

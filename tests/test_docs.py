@@ -129,7 +129,7 @@ def test_which_method_agrees_with_the_results_on_file():
     found = rows(page, "Errors at epsilon 1").loc["`private_ipw`"]
     accuracy = (results / "accuracy.md").read_text()
     line = re.search(r"^\| Lalonde +\| +445 \| +1 +\|(.*)\|$", accuracy, re.MULTILINE)[1]
-    assert float(found["Lalonde, n = 445"]) == float(line.split("|")[-2])
+    assert float(found["Lalonde, n = 445"]) == float(line.split("|")[3])
     found = rows(page, "Intervals and seconds at epsilon 1").loc["`private_ipw`"]
     coverage = pd.read_csv(results / "coverage.csv")
     kept = (coverage["method"] == "private_ipw") & ~coverage["binary"] & (coverage["epsilon"] == 1)

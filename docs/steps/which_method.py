@@ -20,10 +20,10 @@ from dpeffects.leaderboard.cells import places
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0
 ADVICE = {
-    "auto": 'the default: observational data, and trials with `design="randomised"`',
-    "one_step": "to adjust whatever it costs; what the default takes where it pays",
-    "clipped_contrast": "to adjust for nothing; what the default takes otherwise",
-    "diff_in_means": "trials, to compare with the papers",
+    "auto": "always, unless you know better: the default chooses one of the next two",
+    "one_step": "observational data with thousands of records, and trials with good covariates",
+    "clipped_contrast": "a trial, or too little data to adjust; sharper than `diff_in_means`",
+    "diff_in_means": "to compare with papers 002 and 003",
     "private_ipw": "to compare with paper 004",
     "private_psm": 'covariates and treatment are public (`level="label"`); at sample level only to '
     "compare with paper 000",
@@ -113,6 +113,8 @@ def capabilities() -> pd.DataFrame:
 
 def _needs(spec) -> str:
     covariates = "discrete covariates" if spec.needs_strata else "covariates"
+    if not spec.needs_covariates:
+        covariates = "covariates to adjust for"
     wants = [covariates if spec.uses_covariates else "no covariates"]
     return ", ".join([*wants, *(["delta"] if spec.needs_delta else [])])
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +36,7 @@ from dpeffects.estimators.spec import Facts
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.descent import direction
 from dpeffects.privacy.moments import Gram, WithSquares
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
@@ -47,18 +48,26 @@ _COARSE = 0.03
 _RIDGE = 3.0
 """Variance of a residual over that of a slope along an imbalance, by which both are weighed."""
 _CURVES = 3.0
-"""Slopes of squares, cubes and products are believed to have so many times less variance."""
+"""Slopes of squares and products are believed to have so many times less variance."""
 _RECORDS = 12
-"""Records of the smaller arm for each column of the basis, before curves are added to it."""
+"""Records of the smaller arm for each function of the basis, before curves are added to it."""
+_MOST = 100
+"""Functions of the basis, before curves are added to it."""
+_TYPICAL = 0.15
+"""Standard deviation of outcomes in an arm, over their range, where it is not known yet."""
 _RATIO = 1.35
 """From one cap to the next, at most."""
+_WORSE = 1.2
+"""Expected error over the least, beyond which no tighter cap is solved."""
 _LEAST = 1.02
 """A cap over an even weight, at least."""
 _TIGHTEST = 1.25
 """The tightest cap is this many times an even weight in the smaller arm; 1 in a trial."""
-_LOOKS = 12
+_LOOKS = 8
 """Looks at the rows for each cap, at most; what imbalance they leave is measured, not assumed."""
-_STOP = 1e-5
+_STOP = 1e-4
+_QUICK = 0.25
+"""By so much the gradient falls where second derivatives are used again."""
 _EDGES = 2.0 ** (np.arange(8 * 40) / 8.0)
 """Classes of weights, to find the largest."""
 _UNKNOWN = 0.03
@@ -70,14 +79,14 @@ _MARKED = 0.1
 def label_shares(options: Any, facts: Facts) -> dict[str, float]:
     """Split of the budget, by records times epsilon: at first nearly all is for the estimate.
 
-    From some hundreds on a clip can be known, for which means are needed; from a thousand on, how
-    much the covariates explain. More records need smaller shares for the same accuracy. All change
-    slowly, so that more epsilon is never less for the estimate.
+    From a thousand on a clip can be known, for which means are needed; with more, the more columns
+    there are, how much the covariates explain. More records need smaller shares for the same
+    accuracy. All change slowly, so that more epsilon is never less for the estimate.
     """
     records = max(facts.n * facts.budget.epsilon, 1e-9)
     means = 0.04 + _ramp(records, 800.0, 1200.0) * min(0.12, 100.0 / records)
-    known = min(0.2, 150.0 * math.sqrt(max(facts.width, 1)) / records)
-    variance = 0.02 + _ramp(records, 1000.0, 2500.0) * known
+    root = math.sqrt(max(facts.width, 1))
+    variance = 0.02 + _ramp(records, 600.0 * root, 900.0 * root) * min(0.2, 150.0 * root / records)
     return {"means": means, "variance": variance, "estimate": 1.0 - means - variance}
 
 
@@ -96,24 +105,23 @@ def _ramp(value: float, start: float, end: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Functions of encoded covariates to [-1, 1]: columns, squares, cubes and products.
+    """Functions of encoded covariates to [-1, 1]: columns, squares and products.
 
     ``centre`` and ``spread`` standardise the ``columns`` that curves are made of; they are cut off
-    at three standard deviations. ``curved`` and ``pairs`` say of which columns there are which.
+    at three standard deviations. ``squares`` and ``pairs`` say of which columns there are such.
     """
 
     columns: IntArray
     centre: FloatArray
     spread: FloatArray
     squares: tuple[int, ...] = ()
-    cubes: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     @property
     def size(self) -> int:
         """Number of functions."""
-        return len(self.columns) + len(self.squares) + len(self.cubes) + len(self.pairs)
+        return len(self.columns) + len(self.squares) + len(self.pairs)
 
     @property
     def penalties(self) -> FloatArray:
@@ -124,14 +132,13 @@ class Basis:
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """The functions of some rows."""
         lines = [rows.covariates[:, j] - 0.5 for j in self.columns]
-        used = sorted({*self.squares, *self.cubes, *(j for pair in self.pairs for j in pair)})
+        used = sorted({*self.squares, *(j for pair in self.pairs for j in pair)})
         z = {
             j: np.clip((lines[j] - self.centre[j]) / (3.0 * self.spread[j]), -1.0, 1.0)
             for j in used
         }
         squares = [z[j] * z[j] for j in self.squares]
-        cubes = [z[j] * z[j] * z[j] for j in self.cubes]
-        return (*lines, *squares, *cubes, *(z[i] * z[j] for i, j in self.pairs))
+        return (*lines, *squares, *(z[i] * z[j] for i, j in self.pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +198,7 @@ class Moments:
 
 
 def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, Moments]:
-    """Columns that vary; squares, cubes and products of them while there are records for them."""
+    """Columns that vary; squares and products of them while there are records for them."""
     columns = np.flatnonzero(np.array(curator.values[: curator.width]) != 1)
     lines = Basis(columns, np.zeros(columns.size), np.ones(columns.size))
     first = Moments.of(curator, lines, sizes)
@@ -201,8 +208,8 @@ def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, Moments]:
     kinds = np.array(curator.values)[columns]
     more = tuple(int(j) for j in np.flatnonzero(kinds != 2))
     pairs = tuple((i, j) for j in range(columns.size) for i in range(j))
-    basis, room = Basis(columns, centre, spread), float(sizes.min()) / _RECORDS
-    for terms in ({"squares": more}, {"cubes": more}, {"pairs": pairs}):
+    basis, room = Basis(columns, centre, spread), min(float(sizes.min()) / _RECORDS, _MOST)
+    for terms in ({"squares": more}, {"pairs": pairs}):
         larger = replace(basis, **terms)
         if larger.size > room:
             break
@@ -246,11 +253,8 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightPiece:
-    """Where a weight is cut: treated records within (0) and at the cap (1), controls (2) and (3).
-
-    Records with a weight of 0 are in no cell.
-    """
+class WithinCap:
+    """The arm (0 or 1) of a record whose weight is neither 0 nor at its cap; 2 for the others."""
 
     weights: Weights
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
@@ -258,8 +262,7 @@ class WeightPiece:
     def __call__(self, rows: Block) -> IntArray:
         """Cells of some rows."""
         weight = self.weights(rows)
-        arm = np.where(rows.treated, 0, 2)
-        return np.where(weight <= 0.0, 4, arm + (weight >= 1.0))
+        return np.where((weight > 0.0) & (weight < 1.0), np.where(rows.treated, 0, 1), 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,60 +328,70 @@ class Problem:
         """Weights with these coefficients."""
         return Weights(self.basis, at @ self.standard, caps)
 
-    def look(self, curator: Curator, at: FloatArray, caps: FloatArray) -> list[_Look]:
-        """The dual objective, its gradient and its Hessian, by arm: one sum over public rows."""
-        weights, q = self.weights(at, caps), self.basis.size + 1
-        cells = Cells(WeightPiece(weights), 4)
-        sums = _products(curator, WithConstant(self.basis), q, cells)
-        both = []
-        for arm, cap in enumerate(caps):
-            inside, capped = (part / self.sizes[arm] for part in sums[2 * arm : 2 * arm + 2])
-            capped = capped[0]
-            line, ridge = weights.lines[arm], self.ridge[arm]
-            value = 0.5 * line @ inside @ line + cap * (capped @ line - 0.5 * cap * capped[0])
-            value += 0.5 * ridge @ at[arm] ** 2 - at[arm, 0]
-            gradient = self.standard @ (inside @ line + cap * capped) + ridge * at[arm]
-            gradient[0] -= 1.0
-            hessian = self.standard @ inside @ self.standard.T + np.diag(ridge + 1e-10)
-            both.append(_Look(float(value), gradient, hessian))
-        return both
+    def look(self, curator: Curator, at: FloatArray, caps: FloatArray) -> _Look:
+        """Sums over public rows that give the dual objective and its gradient, by arm."""
+        weights, q = self.weights(at, caps), self.basis.size
+        box = Box(np.append([0.0, 0.0], -np.ones(q)), np.ones(q + 2), centre=0.0)
+        row = WeightSums(weights)
+        sums = curator.sums("balance", row, box, ARMS, share="estimate").value
+        means, squares = np.delete(sums, 1, axis=1) * caps[:, None], sums[:, 1] * caps**2
+        means, squares = means / self.sizes[:, None], squares / self.sizes
+        gradient = means @ self.standard.T + self.ridge * at - np.eye(1, q + 1)
+        # where a weight w is cut from a line u, its term is w u - w^2 / 2
+        value = (means * weights.lines).sum(axis=1) - squares / 2.0 - at[:, 0]
+        return _Look(means, squares, gradient, value + 0.5 * (self.ridge * at**2).sum(axis=1))
 
-    def solve(self, curator: Curator, at: FloatArray, caps: FloatArray) -> FloatArray:
-        """Newton's method with halved steps, for both arms in the same looks at the rows."""
-        now, arms = self.look(curator, at, caps), [a for a in (0, 1) if not self.even[a]]
-        steps, shrink = np.zeros_like(at), np.zeros(2)
+    def hessian(self, curator: Curator, at: FloatArray, caps: FloatArray) -> FloatArray:
+        """Second derivatives, by arm: products of the records whose weights are not cut."""
+        cells = Cells(WithinCap(self.weights(at, caps)), 2)
+        products = _products(curator, WithConstant(self.basis), self.basis.size + 1, cells)
+        inside = self.standard @ (products / self.sizes[:, None, None]) @ self.standard.T
+        return np.asarray(inside + np.stack([np.diag(ridge + 1e-10) for ridge in self.ridge]))
+
+    def solve(self, curator: Curator, at: FloatArray, caps: FloatArray) -> tuple[FloatArray, _Look]:
+        """Newton's method with halved steps, for both arms in the same looks at the rows.
+
+        Second derivatives are used again while the gradient falls quickly by them.
+        """
+        now, free = self.look(curator, at, caps), ~np.array(self.even)
+        hessian, steps, shrink = None, np.zeros_like(at), np.zeros(2)
         for _ in range(_LOOKS):
-            for arm in arms:
-                if not shrink[arm] and np.abs(now[arm].gradient).max() > _STOP:
-                    steps[arm], shrink[arm] = now[arm].step(), 1.0
-            if not shrink.any():
+            size = np.abs(now.gradient).max(axis=1)
+            starts = free & (shrink == 0.0) & (size > _STOP)
+            if not (starts | (shrink > 0.0)).any():
                 break
+            if starts.any() and hessian is None:
+                hessian = self.hessian(curator, at, caps)
+            for arm in np.flatnonzero(starts).tolist():
+                assert hessian is not None
+                steps[arm], shrink[arm] = direction(hessian[arm], now.gradient[arm]), 1.0
             tried = at - shrink[:, None] * steps
             found = self.look(curator, tried, caps)
-            for arm in np.flatnonzero(shrink).tolist():
-                falls = 1e-4 * shrink[arm] * float(now[arm].gradient @ steps[arm])
-                if found[arm].value <= now[arm].value - falls or shrink[arm] < 1e-3:
-                    at = np.where(np.arange(2)[:, None] == arm, tried, at)
-                    now[arm], shrink[arm] = found[arm], 0.0
-                else:
-                    shrink[arm] /= 2.0
-        return at
+            falls = 1e-4 * shrink * (now.gradient * steps).sum(axis=1)
+            taken = (shrink > 0.0) & ((found.value <= now.value - falls) | (shrink < 1e-3))
+            slow = np.abs(found.gradient).max(axis=1) > _QUICK * size
+            hessian = None if (slow & (shrink > 0.0)).any() else hessian
+            at, now = np.where(taken[:, None], tried, at), now.where(taken, found)
+            shrink = np.where(taken, 0.0, shrink / 2.0)
+        return at, now
 
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """What is known of an arm's dual problem at some coefficients."""
+    """What is known of the dual problem at some coefficients, by arm.
 
-    value: float
+    ``means`` are those of weights and of weights times the basis, ``squares`` of squared weights.
+    """
+
+    means: FloatArray
+    squares: FloatArray
     gradient: FloatArray
-    hessian: FloatArray
+    value: FloatArray
 
-    def step(self) -> FloatArray:
-        """Newton's step."""
-        try:
-            return np.asarray(np.linalg.solve(self.hessian, self.gradient), np.float64)
-        except np.linalg.LinAlgError:
-            return self.gradient
+    def where(self, taken: BoolArray, other: _Look) -> _Look:
+        """The other's numbers in the arms where it is taken."""
+        both = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return _Look(*(np.where(taken.reshape(2, *[1] * (a.ndim - 1)), b, a) for a, b in both))
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,16 +409,11 @@ class Design:
     imbalance: FloatArray
 
     @classmethod
-    def of(cls, curator: Curator, problem: Problem, weights: Weights) -> Design:
-        q = problem.basis.size
-        box = Box(np.append([0.0, 0.0], -np.ones(q)), np.ones(q + 2), centre=0.0)
-        row = WeightSums(weights)
-        sums = curator.sums("balance", row, box, ARMS, share="estimate").value
-        totals = np.maximum(sums[:, 0], 1e-9)
-        means = np.column_stack([np.ones(2), sums[:, 2:] / totals[:, None]])
-        imbalance = (means @ problem.standard.T)[:, 1:]
-        squares, totals = sums[:, 1] / totals**2, totals * weights.caps
-        return cls(weights, problem.sizes, totals, squares, imbalance)
+    def of(cls, problem: Problem, weights: Weights, look: _Look) -> Design:
+        sums = np.maximum(look.means[:, 0], 1e-9)
+        imbalance = (look.means / sums[:, None] @ problem.standard.T)[:, 1:]
+        squares = look.squares / sums**2 / problem.sizes
+        return cls(weights, problem.sizes, sums * problem.sizes, squares, imbalance)
 
     @property
     def largest(self) -> float:
@@ -434,7 +442,7 @@ def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Desi
     """Weights for caps from loose to tight, each solved when asked for; in a trial even at last."""
     sizes, even = problem.sizes, np.array(problem.even)
     none = np.where(even, 1.0, np.maximum(sizes, 2.0))
-    at = problem.solve(curator, problem.start(), none)
+    at, _ = problem.solve(curator, problem.start(), none)
     top = _largest(curator, problem.weights(at, none)) / sizes
     tightest = (1.0 if trial else _TIGHTEST) / float(sizes.min())
     loosest = max(float(top.max()), tightest)
@@ -444,9 +452,10 @@ def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Desi
         caps = np.where(even, 1.0, np.maximum(np.minimum(cap, top) * sizes, _LEAST))
         if trial and k == steps:
             at, caps = problem.start(), np.ones(2)
+            look = problem.look(curator, at, caps)
         else:
-            at = problem.solve(curator, at, caps)
-        yield Design.of(curator, problem, problem.weights(at, caps))
+            at, look = problem.solve(curator, at, caps)
+        yield Design.of(problem, problem.weights(at, caps), look)
 
 
 def _products(
@@ -572,7 +581,7 @@ def fit_label(curator: Curator, options: Any, estimand: str) -> Estimate:
         choice = Choice.of(curator, design, released, trial=trial)
         worse = 0 if best is None or choice.error < best.error else worse + 1
         best = choice if best is None or choice.error < best.error else best
-        if worse == 2:
+        if worse == 2 or choice.error > _WORSE * best.error:
             break
     assert best is not None
     made = weighted_sum(curator, best, released)
@@ -583,17 +592,19 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     """Release means by arm, and lengths of residuals where they can tell a clip."""
     centres = release_centres(curator, means="means")
     part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
-    if not part or centres.two_valued:
+    if centres.two_valued:
         return Released(centres, None, 1.0, centres.most_variance)
-    residual = Residual(centres.means)
-    noisy = release_lengths(
-        curator, "lengths", residual, centres.longest, share="estimate", part=part
+    typical = Released(
+        centres, None, 1.0, min((_TYPICAL * centres.range) ** 2, centres.most_variance)
     )
-    least = (0.02 * centres.range) ** 2
-    spread = min(max(0.6 * noisy.mean_square, least), centres.most_variance)
-    lengths = replace(noisy, longer=noisy.longer + _CAUTION * noisy.sd)
+    if not part:
+        return typical
+    residual, label = Residual(centres.means), "lengths of residuals"
+    noisy = release_lengths(curator, label, residual, centres.longest, share="estimate", part=part)
     if noisy.sd[0] > _COARSE * curator.n:
-        return Released(centres, None, 1.0 - part, centres.most_variance)
+        return replace(typical, part=1.0 - part)
+    spread = min(max(0.6 * noisy.mean_square, (0.02 * centres.range) ** 2), centres.most_variance)
+    lengths = replace(noisy, longer=noisy.longer + _CAUTION * noisy.sd)
     return Released(centres, lengths, 1.0 - part, spread)
 
 
@@ -604,7 +615,7 @@ def release_explained(
     columns, n = problem.basis.columns.size, curator.n
     if not columns or not curator.has("variance"):
         return known
-    lines = replace(problem.basis, squares=(), cubes=(), pairs=())
+    lines = replace(problem.basis, squares=(), pairs=())
     means = moments.means[:, :columns]
     within = _products(curator, lines, columns)[0] - (moments.sizes[:, None] * means).T @ means
     values, vectors = np.linalg.eigh(within / n)
@@ -620,7 +631,8 @@ def release_explained(
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
     norm = curator.norm_of_sum("outcome and covariates", row, ball, share="variance")
     root, sd = max(float(norm), 0.0) * clip / n, math.sqrt(norm.variance) * clip / n
-    if known.lengths is None or sd**2 > _UNKNOWN * known.spread:
+    guessed = known.lengths is None and not known.centres.two_valued
+    if guessed or sd**2 > _UNKNOWN * known.spread:
         return known
     by_chance = size * known.spread / n + sd**2
     explained = min(max(root**2 - by_chance, 0.0), 0.9 * known.spread)

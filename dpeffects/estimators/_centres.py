@@ -16,7 +16,8 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.inference.estimate import Part
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT
 
@@ -196,6 +197,33 @@ class Lengths:
         return float((rings * longer).sum() / self.n)
 
 
+@dataclass(frozen=True)
+class LengthsAsked:
+    """Residuals up to ``longest`` whose lengths are released, and out of which share."""
+
+    label: str
+    residual: RowFunction
+    longest: float
+    share: str = "lengths"
+    part: float = 1.0
+
+    @property
+    def _limits(self) -> FloatArray:
+        return np.asarray(self.longest * 2.0 ** (-np.arange(_LEVELS) / 2.0))
+
+    @property
+    def asked(self) -> Asked:
+        """What the curator is asked for: how many residuals have which length."""
+        cells = Cells(_LengthClass(self.residual, self._limits), _LEVELS + 1)
+        return Asked(self.label, None, COUNT, cells, self.share, self.part)
+
+    def read(self, n: int, counts: Noisy) -> Lengths:
+        """The answer."""
+        longer = np.cumsum(counts.value[:, 0])[:_LEVELS]
+        sd = math.sqrt(counts.variance) * np.sqrt(np.arange(1.0, _LEVELS + 1.0))
+        return Lengths(n, self._limits, longer, sd)
+
+
 def release_lengths(
     curator: Curator,
     label: str,
@@ -206,9 +234,5 @@ def release_lengths(
     part: float = 1.0,
 ) -> Lengths:
     """Release how many residuals have which length."""
-    limits = longest * 2.0 ** (-np.arange(_LEVELS) / 2.0)
-    cells = Cells(_LengthClass(residual, limits), _LEVELS + 1)
-    counts = curator.sums(label, None, COUNT, cells, share=share, part=part)
-    longer = np.cumsum(counts.value[:, 0])[:_LEVELS]
-    sd = math.sqrt(counts.variance) * np.sqrt(np.arange(1.0, _LEVELS + 1.0))
-    return Lengths(curator.n, limits, longer, sd)
+    lengths = LengthsAsked(label, residual, longest, share, part)
+    return lengths.read(curator.n, *curator.several(lengths.asked))

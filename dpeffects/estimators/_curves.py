@@ -16,7 +16,8 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators._moments import Models
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Cube
 
@@ -86,20 +87,40 @@ class Curves:
         )
 
 
-def release_curves(curator: Curator, models: Models, score: _Treatment, share: str) -> Curves:
-    """Release the sums, and read from them what noise and chance do not explain."""
-    values = np.array(curator.values[:-1])[models.standard.columns]
-    columns = np.flatnonzero(values != 2)
-    if not columns.size:
-        return Curves(0.0, (), checked=False)
-    ends = np.ones(2 * columns.size)
-    noisy = curator.sums(
-        "curves of the score", _Bent(columns, models, score), Cube(-ends, ends), share=share
-    )
-    h, n = score.overlap, curator.n
-    variance = (noisy.sd / n) ** 2 + h * _VARIANCE / n
-    means = noisy.value / n
-    sure = np.abs(means) > _SURE * math.sqrt(variance)
-    selection = float((means[sure] ** 2).sum()) / (h**2 * _VARIANCE)
-    bent = columns[sure.reshape(2, -1).any(axis=0)]
-    return Curves(selection, tuple(curator.names[k] for k in models.standard.columns[bent]))
+@dataclass(frozen=True, eq=False)
+class CurvesAsked:
+    """The columns that may bend, with the score that they are held against."""
+
+    columns: IntArray
+    models: Models
+    score: _Treatment
+    share: str = "curves"
+
+    @classmethod
+    def of(cls, curator: Curator, models: Models, score: _Treatment) -> CurvesAsked:
+        """All columns that are not indicators."""
+        values = np.array(curator.values[:-1])[models.standard.columns]
+        return cls(np.flatnonzero(values != 2), models, score)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """What the curator is asked for; nothing where there are indicators only."""
+        if not self.columns.size:
+            return []
+        ends = np.ones(2 * self.columns.size)
+        bent = _Bent(self.columns, self.models, self.score)
+        return [Asked("curves of the score", bent, Cube(-ends, ends), None, self.share)]
+
+    def read(self, curator: Curator, *answers: Noisy) -> Curves:
+        """What noise and chance do not explain."""
+        if not answers:
+            return Curves(0.0, (), checked=False)
+        (noisy,) = answers
+        h, n = self.score.overlap, curator.n
+        variance = (noisy.sd / n) ** 2 + h * _VARIANCE / n
+        means = noisy.value / n
+        sure = np.abs(means) > _SURE * math.sqrt(variance)
+        selection = float((means[sure] ** 2).sum()) / (h**2 * _VARIANCE)
+        bent = self.columns[sure.reshape(2, -1).any(axis=0)]
+        names = (curator.names[k] for k in self.models.standard.columns[bent])
+        return Curves(selection, tuple(names))

@@ -20,7 +20,8 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators._centres import Centres, Residual
 from dpeffects.estimators._posterior import NoisyMoments, Slopes, fit_slopes
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box, Cube
@@ -92,26 +93,29 @@ class _SquaredDistances:
         return off * off
 
 
-def release_standard(curator: Curator, share: str) -> Standard:
-    """Release means, and the variances of columns that are not indicators."""
-    n, values = curator.n, np.array(curator.values[:-1])
-    columns = np.flatnonzero(values != 1)
-    noisy = curator.sums(
-        "means of covariates",
-        _Columns(columns),
-        Cube(np.zeros(columns.size), np.ones(columns.size)),
-        share=share,
-        part=0.5,
-    )
+def varying_columns(curator: Curator) -> IntArray:
+    """Columns that are not constant by declaration."""
+    return np.flatnonzero(np.array(curator.values[:-1]) != 1)
+
+
+def ask_means(curator: Curator, share: str) -> Asked:
+    """Ask for the means of the covariates."""
+    columns = varying_columns(curator)
+    cube = Cube(np.zeros(columns.size), np.ones(columns.size))
+    return Asked("means of covariates", _Columns(columns), cube, None, share, 0.5)
+
+
+def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
+    """Release the variances of columns that are not indicators; ``noisy`` are sums of all."""
+    n, columns = curator.n, varying_columns(curator)
     prior, noise = 0.05, (noisy.sd / n) ** 2
     means = np.clip(0.5 + (noisy.value / n - 0.5) * prior / (prior + noise), 0.0, 1.0)
     variances = np.maximum(means * (1.0 - means), 0.01)
-    other = np.flatnonzero(values[columns] != 2)
+    other = np.flatnonzero(np.array(curator.values)[columns] != 2)
     if other.size:
-        distances = _SquaredDistances(columns[other], means[other])
         squares = curator.sums(
             "variances of covariates",
-            distances,
+            _SquaredDistances(columns[other], means[other]),
             Cube(np.zeros(other.size), np.full(other.size, 0.25)),
             share=share,
             part=0.5,

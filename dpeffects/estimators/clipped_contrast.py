@@ -32,12 +32,12 @@ from dpeffects.estimators._centres import (
     release_lengths,
 )
 from dpeffects.estimators._checks import check_between, check_choice
-from dpeffects.estimators._forecast import forecast_contrast
+from dpeffects.estimators._forecast import Forecast, forecast_contrast
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
@@ -117,15 +117,16 @@ def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for not
 
 
 @lru_cache(maxsize=256)
-def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContrastOptions, float]:
-    """The options with every choice made, and the expected standard error in outcome ranges."""
+def planned(
+    options: ClippedContrastOptions, facts: Facts
+) -> tuple[ClippedContrastOptions, Forecast]:
+    """The options with every choice made, and what to expect of them."""
     plans = []
     for first in (options.first,) if options.first else _FIRST:
         each = PlannedContrast(options.design, options.on_unadjusted, first, facts=facts)
         split = Split.of(facts.budget, shares(facts.level, each))
-        plans.append((forecast_contrast(facts, split, options.randomised).error, first, each))
-    error, _, best = min(plans)
-    return best, error
+        plans.append((each, forecast_contrast(facts, split, options.randomised)))
+    return min(plans, key=lambda plan: plan[1].error)
 
 
 def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
@@ -152,7 +153,8 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         clip, bias = lengths.clip(2.0 / float(pi.min()) * unit, centres.mean_length)
     middle, moves = _middle(centres, clip, signs, unit)
     term = Contrast(Residual(middle), signs, clip)
-    total = release_total(curator, term, *_ends(centres, middle, clip, signs), "estimate")
+    terms = TotalAsked(term, *_ends(centres, middle, clip, signs))
+    total = terms.read(curator.n, *curator.several(terms.asked))
     # residuals from the centres add up to their moves, but for what the sum corrects
     value = float(middle[0] - middle[1]) + total.mean
     correction = total.mean + float(moves[0] - moves[1])
@@ -298,13 +300,24 @@ class Total:
         )
 
 
-def release_total(
-    curator: Curator, term: RowFunction, low: float, high: float, share: str
-) -> Total:
-    """Release the sum of terms within [low, high] together with that of their squares."""
-    scaled = _Scaled(term, low, high - low)
-    noisy = curator.sums("sum of residuals and squares", scaled, WithSquares(1), share=share)
-    return Total(curator.n, low, high - low, noisy)
+@dataclass(frozen=True, eq=False)
+class TotalAsked:
+    """Terms within [low, high], whose sum is released together with that of their squares."""
+
+    term: RowFunction
+    low: float
+    high: float
+    share: str = "estimate"
+
+    @property
+    def asked(self) -> Asked:
+        """What the curator is asked for."""
+        scaled = _Scaled(self.term, self.low, self.high - self.low)
+        return Asked("sum of residuals and squares", scaled, WithSquares(1), None, self.share)
+
+    def read(self, n: int, noisy: Noisy) -> Total:
+        """The answer."""
+        return Total(n, self.low, self.high - self.low, noisy)
 
 
 def _outcome_variance(total: Total, centres: Centres) -> float:

@@ -35,21 +35,22 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._aipw import reference
 from dpeffects.estimators._balancing import fit_label, label_shares
-from dpeffects.estimators._centres import Residual, release_centres, release_lengths
+from dpeffects.estimators._centres import LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
-from dpeffects.estimators._curves import Curves, release_curves
-from dpeffects.estimators._forecast import forecast_one_step
-from dpeffects.estimators._moments import Models, release_models, release_standard
+from dpeffects.estimators._curves import Curves, CurvesAsked
+from dpeffects.estimators._forecast import Forecast, forecast_one_step
+from dpeffects.estimators._moments import Models, ask_means, release_models, release_standard
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
+    TotalAsked,
     details,
-    release_total,
     two_valued,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.logistic import sigmoid
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block
@@ -122,38 +123,38 @@ class PlannedOneStep(OneStepOptions):
 
 
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, float]:
-    """The options with every choice made, and the expected standard error in outcome ranges."""
+def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Forecast]:
+    """The options with every choice made, and what to expect of them."""
     given = {f.name: getattr(options, f.name) for f in fields(OneStepOptions)}
-    best, error = PlannedOneStep(**given, facts=facts), math.inf
+    plain = PlannedOneStep(**given, facts=facts)
     if facts.level == "label":
-        return best, math.nan
+        return plain, Forecast(math.nan, math.nan, math.nan)
     columns = sum(k != 1 for k in facts.values[:-1])
     if columns > MOST_COLUMNS:
         raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
     able = facts.budget.delta and columns <= _MOST_POOLED
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
+    plans = []
     for pool in pools:
-        tried = replace(best, pool=pool, first=options.first or _FIRST[1])
+        tried = replace(plain, pool=pool, first=options.first or _FIRST[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
                 tried = _best([replace(tried, models=x) for x in _MODELS], facts)
             if options.first is None:
                 tried = _best([replace(tried, first=x) for x in _FIRST], facts)
-        if (found := _expected(tried, facts)) < error:
-            best, error = tried, found
-    return best, error
+        plans.append((tried, _expected(tried, facts)))
+    return min(plans, key=lambda plan: plan[1].error)
 
 
 def _best(choices: list[PlannedOneStep], facts: Facts) -> PlannedOneStep:
-    return min(choices, key=lambda options: _expected(options, facts))
+    return min(choices, key=lambda options: _expected(options, facts).error)
 
 
 @lru_cache(maxsize=2048)
-def _expected(options: OneStepOptions, facts: Facts) -> float:
-    """Expected standard error, in ranges of the outcome."""
+def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
+    """What to expect of a way to divide the budget."""
     split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
-    return forecast_one_step(facts, split, options.randomised).error
+    return forecast_one_step(facts, split, options.randomised)
 
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
@@ -251,25 +252,24 @@ class _NewtonTerm:
         return off * (np.clip(index, -cut, cut) / cut), 0.5 * off
 
 
-def _calibrated(curator: Curator, models: Models, score: _Score) -> _Score:
-    """One private Newton step for the constant and the scale of the score."""
-    n, cut = curator.n, _CUT * score.sd
+def _ask_calibration(models: Models, score: _Score) -> Asked:
+    """Ask for the gradient of one private Newton step."""
     ends = np.array([1.0, 0.5])
-    noisy = curator.sums(
-        "calibration of the score",
-        _NewtonTerm(models, score),
-        Box(-ends, ends),
-        share="calibration",
-    )
+    term = _NewtonTerm(models, score)
+    return Asked("calibration of the score", term, Box(-ends, ends), None, "calibration")
+
+
+def _calibrated(score: _Score, n: int, noisy: Noisy) -> _Score:
+    """One Newton step for the constant and the scale of the score."""
     if score.sd <= 0.1:  # nothing to scale; it is paid for all the same: the price is as asked
         return score
+    cut, u = _CUT * score.sd, score.index
     gradient = noisy.value * np.array([1.0, 2.0])
-    along = np.clip(score.index, -cut, cut) / cut
-    e = sigmoid(score.constant + score.index)
+    along = np.clip(u, -cut, cut) / cut
+    e = sigmoid(score.constant + u)
     w = score.weights * e * (1.0 - e)
-    u = score.index
     curvature = n * np.array([[(w * along * u).sum(), (w * along).sum()], [(w * u).sum(), w.sum()]])
-    step = np.linalg.solve(curvature, gradient)
+    step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
     sd = math.sqrt(noisy.variance) / max(float(curvature[0, 0]), 1e-9)
     step = step * 0.04 / (0.04 + sd**2)
     factor = 1.0 + float(np.clip(step[0], -0.4, 0.6))
@@ -325,43 +325,38 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     pi = centres.share
     unit = curator.noise_sd("estimate") / n
     clip, bias = centres.longest, 0.0
-    if not two_valued(options):
-        lengths = release_lengths(
-            curator,
-            "lengths of residuals",
-            Residual(centres.means),
-            clip,
-            share="lengths",
-            part=0.4,
-        )
-        clip, _ = lengths.clip(4.0 * unit, centres.mean_length)
-    standard = release_standard(curator, "spread")
+    about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
+    clipped = [] if two_valued(options) else [about_means.asked]
+    sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
+    if counts:
+        clip, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
+    standard = release_standard(curator, sums, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=models.unknown)
-    score = _score(models, models.treatment_slopes, pi, options.clip)
-    if not randomised:
-        score = _calibrated(curator, models, score)
     slopes = clip * models.outcome_slopes
     levels = centres.means + clip * models.offsets - models.centres @ slopes
     residual = _FromModel(models, levels)
-    reach, second = score.largest / score.overlap, 1.25 * centres.longest
-    if not two_valued(options):
-        lengths = release_lengths(
-            curator,
-            "lengths of residuals from the model",
-            residual,
-            second,
-            share="lengths",
-            part=0.6,
-        )
+    score = _score(models, models.treatment_slopes, pi, options.clip)
+    second = 1.25 * centres.longest
+    about_model = LengthsAsked("lengths from the model", residual, second, part=0.6)
+    clipped = [about_model.asked] if clipped else []
+    scaled = [] if randomised else [_ask_calibration(models, score)]
+    answers = curator.several(*scaled, *clipped)
+    if scaled:
+        score = _calibrated(score, n, answers[0])
+    reach = score.largest / score.overlap
+    if clipped:
+        lengths = about_model.read(n, answers[-1])
         second, bias = lengths.clip(2.0 * reach * unit, centres.mean_length)
-    term = _WeightedTerm(residual, score, second)
-    total = release_total(curator, term, -second * reach, second * reach, "estimate")
+    terms = TotalAsked(_WeightedTerm(residual, score, second), -second * reach, second * reach)
+    bends = CurvesAsked.of(curator, models, score)
+    released, *bent = curator.several(terms.asked, *([] if randomised else bends.asked))
+    total = terms.read(n, released)
     value = float(levels[0] - levels[1]) + total.mean
     parts = [Part("clipped outcomes", bias**2)]
     parts.append(centres.noise_part(total.mean, 0.0 if randomised else _WEIGHTS_OFF))
     if not randomised:
-        curves = release_curves(curator, models, score, "curves")
+        curves = bends.read(curator, *bent)
         value -= clip * models.slopes.left
         parts += _confounding(models, score, curves, estimand)
     return total.estimate(

@@ -8,10 +8,11 @@ the level declares public are handed out as they are, and cost nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from dpeffects.privacy.rows import (
     RowFunction,
     Rows,
     Source,
+    Summand,
     Totals,
     evaluate,
     rehearse,
@@ -41,6 +43,22 @@ from dpeffects.privacy.sets import (
     Steps,
     Within,
 )
+
+Sum = tuple[Phi, Within, Cells | None, float]
+"""A row function, its set, cells, and the rate of its noise."""
+Exact = tuple[OnGrid, IntArray, Sensitivity]
+
+
+class Asked(NamedTuple):
+    """A release of sums: the arguments of `Curator.sums`."""
+
+    label: str
+    phi: Phi
+    within: Within = COUNT
+    cells: Cells | None = None
+    share: str = ""
+    part: float | Fraction = 1.0
+
 
 _PARTS = {"treated": "treatment", "strata": "covariates"}
 
@@ -106,16 +124,26 @@ class Curator:
         By cell they are sums of distances from the set's centre; without cells, of the values.
         ``phi`` None counts records (`COUNT`). The release costs ``part`` of the share.
         """
-        if phi is None and within is not COUNT:
-            raise OptionError("a set other than COUNT needs a row function")
-        public, claim = self._is_public(phi, cells), within.claim
-        rate = 1.0 if public else self._releaser.rate(share, part)
-        grid, totals, moves = self.exact_sums(phi, within, cells, rate=rate)
-        if public:
+        return self.several(Asked(label, phi, within, cells, share, part))[0]
+
+    def several(self, *asked: Asked) -> list[Noisy]:
+        """Release several sums from one look at the rows, each as `sums` does."""
+        rates = []
+        for x in asked:
+            if x.phi is None and x.within is not COUNT:
+                raise OptionError("a set other than COUNT needs a row function")
+            public = self._is_public(x.phi, x.cells)
+            rates.append(1.0 if public else self._releaser.rate(x.share, x.part))
+        exact = self._exact([(*x[1:4], rate) for x, rate in zip(asked, rates, strict=True)])
+        return [self._released(x, *found) for x, found in zip(asked, exact, strict=True)]
+
+    def _released(self, asked: Asked, grid: OnGrid, totals: IntArray, moves: Sensitivity) -> Noisy:
+        label, phi, within, cells, share, part = asked
+        if self._is_public(phi, cells):
             noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
             steps = Steps(totals, moves, grid.unit, grid.shape(self.n))
-            noisy = self._releaser.release(label, steps, share=share, claim=claim, part=part)
+            noisy = self._releaser.release(label, steps, share=share, claim=within.claim, part=part)
         if cells is None:
             noisy = replace(noisy, value=noisy.value + self._offset(grid))
         return noisy
@@ -138,15 +166,35 @@ class Curator:
         self, phi: Phi, within: Within, cells: Cells | None, *, rate: float, most: int = 30
     ) -> tuple[OnGrid, IntArray, Sensitivity]:
         """Totals without noise, and how far one record moves them: for this folder and tests."""
-        rehearse(phi, within.columns, cells, self.width)
-        grid, totals = within.on(self.n, rate, most), None
-        if isinstance(grid, BoxGrid) and grid.squared_radius is None:
-            totals = self._source.in_engine(phi, grid, cells)
-        if totals is None:
-            add = partial(_block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid)
-            totals = self._source.fold(add, *all_reads(phi, cells))[0]
-        moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))
-        return grid, totals if cells else totals[0], moves
+        return self._exact([(phi, within, cells, rate)], most)[0]
+
+    def _exact(self, asked: Sequence[Sum], most: int = 30) -> list[Exact]:
+        """Totals of several sums, from one look at the rows."""
+        grids: list[OnGrid] = []
+        totals: dict[int, Any] = {}
+        left: list[tuple[int, Summand]] = []
+        for k, (phi, within, cells, rate) in enumerate(asked):
+            rehearse(phi, within.columns, cells, self.width)
+            grids.append(grid := within.on(self.n, rate, most))
+            if isinstance(grid, BoxGrid) and grid.squared_radius is None:
+                totals[k] = self._source.in_engine(phi, grid, cells)
+            if totals.get(k) is None:
+                add = partial(
+                    _block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid
+                )
+                left.append((k, add))
+        if left:
+            reads = all_reads(*(f for k, _ in left for f in (asked[k][0], asked[k][2])))
+            found = self._source.fold(partial(_together, [add for _, add in left]), *reads)
+            totals |= {k: x for (k, _), x in zip(left, found, strict=True)}
+        return [
+            (
+                grid,
+                totals[k] if cells else totals[k][0],
+                grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells)),
+            )
+            for k, ((_, _, cells, _), grid) in enumerate(zip(asked, grids, strict=True))
+        ]
 
     def _is_public(self, *functions: Phi | Cells) -> bool:
         """What neighbours have in common."""
@@ -185,6 +233,11 @@ class Curator:
 def all_reads(*functions: Phi | Cells) -> tuple[str, ...]:
     """The parts of a row that some functions read."""
     return tuple(dict.fromkeys(x for f in functions if f is not None for x in f.reads))
+
+
+def _together(functions: Sequence[Summand], block: Block) -> Totals:
+    """What a block adds to several totals."""
+    return tuple(total for function in functions for total in function(block))
 
 
 def _block_totals(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
-from dpeffects.privacy.curator import Curator, all_reads, values_of
+from dpeffects.privacy.curator import Curator, Exact, Sum, all_reads, values_of
 from dpeffects.privacy.release import Releaser
 from dpeffects.privacy.rows import Block, Cells, Phi, Source, Totals, rehearse
 from dpeffects.privacy.sets import ROUND_UP, BoxGrid, OnGrid, Reach, Sensitivity, Within, times
@@ -30,10 +31,13 @@ class UnitCurator(Curator):
         super().__init__(rows, releaser, public)
         self._max_rows = max_rows
 
-    def exact_sums(
-        self, phi: Phi, within: Within, cells: Cells | None, *, rate: float, most: int = 30
-    ) -> tuple[OnGrid, IntArray, Sensitivity]:
-        """Totals without noise, and how far one unit moves them: for this folder and tests."""
+    def _exact(self, asked: Sequence[Sum], most: int = 30) -> list[Exact]:
+        """Totals of several sums without noise, and how far one unit moves them."""
+        return [self._exact_sum(*each, most) for each in asked]
+
+    def _exact_sum(
+        self, phi: Phi, within: Within, cells: Cells | None, rate: float, most: int
+    ) -> Exact:
         rehearse(phi, within.columns, cells, self.width)
         most = min(most, unit_bits(self._max_rows, within.columns))
         grid = within.on(self.n * self._max_rows, rate, most)

@@ -14,9 +14,10 @@ delta below 1/10. Of that standard deviation about a third is asked for, B/(2 n 
 rounded bounds and estimates that shrink towards no effect never fail; what the methods of this
 package add is several times as much, because arms are smaller than n and budgets are divided.
 
-Methods that clip outcomes around released centres, and allow for the bias of that, add noise for
-the clip instead of the whole range. Their clips are not below a thousandth of the range, and a
-release with a possible bias among its parts is asked for a thousandth of the noise above.
+Methods that clip residuals around released means add noise for the clip instead of the range. Their
+clips are at least 1/181 of the range, and the terms of their sums are twice as wide or more, so the
+noise has a standard deviation of 0.015 B/(n epsilon) or more. Their releases are of version 2, and
+all of these are asked for B/(200 n epsilon).
 
 The largest estimate
 --------------------
@@ -31,12 +32,13 @@ import re
 from collections.abc import Iterable
 
 from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release_fields import version_of
 
 _NUMBER = r"([-+0-9.e]+)"
 _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
-_LEAST, _CLIPPED = 0.5, 1e-3
+_LEAST, _CLIPPED = 0.5, 0.01
 _MOST = 100.0
 """Times range plus noise: noise of so many standard deviations has a chance below 1e-60."""
 _ROUNDED = 1e-8
@@ -58,7 +60,7 @@ def why_not(release: SiteRelease) -> str:
     width = outcome_width(release)
     if width is None:
         return "it does not say the range of its outcome"
-    clipped = any(not part.noise for part in release.released.parts)
+    clipped = version_of(release.released) > 1
     least = _LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
     noise = math.sqrt(release.released.noise_variance)
     if noise < least or noise == 0.0:

@@ -37,9 +37,11 @@ def fitted(name, level, delta, estimand="ATE", **options):
     return EFFECTS[estimand](formula, DATA, name, **call, **options)
 
 
-def rebuilt(noise):
-    """Variance of noise from the scales that an export has."""
-    return sum(2.0 * scale**2 for scale in noise["laplace"]) + noise["gaussian"]
+def rebuilt(noise, parts=()):
+    """Variance of noise from the scales and parts that an export has."""
+    own = sum(2.0 * scale**2 for scale in noise["laplace"]) + noise["gaussian"]
+    parts = noise.get("parts", parts)
+    return own + sum(part["variance"] for part in parts if part["noise"])
 
 
 # --- the noise --------------------------------------------------------------------------------
@@ -55,8 +57,10 @@ def test_an_export_has_all_of_the_noise(call, tmp_path):
     fit.report(tmp_path / "record.html")
     twin = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["result"]
     assert rebuilt(twin["released"]) == pytest.approx(fit.noise_variance, rel=1e-12)
-    sent = dpe.SiteRelease.from_result(fit, "North").to_dict()["variance"]["noise"]
-    assert rebuilt(sent) == pytest.approx(fit.noise_variance, rel=1e-12)
+    sent = dpe.SiteRelease.from_result(fit, "North").to_dict()["variance"]
+    assert rebuilt(sent["noise"], sent.get("parts", ())) == pytest.approx(
+        fit.noise_variance, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", OPTIONS)

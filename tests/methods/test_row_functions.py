@@ -79,7 +79,6 @@ BASIS = _balancing.Basis(
     np.array([0.0, -0.1, 0.2]),
     np.array([0.3, 0.2, 0.1]),
     squares=(0, 2),
-    cubes=(2,),
     pairs=((0, 1),),
 )
 BALANCE = _balancing.Weights(
@@ -126,7 +125,7 @@ CASES = {
     "WithConstant": [_balancing.WithConstant(BASIS)],
     "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
     "Weights": [BALANCE],
-    "WeightPiece": [_balancing.WeightPiece(BALANCE)],
+    "WithinCap": [_balancing.WithinCap(BALANCE)],
     "WeightClass": [_balancing.WeightClass(BALANCE, np.array([0.5, 1.0, 2.0]))],
     "WeightSums": [_balancing.WeightSums(BALANCE)],
     "OutcomeSlopes": [

@@ -8,13 +8,14 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
-from dpeffects.sites import SiteRelease, combine, signing
+from dpeffects.sites import SiteRelease, combine, signing, site_release
 from dpeffects.sites.error_distribution import Errors
 from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
 from dpeffects.sites.weights import ivw, mvagg
@@ -227,11 +228,24 @@ def test_clipped_outcomes_need_less_noise_and_not_none():
     """A method that clips outcomes adds noise for the clip, not for the whole range."""
     scale = 0.5 / 1000  # of range / (n epsilon)
 
-    def of(factor, *parts):
-        sent = second(parts=parts)
+    def of(factor, **changes):
+        sent = second(parts=(), **changes)
         return replace(sent, released=replace(sent.released, gaussian=(factor * scale) ** 2))
 
-    combine([of(0.01, CLIP)], "all")
-    for impossible in (of(0.01), of(0.01, Part("model", 0.0, noise=True)), of(0.0005, CLIP)):
+    combine([of(0.011)], "all")
+    combine([of(1.01, possible=None, basis="")], "all")
+    for impossible in (of(0.009), of(0.5, possible=None, basis="")):
         with pytest.raises(ReleaseError, match="less noise"):
             combine([impossible], "all")
+
+
+def test_the_noise_of_a_method_that_clips_is_plausible():
+    """Short residuals in a wide range: where the clip is short, noise is below the first bar."""
+    n, epsilon, rng = 2000, 10.0, np.random.default_rng(1)
+    frame = pd.DataFrame({"y": rng.uniform(0.0, 1e-4, n), "t": rng.integers(0, 2, n)})
+    given = {"method": "clipped_contrast", "epsilon": epsilon, "bounds": {"y": (0, 1)}}
+    sent = [site_release("y ~ t", frame, site="A", seed=seed, **given) for seed in range(40)]
+    noise = [math.sqrt(each.released.noise_variance) for each in sent]
+    assert min(noise) < 0.5 / (n * epsilon)
+    for each in sent:
+        combine([each], "all")

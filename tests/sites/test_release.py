@@ -42,6 +42,8 @@ METHODS = {
     "global_matching": {},
     "sample_aggregate": {},
     "model_folds": {},
+    "clipped_contrast": {},
+    "one_step": {},
 }
 
 
@@ -74,6 +76,8 @@ def test_the_result_survives(method):
     assert made.std_error == result.std_error
     assert made.released.laplace == result.released.laplace
     assert made.released.gaussian == result.released.gaussian
+    for name in ("parts", "possible", "basis"):
+        assert getattr(made.released, name) == getattr(result.released, name)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -85,7 +89,9 @@ def test_json_round_trips(method, tmp_path):
     again = SiteRelease.load(tmp_path / "a.json")
     assert again == made
     assert canonical(again.to_dict()) == canonical(made.to_dict())
-    assert json.loads((tmp_path / "a.json").read_text())["version"] == 1
+    assert json.loads((tmp_path / "a.json").read_text())["version"] == (
+        2 if made.released.basis else 1
+    )
 
 
 def test_without_a_variance_the_reason_is_kept():

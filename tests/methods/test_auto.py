@@ -1,0 +1,273 @@
+"""The default: chosen by public numbers, named, refused before a charge where that was asked."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import DPEffectsError, OptionError
+from dpeffects.estimators import FORMER, get, registry
+from dpeffects.inference.estimate import Estimate
+
+BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
+FORMULA = "y ~ t | x1 + x2"
+
+
+def sample(n=3000, seed=1, effect=0.1):
+    """Confounded by both covariates, linearly."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 2))
+    t = rng.random(n) < 1 / (1 + np.exp(-2.0 * (x[:, 0] - x[:, 1])))
+    y = 0.2 + 0.3 * x[:, 0] - 0.1 * x[:, 1] + effect * t + 0.2 * rng.random(n)
+    return pd.DataFrame({"y": y, "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+
+
+def fit(frame, formula=FORMULA, call=dpe.dp_ate, **more):
+    more = {"epsilon": 1.0, "bounds": BOUNDS, "seed": 1, **more}
+    return call(formula, frame, **more)
+
+
+@pytest.mark.parametrize("call", [dpe.dp_ate, dpe.dp_att, dpe.dp_atc])
+def test_it_is_the_default_and_says_what_it_chose(call):
+    made = fit(sample(20_000), call=call)
+    assert (made.method, made.options["chosen"]) == ("auto", "one_step")
+    first = " ".join(str(made).split("=====")[0].split())
+    assert first.endswith("one-step, from private moments (auto)")
+    assert any("one_step was chosen" in note for note in made.released.notes)
+    assert any("clipped_contrast" in note for note in made.released.notes)  # the alternative
+    own = fit(sample(20_000), call=call, method="one_step", **{k: made.options[k] for k in OWN})
+    assert own.estimate == made.estimate
+    assert own.std_error == made.std_error
+
+
+OWN = ("first", "clip", "models", "pool")
+
+
+def test_where_the_budget_does_not_carry_an_adjustment_the_result_is_an_association():
+    made = fit(sample(200), epsilon=0.1)
+    assert made.options["chosen"] == "clipped_contrast"
+    assert str(made).splitlines()[0].endswith("clipped contrast (auto)")
+    assert "ASSOCIATION" in str(made).splitlines()[3]
+    assert made.released.basis == "association"
+
+
+def test_a_trial_is_neither_adjusted_for_confounding_nor_cautioned():
+    made = fit(sample(200), epsilon=0.1, design="randomised")
+    assert made.released.basis == "randomised"
+    assert not made.released.caution
+    assert not any("confounding" in part.name for part in made.released.parts)
+
+
+def test_without_covariates_there_is_nothing_to_adjust_for():
+    made = fit(sample(), "y ~ t", design="randomised", on_unadjusted="error")
+    assert made.options["chosen"] == "clipped_contrast"
+
+
+def test_a_delta_that_would_buy_much_is_mentioned():
+    names = [f"x{j}" for j in range(40)]
+    frame = sample(3000).assign(**dict.fromkeys(names, 0.5))
+    bounds = dict.fromkeys(["y", *names], (0, 1))
+    formula = f"y ~ t | {' + '.join(names)}"
+    made = fit(frame, formula, bounds=bounds, epsilon=2)
+    assert any("With delta = 1e-06" in note for note in made.released.notes)
+    made = fit(frame, formula, bounds=bounds, epsilon=2, delta=1e-6)
+    assert not any("With delta" in note for note in made.released.notes)
+
+
+@pytest.mark.parametrize("formula", [FORMULA, "y ~ t"])
+def test_an_unadjusted_result_is_refused_before_the_charge(formula):
+    ledger = dpe.Ledger(5)
+    with pytest.raises(OptionError, match="nothing was charged"):
+        fit(sample(100), formula, epsilon=0.1, on_unadjusted="error", ledger=ledger)
+    with pytest.raises(OptionError, match="adjusts for nothing"):
+        fit(sample(), method="clipped_contrast", on_unadjusted="error", ledger=ledger)
+    assert ledger.spends == ()
+    assert ledger.spent == (0, 0)
+    fit(sample(20_000), epsilon=4, on_unadjusted="error", ledger=ledger)
+    assert float(ledger.spent[0]) == 4
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(60, 0.1), (1500, 1.0), (20_000, 4.0)])
+@pytest.mark.parametrize("method", ["auto", "one_step", "clipped_contrast"])
+def test_choices_depend_on_public_numbers_only(method, n, epsilon):
+    """Other rows of the same number and bounds: the same options, labels and prices."""
+    rng = np.random.default_rng(0)
+    frames = [sample(n), sample(n, 7, -0.3), sample(n).sample(frac=1.0, random_state=1)]
+    frames.append(pd.DataFrame({"y": 0.0, "t": rng.random(n) < 0.02, "x1": 1.0, "x2": 0.0}))
+    frames[-1].loc[:1, "t"] = [True, False]
+    made = [fit(frame, method=method, epsilon=epsilon) for frame in frames]
+    assert all(one.options == made[0].options for one in made)
+    prices = [[(s.label, s.epsilon, s.scale, s.mechanism) for s in one.spends] for one in made]
+    assert all(one == prices[0] for one in prices)
+    assert all(one.method_title == made[0].method_title for one in made)
+
+
+# --- the name of the method that it replaced ---------------------------------------------------
+
+
+def test_the_former_name_is_accepted_and_not_listed():
+    assert FORMER == {"private_aipw": "auto"}
+    assert get("private_aipw") is registry()["auto"]
+    assert "private_aipw" not in list(dpe.methods()["method"])
+    assert dpe.methods("private_aipw") == dpe.methods("auto")
+    one, two = fit(sample(), method="private_aipw"), fit(sample())
+    assert one.to_dict() == two.to_dict()
+    assert dpe.reference(FORMULA, sample(), "private_aipw").method == "auto"
+    given = {"n": 500, "epsilon": 1, "bounds": BOUNDS, "repeats": 1}
+    assert dpe.plan(FORMULA, method="private_aipw", **given).rows[0].method == "auto"
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        ({"adjust": "all"}, "one_step"),
+        ({"blocks": 5}, "one weighted sum"),
+        ({"regression": True}, "chooses it"),
+        ({"confounding": 0.1}, "randomised"),
+    ],
+)
+def test_options_that_are_no_more_say_what_replaced_them(option, instead):
+    ledger = dpe.Ledger(5)
+    with pytest.raises(OptionError, match=f"any more.*{instead}"):
+        fit(sample(100), method="private_aipw", ledger=ledger, **option)
+    assert ledger.spends == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"design": "trial"},
+        {"design": None},
+        {"on_unadjusted": "warn"},
+        {"on_unadjusted": True},
+        {"method": "one_step", "clip": 0.6},
+        {"method": "one_step", "clip": "0.1"},
+        {"method": "one_step", "models": 1.0},
+        {"method": "one_step", "pool": "some"},
+        {"method": "clipped_contrast", "first": 1.0},
+        {"chosen": "one_step"},
+        {"why": ""},
+        {"own": None},
+    ],
+    ids=str,
+)
+def test_bad_options(options):
+    ledger = dpe.Ledger(5)
+    with pytest.raises(OptionError):
+        fit(sample(100), ledger=ledger, **options)
+    assert ledger.spends == ()
+
+
+# --- holes: nothing fails after a charge, and nothing but an estimate comes out ---------------
+
+
+def hard(name):
+    """Tables that a method meets rarely."""
+    rng, frame = np.random.default_rng(3), sample(60, 3)
+    match name:
+        case "missing outcomes":
+            frame.loc[rng.random(60) < 0.5, "y"] = np.nan
+        case "no outcome at all":
+            frame["y"] = np.nan
+        case "infinite":
+            frame.loc[:5, "x1"] = np.inf
+        case "nobody treated":
+            frame["t"] = False
+        case "everybody treated":
+            frame["t"] = True
+        case "one treated":
+            frame["t"] = np.arange(60) == 17
+        case "constant":
+            frame = frame.assign(x1=0.5, x2=1.0, y=0.25)
+        case "one column twice":
+            frame["x2"] = frame["x1"]
+        case "treatment is a covariate":
+            frame["x1"] = frame["t"].astype(float)
+        case "outcome is a covariate":
+            frame["x1"] = frame["y"]
+        case "at the ends":
+            frame = frame.assign(y=rng.integers(0, 2, 60), x1=rng.integers(0, 2, 60))
+        case "far outside":
+            frame = frame.assign(y=1e300, x1=-1e300)
+    return frame
+
+
+TABLES = [
+    "missing outcomes",
+    "no outcome at all",
+    "infinite",
+    "nobody treated",
+    "everybody treated",
+    "one treated",
+    "constant",
+    "one column twice",
+    "treatment is a covariate",
+    "outcome is a covariate",
+    "at the ends",
+    "far outside",
+]
+BUDGETS = [(1e-3, 0.0), (1.0, 0.0), (1e3, 0.0), (1.0, 1e-6), (1.0, 1e-300)]
+
+
+def attempt(frame, formula=FORMULA, **more):
+    """An estimate, or a refusal that cost nothing."""
+    ledger = dpe.Ledger(1e4, 0.1)
+    given = {"site": "A", "bounds": BOUNDS, "ledger": ledger, "attended": False, **more}
+    try:
+        sent = dpe.sites.release.begin_release(formula, frame, **given).result()
+    except DPEffectsError:
+        assert ledger.spends == ()
+        return
+    released = sent.released
+    assert isinstance(released, Estimate)
+    assert math.isfinite(released.value)
+    assert math.isfinite(sent.std_error)
+    assert 0.0 <= sent.noise_variance < math.inf
+    low, high = sent.conf_int()
+    assert -1.0 <= low <= high <= 1.0
+    assert float(ledger.spent[0]) == pytest.approx(given["epsilon"])
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("method", ["auto", "one_step", "clipped_contrast"])
+@pytest.mark.parametrize("design", ["observational", "randomised"])
+def test_hard_tables(table, method, design):
+    for epsilon, delta in BUDGETS[1:4]:
+        budget = {"epsilon": epsilon, "delta": delta, "seed": 1}
+        attempt(hard(table), method=method, design=design, **budget)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@pytest.mark.parametrize("n", [4, 60])
+@pytest.mark.parametrize("columns", [1, 50])
+@pytest.mark.parametrize("method", ["auto", "one_step"])
+def test_hard_sizes(epsilon, delta, n, columns, method):
+    """More columns than records; hardly any budget, and almost no noise."""
+    rng = np.random.default_rng(n)
+    names = [f"z{j}" for j in range(columns)]
+    frame = pd.DataFrame(rng.random((n, columns)), columns=names)
+    frame["t"], frame["y"] = np.arange(n) % 3 == 0, rng.random(n)
+    bounds = dict.fromkeys(["y", *names], (0, 1))
+    formula = f"y ~ t | {' + '.join(names)}"
+    budget = {"epsilon": epsilon, "delta": delta, "seed": 1}
+    attempt(frame, formula, bounds=bounds, method=method, **budget)
+
+
+def test_many_columns_with_a_delta():
+    """More numbers than a pool of Gaussian noise takes."""
+    rng = np.random.default_rng(0)
+    names = [f"z{j}" for j in range(230)]
+    frame = pd.DataFrame(rng.random((300, 230)), columns=names)
+    frame["t"], frame["y"] = rng.random(300) < 0.5, rng.random(300)
+    formula, bounds = f"y ~ t | {' + '.join(names)}", dict.fromkeys(["y", *names], (0, 1))
+    attempt(frame, formula, bounds=bounds, method="one_step", epsilon=5, delta=1e-6, seed=1)
+
+
+def test_the_reference_takes_columns_that_say_the_same():
+    one = dpe.reference("y ~ t | x1", sample()).estimate
+    both = dpe.reference("y ~ t | x1 + copy", sample().assign(copy=lambda d: d["x1"]))
+    assert both.estimate == pytest.approx(one)

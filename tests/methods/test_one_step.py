@@ -1,0 +1,131 @@
+"""One-step estimation: what it is without noise, with one wrong model, and what it pays for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpeffects as dpe
+
+FORMULA = "y ~ t | x1 + x2"
+BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
+
+
+def sample(n, seed, propensity, outcome, effect=0.1):
+    """Outcomes in [0, 1]; ``propensity`` and ``outcome`` are functions of the covariates."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 2))
+    t = rng.random(n) < 1 / (1 + np.exp(-propensity(x)))
+    y = 0.25 + outcome(x) + effect * t + 0.2 * (rng.random(n) - 0.5)
+    return pd.DataFrame({"y": y, "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+
+
+def linear(x):
+    return 0.3 * x[:, 0] + 0.1 * x[:, 1]
+
+
+def bent(x):
+    return 0.4 * x[:, 0] ** 4 + 0.1 * x[:, 1]
+
+
+def log_odds(x):
+    return 2.0 * (x[:, 0] - 0.5)
+
+
+def bent_log_odds(x):
+    return 6.0 * (np.abs(x[:, 0] - 0.5) - 0.25) + 2.0 * (x[:, 0] - 0.5)
+
+
+def fit(frame, call=dpe.dp_ate, **more):
+    more = {"epsilon": 1.0, "bounds": BOUNDS, "seed": 1, **more}
+    return call(FORMULA, frame, "one_step", **more)
+
+
+def test_without_noise_it_agrees_with_regression_and_with_weighting():
+    """Linear models, confounding: least squares and AIPW by statsmodels, on the same records."""
+    frame = sample(20_000, 3, log_odds, linear)
+    made = fit(frame, epsilon=1e6)
+    columns = sm.add_constant(frame[["t", "x1", "x2"]].astype(float))
+    squares = sm.OLS(frame["y"], columns).fit()
+    plain = frame.groupby("t")["y"].mean().diff().iloc[-1]
+    assert abs(plain - 0.1) > 10 * squares.bse["t"]
+    for target in (squares.params["t"], dpe.reference(FORMULA, frame, bounds=BOUNDS).estimate):
+        assert made.estimate == pytest.approx(target, abs=squares.bse["t"])
+    sampling = np.sqrt(made.std_error**2 - made.released.bias_variance)
+    assert sampling == pytest.approx(squares.bse["t"], rel=0.1)
+
+
+def test_a_trial_is_sharpened_by_covariates():
+    """Declared: the standard error is that of least squares, far below that of the means."""
+    frame = sample(20_000, 4, lambda x: 0 * x[:, 0], lambda x: 0.5 * x[:, 0])
+    made = fit(frame, epsilon=1e6, design="randomised")
+    columns = sm.add_constant(frame[["t", "x1", "x2"]].astype(float))
+    squares = sm.OLS(frame["y"], columns).fit()
+    plain = sm.OLS(frame["y"], sm.add_constant(frame["t"].astype(float))).fit()
+    assert squares.bse["t"] < 0.5 * plain.bse["t"]
+    assert made.estimate == pytest.approx(squares.params["t"], abs=squares.bse["t"])
+    assert made.std_error == pytest.approx(squares.bse["t"], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("propensity", "outcome"),
+    [(log_odds, linear), (log_odds, bent), (bent_log_odds, linear)],
+    ids=["both right", "outcome model wrong", "propensity model wrong"],
+)
+def test_one_right_model_is_enough(propensity, outcome):
+    frame = sample(40_000, 3, propensity, outcome)
+    plain = frame.groupby("t")["y"].mean().diff().iloc[-1]
+    made = fit(frame, epsilon=1e5)
+    assert abs(plain - 0.1) > 0.02
+    assert made.estimate == pytest.approx(0.1, abs=max(4 * made.std_error, 0.004))
+
+
+def test_a_score_that_bends_is_named():
+    made = fit(sample(40_000, 3, bent_log_odds, linear), epsilon=4)
+    assert "not linear in x1" in made.released.caution
+    assert not fit(sample(40_000, 3, log_odds, linear), epsilon=4).released.caution
+
+
+@pytest.mark.parametrize(
+    ("call", "estimand"), [(dpe.dp_att, "ATT"), (dpe.dp_atc, "ATC"), (dpe.dp_ate, "ATE")]
+)
+def test_intervals_allow_for_effects_that_vary(call, estimand):
+    """The effect grows with x1, so the treated gain more; truth from the potential outcomes.
+
+    Overlap weights are those of another population: the interval allows for the difference.
+    """
+    rng = np.random.default_rng(5)
+    n = 60_000
+    x = rng.random((n, 2))
+    t = rng.random(n) < 1 / (1 + np.exp(-log_odds(x)))
+    effect = 0.1 * x[:, 0]
+    frame = pd.DataFrame({"t": t, "x1": x[:, 0], "x2": x[:, 1]})
+    frame["y"] = 0.2 + 0.2 * x[:, 0] + effect * t + 0.2 * rng.random(n)
+    truth = {"ATT": effect[t].mean(), "ATC": effect[~t].mean(), "ATE": effect.mean()}[estimand]
+    made = fit(frame, call, epsilon=1e5)
+    assert made.estimand == estimand
+    low, high = made.conf_int(0.99)
+    assert low < truth < high
+
+
+def test_confounding_is_removed_at_epsilon_one():
+    errors, plain = [], []
+    for seed in range(4):
+        data = dpe.simulate("confounded", seed=seed)
+        formula = dpe.data_info("confounded").formula
+        errors.append(dpe.dp_ate(formula, data, "one_step", epsilon=1, seed=seed).estimate)
+        plain.append(dpe.dp_ate(formula, data, "diff_in_means", epsilon=1, seed=seed).estimate)
+    assert np.mean(np.abs(np.array(errors) - 0.1)) < np.mean(np.abs(np.array(plain) - 0.1)) / 4
+
+
+@pytest.mark.parametrize("pool", ["none", "models", "all"])
+def test_gaussian_noise_where_a_delta_pays_for_it(pool):
+    made = fit(sample(20_000, 1, log_odds, linear), delta=1e-6, pool=pool)
+    gaussian = {s.share for s in made.spends if s.mechanism.startswith("Gaussian")}
+    every = {s.share for s in made.spends}
+    assert gaussian == {"none": set(), "models": {"spread", "models"}, "all": every}[pool]
+    assert (made.guarantee.delta > 0) == (pool != "none")
+    assert made.guarantee.delta <= 1e-6
+    assert np.isfinite(made.std_error)
