@@ -159,7 +159,7 @@ def test_which_method_follows_the_results(tmp_path, monkeypatch):
 def test_times_at_scale_in_the_readme_are_those_on_file():
     found = pd.read_csv(ROOT / "benchmarks/results/scale.csv").set_index(["method", "records"])
     text = (ROOT / "README.md").read_text()
-    for name in ("diff_in_means", "private_ipw", "private_aipw", "smooth_matching"):
+    for name in ("diff_in_means", "private_ipw", "smooth_matching"):
         row = found.loc[(name, 10_000_000)]
         shown = text.split(f"| `{name}` | {row['seconds']:g} | {row['peak GiB']:g} |")
         assert len(shown) == 2, name
