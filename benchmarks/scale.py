@@ -231,6 +231,7 @@ def main() -> None:
             print(rows[-1], flush=True)
             if not small:
                 pd.DataFrame(rows).to_csv(kept, index=False)
+    rows = [r for r in rows if r["method"] in PEERS]
     rows = sorted(rows, key=lambda r: (list(PEERS).index(r["method"]), int(r["records"])))
     table = pd.DataFrame(rows).fillna("")
     if small:
