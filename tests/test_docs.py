@@ -159,7 +159,7 @@ def test_which_method_follows_the_results(tmp_path, monkeypatch):
 def test_times_at_scale_in_the_readme_are_those_on_file():
     found = pd.read_csv(ROOT / "benchmarks/results/scale.csv").set_index(["method", "records"])
     text = (ROOT / "README.md").read_text()
-    for name in ("diff_in_means", "private_ipw", "private_aipw", "smooth_matching"):
+    for name in ("diff_in_means", "private_ipw", "smooth_matching"):
         row = found.loc[(name, 10_000_000)]
         shown = text.split(f"| `{name}` | {row['seconds']:g} | {row['peak GiB']:g} |")
         assert len(shown) == 2, name
@@ -235,3 +235,11 @@ def test_the_readme_shows_the_best_of_the_leaderboard():
             fit, error = value.split()
             assert errors[fit] == errors.min()
             assert float(error) == pytest.approx(errors.min(), rel=0.006)
+
+
+def test_the_table_at_the_top_is_what_the_calls_give():
+    from steps import opening
+
+    made = opening.table()
+    for page in opening.SHOWN_IN:
+        assert opening.shown(page) == made, f"python docs/steps/opening.py  # {page}"

@@ -447,6 +447,5 @@ for table, ways in (("IHDP (Table 2)", table2), ("Lalonde (Table 3)", table3)):
 print(pd.DataFrame(rows, columns=["sd of the noise", "", *EPSILONS]).to_string(index=False))
 
 # %%
-# Use ``private_ipw`` to compare with the literature on weighting, and for the effect on the treated
-# or on the controls. For an average effect the default ``private_aipw`` is usually better, and
-# needs no delta.
+# Use ``private_ipw`` to compare with the literature on weighting. For an average effect the default
+# (:doc:`reading_default`) usually has half its interval or less, and needs no delta.

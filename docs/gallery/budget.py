@@ -9,5 +9,5 @@ import dpeffects as dpe
 from dpeffects import plots
 
 data = dpe.simulate("confounded", n=20_000, seed=1)
-fit = dpe.dp_ate(dpe.data_info("confounded").formula, data, "private_aipw", epsilon=1)
+fit = dpe.dp_ate(dpe.data_info("confounded").formula, data, epsilon=1)
 ax = plots.budget(fit)

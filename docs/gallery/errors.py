@@ -15,7 +15,7 @@ rows = []
 for seed in range(5):
     data = dpe.simulate("confounded", n=10_000, seed=seed)
     truth = float((data["mu1"] - data["mu0"]).mean())
-    for method in ("diff_in_means", "private_ipw", "private_aipw"):
+    for method in ("diff_in_means", "private_ipw", "auto"):
         for epsilon in (0.5, 1, 2, 4):
             fit = dpe.dp_ate(formula, data, method, epsilon=epsilon)
             error = abs(fit.estimate - truth)

@@ -2,12 +2,14 @@
 An effect against the bias of confounding
 =========================================
 
-Dotted lines are the biases that move the interval, and then the estimate, to zero.
+How the effect and its interval would move if a confounder is missing. Dotted lines are the biases
+that move the interval, and then the estimate, to zero; the mark is the bias that was stated.
 """
 
 import dpeffects as dpe
 from dpeffects import plots
 
-nsw = dpe.load_data("lalonde")
-fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=4)
-ax = plots.sensitivity(fit.sensitivity(bias=300))
+births = dpe.load_data("birthweight")
+formula = "outcome ~ treatment | prenatal_first_trimester + married + mage + first_baby + medu"
+fit = dpe.dp_ate(formula, births, epsilon=1)
+ax = plots.sensitivity(fit.sensitivity(prevalence_difference=0.2, confounder_effect=-150))

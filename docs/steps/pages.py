@@ -51,6 +51,11 @@ def _table() -> dict[str, str]:
     return {**PAGES, **pages}
 
 
+def _vignettes() -> dict[str, str]:
+    found = (ROOT / "vignettes").glob("*.py")
+    return {f"vignettes/{path.name}": f"vignettes/{path.stem}.rst" for path in found}
+
+
 def _read(source: str) -> str:
     """Return the text of a source; a benchmark without results has a page that says so."""
     path = ROOT / source
@@ -64,7 +69,7 @@ def _read(source: str) -> str:
 
 def relink(text: str, folder: str, home: str) -> str:
     """Point links to files of the repository, seen from ``folder``, to pages seen from ``home``."""
-    known = _table() | FOLDERS
+    known = _table() | FOLDERS | _vignettes()
 
     def target(found: re.Match[str]) -> str:
         path, _, fragment = found[1].partition("#")

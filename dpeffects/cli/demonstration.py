@@ -16,10 +16,20 @@ from dpeffects.datasets import load_data
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.files import toml_key
 
-_FORMULA = '"earnings_1978 ~ treatment | age + education + no_degree"'
+_COLUMNS = {
+    "treatment": "smoked",
+    "outcome": "weight",
+    "mage": "age",
+    "medu": "education",
+    "married": "married",
+    "first_baby": "first_baby",
+    "prenatal_first_trimester": "early_care",
+}
+"""Columns of the data set `birthweight`, and their names in births.csv."""
+_FORMULA = '"weight ~ smoked | age + education + married + first_baby + early_care"'
 _ESTIMATE = f"""\
-ate {_FORMULA} lalonde.csv \\
-    --epsilon 1 --bounds bounds.toml --ledger study.db --dataset nsw"""
+ate {_FORMULA} \\
+    births.csv --epsilon 1 --bounds bounds.toml --ledger study.db --dataset births"""
 
 
 class Step(NamedTuple):
@@ -32,22 +42,26 @@ class Step(NamedTuple):
 
 STEPS = (
     Step(
-        "lalonde.csv has 445 people: some were drawn by lot for a training programme (treatment), "
-        "and we know what they earned later (earnings_1978). Private methods need to know what a "
-        "value could be. A template with the names starts the file of bounds; no row is read.",
-        "bounds-template lalonde.csv",
+        "births.csv has 4,642 births: whether the mother smoked, the baby's weight in grams, and "
+        "in what else the mothers differ. Private methods need to know what a value could be. A "
+        "template with the names starts the file of bounds; no row is read.",
+        "bounds-template births.csv",
     ),
     Step(
         "bounds.toml is that template filled in, from what the variables mean. Before anything is "
-        "spent, a plan says what the budget buys. It touches no data.",
-        f"plan {_FORMULA} \\\n    --n 445 --epsilon 1 --bounds bounds.toml --method auto",
+        "spent, a plan says what the budget buys. It touches no data: that about a fifth of "
+        "mothers smoked, and what babies weigh, is known from elsewhere.",
+        f"plan {_FORMULA} \\\n    --n 4642 --epsilon 1 --bounds bounds.toml --method auto "
+        "\\\n    --treated 0.2 --outcome-mean 3400 --outcome-sd 550",
     ),
     Step(
         "A ledger keeps account of all releases from these data, for good: 1.5 in total.",
-        "ledger create study.db --dataset nsw --epsilon 1.5",
+        "ledger create study.db --dataset births --epsilon 1.5",
     ),
     Step(
-        "Now the effect, for an epsilon of 1. The ledger is charged before noise is drawn.",
+        "Now the effect, for an epsilon of 1, adjusted for what else differs. The ledger is "
+        "charged before noise is drawn. Without privacy it would be -231 grams, give or take 46, "
+        "and -275 if nothing were adjusted for.",
         _ESTIMATE,
         seeded=True,
     ),
@@ -101,14 +115,10 @@ def _folder(path: str | None) -> Iterator[str]:
 
 
 def _write_files() -> None:
-    nsw = load_data("lalonde")
-    nsw.frame.to_csv("lalonde.csv", index=False)
-    entries = (
-        f"{toml_key(name)} = {{range = [{low:g}, {high:g}]}}"
-        for name in nsw.bounds
-        for low, high in [nsw.bounds.interval(name)]
-        if name != "treatment"
-    )
+    births = load_data("birthweight")
+    births.frame[list(_COLUMNS)].rename(columns=_COLUMNS).to_csv("births.csv", index=False)
+    ranges = ((new, *births.bounds.interval(old)) for old, new in list(_COLUMNS.items())[1:])
+    entries = (f"{toml_key(name)} = {{range = [{low:g}, {high:g}]}}" for name, low, high in ranges)
     Path("bounds.toml").write_text("\n".join(["[bounds]", *entries, ""]), encoding="utf-8")
 
 

@@ -40,6 +40,10 @@ class Forecast:
         """All parts together."""
         return math.hypot(self.noise, self.sampling, self.confounding)
 
+    def with_noise(self, times: float) -> float:
+        """The same where outcomes spread less than is typical, so that noise counts for more."""
+        return math.hypot(times * self.noise, self.sampling, self.confounding)
+
 
 def _unit(split: Split, share: str) -> float:
     """Standard deviation of the noise in a sum that a record moves by 1."""

@@ -34,7 +34,7 @@ _CAUTIOUS = (
     np.array([0.42, 0.05, 0.02, 0.02, 0.02, 0.05, 0.42]),
 )
 """The same for the interval, which strong and aligned confounding is what it has to survive."""
-_TRUST = 0.4
+_TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import clipped_contrast, one_step
 from dpeffects.estimators._aipw import reference
+from dpeffects.estimators._forecast import Forecast
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     StudyOptions,
@@ -35,6 +36,9 @@ _GAIN = {"observational": 0.7, "randomised": 0.92}
 confounding after all, or they explain nothing, its noise is for nothing."""
 _RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
+_NARROW, _IDLE = 2.5, 1.06
+"""It must not make an interval wider where outcomes spread so many times less over their range
+than is typical, nor wider than by this factor in a trial whose covariates explain nothing."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +77,19 @@ class Chosen(AutoOptions):
         return {"chosen": self.method.name, **self.own.shown(), **own}
 
 
-@lru_cache(maxsize=256)
-def expected_errors(
-    options: AutoOptions, facts: Facts
-) -> tuple[tuple[float, MethodSpec, ClippedContrastOptions], ...]:
-    """Expected standard error, in ranges of the outcome, and options of each method.
+Plan = tuple[Forecast, MethodSpec, ClippedContrastOptions]
 
-    The one that adjusts for nothing comes first.
-    """
+
+@lru_cache(maxsize=256)
+def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
+    """What to expect of each method, and its options; the one that adjusts for nothing first."""
     pure = replace(facts, budget=Budget(facts.budget.epsilon))
-    plain, error = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
-    unadjusted = error, clipped_contrast.SPEC, plain
+    plain, forecast = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
+    unadjusted = forecast, clipped_contrast.SPEC, plain
     if not 0 < _columns(facts) <= one_step.MOST_COLUMNS:
         return (unadjusted,)
-    best, error = one_step.planned(OneStepOptions(options.design), facts)
-    return unadjusted, (error, one_step.SPEC, best)
+    best, forecast = one_step.planned(OneStepOptions(options.design), facts)
+    return unadjusted, (forecast, one_step.SPEC, best)
 
 
 def _columns(facts: Facts) -> int:
@@ -95,26 +97,36 @@ def _columns(facts: Facts) -> int:
     return sum(k != 1 for k in facts.values[:-1])
 
 
+def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: Facts) -> bool:
+    """Whether using the covariates is worth its noise."""
+    if options.randomised:  # also where they explain nothing
+        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(_NARROW)
+        safe = idle <= _IDLE * unadjusted.with_noise(_NARROW)
+    else:
+        safe = adjusted.with_noise(_NARROW) <= unadjusted.error
+    sparse = not options.randomised and facts.n < _RECORDS * _columns(facts)
+    gain = _LARGE_GAIN if sparse else _GAIN[options.design]
+    return safe and adjusted.error < gain * unadjusted.error
+
+
 def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContrastOptions, str]:
     """The best method, its options, and sentences about it and the alternatives."""
     if facts.level == "label" and _columns(facts):
         why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
         return one_step.SPEC, OneStepOptions(options.design).resolve(facts), why
-    unadjusted, *adjusted = expected_errors(options, facts)
-    sparse = not options.randomised and facts.n < _RECORDS * _columns(facts)
-    gain = _LARGE_GAIN if sparse else _GAIN[options.design]
-    better = [one for one in adjusted if one[0] < gain * unadjusted[0]]
-    error, method, own = min(better, key=lambda one: one[0], default=unadjusted)
+    unadjusted, *adjusted = plans(options, facts)
+    better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
+    forecast, method, own = better[0] if better else unadjusted
     why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
-    others = [(x, other) for x, other, _ in (unadjusted, *adjusted) if other is not method]
+    others = [one for one in (unadjusted, *adjusted) if one[1] is not method]
     if others:
-        listed = ", ".join(f"{other.name} {x / error:.2g}" for x, other in others)
+        listed = ", ".join(f"{x[1].name} {x[0].error / forecast.error:.2g}" for x in others)
         why += f" Expected width of the interval, against it: {listed}."
     if not facts.budget.delta:
         with_delta = replace(facts, budget=Budget(facts.budget.epsilon, _DELTA))
-        least = min(one[0] for one in expected_errors(options, with_delta))
-        if least < _WORTH * error:
-            why += f" With delta = {_DELTA:g} it would be about {least / error:.2g} of this width."
+        least = min(one[0].error for one in plans(options, with_delta)) / forecast.error
+        if least < _WORTH:
+            why += f" With delta = {_DELTA:g} it would be about {least:.2g} of this width."
     return method, own, why
 
 

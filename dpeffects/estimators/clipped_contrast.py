@@ -32,7 +32,7 @@ from dpeffects.estimators._centres import (
     release_lengths,
 )
 from dpeffects.estimators._checks import check_between, check_choice
-from dpeffects.estimators._forecast import forecast_contrast
+from dpeffects.estimators._forecast import Forecast, forecast_contrast
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
@@ -117,15 +117,16 @@ def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for not
 
 
 @lru_cache(maxsize=256)
-def planned(options: ClippedContrastOptions, facts: Facts) -> tuple[ClippedContrastOptions, float]:
-    """The options with every choice made, and the expected standard error in outcome ranges."""
+def planned(
+    options: ClippedContrastOptions, facts: Facts
+) -> tuple[ClippedContrastOptions, Forecast]:
+    """The options with every choice made, and what to expect of them."""
     plans = []
     for first in (options.first,) if options.first else _FIRST:
         each = PlannedContrast(options.design, options.on_unadjusted, first, facts=facts)
         split = Split.of(facts.budget, shares(facts.level, each))
-        plans.append((forecast_contrast(facts, split, options.randomised).error, first, each))
-    error, _, best = min(plans)
-    return best, error
+        plans.append((each, forecast_contrast(facts, split, options.randomised)))
+    return min(plans, key=lambda plan: plan[1].error)
 
 
 def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:

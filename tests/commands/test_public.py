@@ -247,8 +247,8 @@ def test_the_demo_leaves_a_study_that_can_go_on(study, capsys):
     assert (code, err) == (0, "")
     assert "NOT PRIVATE" not in out
     assert "only (0.5, 0) is left" in out
-    assert max(map(len, out.splitlines())) <= 90
-    ledger = dpe.open_ledger("here/study.db", "nsw")
+    assert max(map(len, out.splitlines())) <= 92
+    ledger = dpe.open_ledger("here/study.db", "births")
     assert float(ledger.spent[0]) == pytest.approx(1, abs=1e-9)
     assert "not empty" in refused(capsys, "demo", "--folder", "here")
     assert "cannot be used" in refused(capsys, "demo", "--folder", "data.csv")

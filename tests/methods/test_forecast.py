@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpeffects.estimators.auto import AutoOptions, choose, expected_errors
+from dpeffects.estimators.auto import AutoOptions, choose, plans
 from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.budget import Budget
 
@@ -22,7 +22,7 @@ def facts(n, columns, epsilon, delta=0.0, outcome=0):
 def test_more_epsilon_is_never_worse(design, n, columns, outcome):
     options, last = AutoOptions(design), (9e9, 9e9)
     for epsilon in EPSILONS:
-        errors = [x for x, *_ in expected_errors(options, facts(n, columns, epsilon, 0.0, outcome))]
+        errors = [x.error for x, *_ in plans(options, facts(n, columns, epsilon, 0.0, outcome))]
         assert all(now <= 1.005 * before for now, before in zip(errors, last, strict=True))
         last = tuple(errors)
 
@@ -30,10 +30,10 @@ def test_more_epsilon_is_never_worse(design, n, columns, outcome):
 @pytest.mark.parametrize(("n", "columns", "epsilon"), [(3000, 8, 0.5), (10_000, 30, 1.0)])
 def test_a_delta_and_more_records_are_never_worse(n, columns, epsilon):
     options, base = AutoOptions(), facts(n, columns, epsilon)
-    (_, *_), (plain, *_) = expected_errors(options, base)
+    plain = plans(options, base)[1][0].error
     with_delta = replace(base, budget=Budget(epsilon, 1e-6))
-    assert expected_errors(options, with_delta)[1][0] <= plain
-    assert expected_errors(options, replace(base, n=2 * n))[1][0] < plain
+    assert plans(options, with_delta)[1][0].error <= plain
+    assert plans(options, replace(base, n=2 * n))[1][0].error < plain
 
 
 def test_the_choice_says_what_a_delta_would_buy():
