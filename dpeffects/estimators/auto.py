@@ -168,7 +168,6 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     reference=reference,
-    variance_shares=(),
     needs_covariates=False,
     former_options=_FORMER,
     citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",

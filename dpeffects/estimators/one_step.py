@@ -423,6 +423,5 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     reference=reference,
-    variance_shares=(),
     citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",
 )
