@@ -133,6 +133,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Fore
     if columns > MOST_COLUMNS:
         raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
     able = facts.budget.delta and columns <= _MOST_POOLED
+    if options.pool not in (None, "none") and columns > _MOST_POOLED:
+        raise OptionError(f"Gaussian noise is for up to {_MOST_POOLED} covariates, not {columns}")
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
@@ -324,12 +326,12 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     centres = release_centres(curator)
     pi = centres.share
     unit = curator.noise_sd("estimate") / n
-    clip, bias = centres.longest, 0.0
+    clip, bias, beyond = centres.longest, 0.0, 0.0
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
     clipped = [] if two_valued(options) else [about_means.asked]
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
-        clip, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
+        clip, _, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
     standard = release_standard(curator, sums, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=models.unknown)
@@ -347,14 +349,17 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     reach = score.largest / score.overlap
     if clipped:
         lengths = about_model.read(n, answers[-1])
-        second, bias = lengths.clip(2.0 * reach * unit, centres.mean_length)
+        second, bias, beyond = lengths.clip(
+            2.0 * reach * unit, centres.mean_length, math.hypot(*centres.unknown)
+        )
     terms = TotalAsked(_WeightedTerm(residual, score, second), -second * reach, second * reach)
     bends = CurvesAsked.of(curator, models, score)
     released, *bent = curator.several(terms.asked, *([] if randomised else bends.asked))
     total = terms.read(n, released)
     value = float(levels[0] - levels[1]) + total.mean
     parts = [Part("clipped outcomes", bias**2)]
-    parts.append(centres.noise_part(total.mean, 0.0 if randomised else _WEIGHTS_OFF))
+    weights_off = 0.0 if randomised else _WEIGHTS_OFF
+    parts.append(centres.noise_part(total.mean, weights_off, beyond=beyond))
     if not randomised:
         curves = bends.read(curator, *bent)
         value -= clip * models.slopes.left
