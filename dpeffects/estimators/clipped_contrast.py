@@ -106,13 +106,16 @@ def two_valued(options: Options) -> bool:
     return facts is not None and facts.values[-1:] == (2,)
 
 
-def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for nothing") -> None:
+def refuse_unadjusted(
+    options: Any,
+    why: str = "clipped_contrast adjusts for nothing",
+    instead: str = 'Use method="one_step" with covariates',
+) -> None:
     """Refuse, before the charge, what would be an association."""
     if options.on_unadjusted == "error" and not options.randomised:
         raise OptionError(
-            f'{why}, and on_unadjusted="error": nothing was charged. Use more epsilon, more '
-            "records or fewer covariates, add a delta, or declare a trial as "
-            'design="randomised"'
+            f'{why}, and on_unadjusted="error": nothing was charged. {instead}, or declare a trial '
+            'as design="randomised"'
         )
 
 

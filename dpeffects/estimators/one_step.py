@@ -169,10 +169,18 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     if not two_valued(options):
         first["lengths"] = 4.0 * means / 3.0
     rest = {"spread": 0.08, "calibration": 0.04, "curves": 0.03, "estimate": 0.42}
+    if options.randomised or _indicators_only(options):
+        del rest["curves"]
     if options.randomised:
-        del rest["calibration"], rest["curves"]
+        del rest["calibration"]
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
+
+
+def _indicators_only(options: OneStepOptions) -> bool:
+    """True where no column can bend, by declared types."""
+    facts = getattr(options, "facts", None)
+    return facts is not None and set(facts.values[:-1]) <= {1, 2}
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:

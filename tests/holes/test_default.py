@@ -12,6 +12,7 @@ import dpeffects as dpe
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._centres import Lengths
+from dpeffects.estimators._curves import Curves
 
 
 def trial(n, seed, high=0.6, low=0.4, size=13):
@@ -109,3 +110,55 @@ def test_too_many_columns_for_gaussian_noise_are_refused_before_the_charge():
             **given,
         )
     assert ledger.spends == ()
+
+
+def confounded(n, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    t = rng.random(n) < 1 / (1 + np.exp(-x[:, 0]))
+    y = np.clip(0.5 + 0.1 * x[:, 0] + 0.08 * rng.normal(size=n), 0, 1)
+    return pd.DataFrame(x, columns=list("abc")).assign(y=y, t=t)
+
+
+def test_noise_in_the_outcomes_variance_takes_no_allowance_away():
+    """Where the matrix was mostly noise, so was the variance of outcomes read from it: one that
+    came out negative made the allowance for confounding vanish."""
+    bounds = dict.fromkeys("abc", (-4, 4)) | {"y": (0, 1)}
+    held = 0
+    for seed in range(30):
+        fit = dpe.dp_ate(
+            "y ~ t | a + b + c",
+            confounded(2000, seed),
+            "one_step",
+            epsilon=1,
+            seed=seed,
+            bounds=bounds,
+            shares={"models": 1e-6},
+        )
+        lower, upper = fit.conf_int()
+        held += lower <= 0.0 <= upper
+    assert held >= 27
+
+
+@pytest.mark.parametrize("name", ["age", "bs(age, knots=[3.0])[1]", "age:g[T.b]"])
+def test_advice_about_curves_can_be_followed(name):
+    """It said to write bs(age), which is refused, and bs(bs(age)[1])."""
+    said = Curves(0.1, (name,)).caution
+    assert "bs(bs(" not in said
+    assert "bs(age)" not in said
+    assert ("lower_bound" in said) == name.isidentifier()
+
+
+def test_indicators_alone_leave_nothing_unspent():
+    """The share of a check of curves was kept from the estimate where no column can bend."""
+    data = trial(300, 4).assign(g=np.arange(300) % 3 == 0)
+    fit = dpe.dp_ate("y ~ t | g", data, "one_step", epsilon=1, seed=1, bounds={"y": (0, 1)})
+    assert fit.guarantee.epsilon == 1.0
+    assert "curves" not in {spend.share for spend in fit.spends}
+
+
+def test_a_refusal_for_want_of_covariates_says_so():
+    """It said that n, epsilon and "no covariates" carry no adjustment, and to use fewer."""
+    with pytest.raises(OptionError, match="there are no covariates to adjust for") as caught:
+        dpe.dp_ate("y ~ t", trial(300, 4), epsilon=1, bounds={"y": (0, 1)}, on_unadjusted="error")
+    assert "fewer" not in str(caught.value)
