@@ -626,7 +626,7 @@ def release_explained(
     radius, clip = 1.5 * math.sqrt(size), known.centres.longest
     if known.lengths is not None:
         noise = 2.0 * radius * curator.noise_sd("variance") / n
-        clip, _ = known.lengths.clip(noise)
+        clip, _, _ = known.lengths.clip(noise)
     row = OutcomeSlopes(lines, known.residual, clip, means, turn)
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
     norm = curator.norm_of_sum("outcome and covariates", row, ball, share="variance")
@@ -662,7 +662,7 @@ class Choice:
         noise = curator.noise_sd("estimate", known.part) * design.largest
         bias = beyond = 0.0
         if lengths is not None:
-            clip, bias = lengths.clip(2.0 * noise, centres.mean_length)
+            clip, bias, _ = lengths.clip(2.0 * noise, centres.mean_length)
             clips = np.clip(clips, -clip, clip)
             cut = lengths.longer[lengths.limits == clip]
             beyond = float(np.clip(cut / lengths.n, 0.0, 1.0)[0]) if bias else 0.0

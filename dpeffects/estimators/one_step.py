@@ -138,6 +138,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Fore
     if columns > MOST_COLUMNS:
         raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
     able = facts.budget.delta and columns <= _MOST_POOLED
+    if options.pool not in (None, "none") and columns > _MOST_POOLED:
+        raise OptionError(f"Gaussian noise is for up to {_MOST_POOLED} covariates, not {columns}")
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
@@ -174,10 +176,16 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
-        if any(k not in (1, 2) for k in getattr(options, "facts", _TYPICAL).values[:-1]):
-            rest["curves"] = 0.03  # indicators do not bend
+        if not _indicators_only(options):
+            rest["curves"] = 0.03
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
+
+
+def _indicators_only(options: OneStepOptions) -> bool:
+    """True where no column can bend, by declared types."""
+    facts = getattr(options, "facts", None)
+    return facts is not None and set(facts.values[:-1]) <= {1, 2}
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
@@ -331,12 +339,12 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     centres = release_centres(curator)
     pi = centres.share
     unit = curator.noise_sd("estimate") / n
-    clip, bias = centres.longest, 0.0
+    clip, bias, beyond = centres.longest, 0.0, 0.0
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
     clipped = [] if two_valued(options) else [about_means.asked]
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
-        clip, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
+        clip, _, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
     standard = release_standard(curator, sums, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=models.unknown)
@@ -354,7 +362,9 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     reach = score.largest / score.overlap
     if clipped:
         lengths = about_model.read(n, answers[-1])
-        second, bias = lengths.clip(2.0 * reach * unit, centres.mean_length)
+        second, bias, beyond = lengths.clip(
+            2.0 * reach * unit, centres.mean_length, math.hypot(*centres.unknown)
+        )
     term, top = _WeightedTerm(residual, score, second), second * reach
     terms, bends = TotalAsked(term, -top, top), CurvesAsked.of(curator, models, score)
     varies = VariationAsked(term, top, models, score)
@@ -363,7 +373,8 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     total = terms.read(n, released)
     value = float(levels[0] - levels[1]) + total.mean
     parts = [Part("clipped outcomes", bias**2)]
-    parts.append(centres.noise_part(total.mean, 0.0 if randomised else _WEIGHTS_OFF))
+    weights_off = 0.0 if randomised else _WEIGHTS_OFF
+    parts.append(centres.noise_part(total.mean, weights_off, beyond=beyond))
     if not randomised:
         more, varying = varies.read(checked[0], total.mean, total.variance, estimand)
         curves = bends.read(curator, *checked[1:])
