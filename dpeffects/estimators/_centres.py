@@ -27,13 +27,13 @@ _SHARE_VARIANCE = 0.05
 _MEAN_SD = 0.1
 """How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
 _FAR_SD = 0.29
-"""The same for the interval: means that are anywhere in the range."""
+"""The same where hardly anything is known of the means: they can be anywhere in the range."""
 _LEAST_SHARE = 0.03
 _LEVELS = 14
 """Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
 _ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
-_MARGIN = 1.0
+_MARGIN = 0.75
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 
 
@@ -133,14 +133,16 @@ def release_centres(curator: Curator, count: str = "count", means: str = "means"
     own = np.clip(sums.value / sizes, -width / 2.0, width / 2.0)
     together = float(np.clip(sums.value.sum() / n, -width / 2.0, width / 2.0))
     prior = (_MEAN_SD * width) ** 2
-    pulled = together + (own - together) * prior / (prior + mean_sd**2)
+    pull = mean_sd**2 / (prior + mean_sd**2)
+    lost = np.minimum(2.0 * mean_sd / width, 1.0) ** 4
+    pulled = together + (own - together) * (1.0 - pull)
     return Centres(
         n=n,
         share=share,
         share_sd=math.sqrt((1.0 - precise) * _SHARE_VARIANCE),
         means=low + width / 2.0 + pulled,
         mean_sd=mean_sd,
-        unknown=np.hypot(mean_sd * prior, _FAR_SD * width * mean_sd**2) / (prior + mean_sd**2),
+        unknown=np.hypot(mean_sd * np.sqrt(1.0 - pull), _FAR_SD * width * lost),
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,
     )
@@ -199,7 +201,8 @@ class Lengths:
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))
         cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
-        beyond = np.append(0.0, longer[1:] / self.n)
+        seen = np.maximum.accumulate(np.clip(self.longer + 0.5 * _MARGIN * self.sd, 0.0, markov))
+        beyond = np.append(0.0, seen[1:] / self.n)
         error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
         k = int(np.argmin(error + (unknown * beyond) ** 2))
         return float(self.limits[k]), float(_ONE_SIDED * cut_off[k]), float(beyond[k])

@@ -153,10 +153,8 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         lengths = release_lengths(
             curator, "lengths of residuals", Residual(centres.means), clip, share="lengths"
         )
-        unknown = math.hypot(*centres.unknown)
-        clip, bias, beyond = lengths.clip(
-            2.0 / float(pi.min()) * unit, centres.mean_length, unknown
-        )
+        per_length = 2.0 / float(pi.min()) * unit
+        clip, bias, beyond = lengths.clip(per_length, centres.mean_length)
     middle, moves = _middle(centres, clip, signs, unit)
     term = Contrast(Residual(middle), signs, clip)
     terms = TotalAsked(term, *_ends(centres, middle, clip, signs))
