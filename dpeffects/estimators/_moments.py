@@ -167,6 +167,7 @@ class Models:
     and ``unknown`` what is still not known of them.
     """
 
+    n: int
     standard: Standard
     clip: float
     centres: FloatArray
@@ -241,6 +242,7 @@ def release_models(
     shift = covariance @ treatment
     offsets, unknown = _offsets(seen, to_arms, pi, centres.unknown / clip)
     return Models(
+        n=n,
         standard=standard,
         clip=clip,
         centres=mean + np.stack([(1.0 - pi) * shift, -pi * shift]),

@@ -10,6 +10,10 @@
    corrects the effect that the models give. The largest of these weights is a fraction of the
    largest inverse probability, and so is the noise.
 
+5. With the same look at the rows: how the effect varies along the score (`_variation`), which
+   makes of it the average over all, treated or control records, and whether the score bends where
+   the formula has lines (`_curves`).
+
 At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
 
 With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and
@@ -32,7 +36,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
-from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._aipw import reference
 from dpeffects.estimators._balancing import fit_label, label_shares
 from dpeffects.estimators._centres import LengthsAsked, Residual, release_centres
@@ -40,6 +44,7 @@ from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
 from dpeffects.estimators._forecast import Forecast, forecast_one_step
 from dpeffects.estimators._moments import Models, ask_means, release_models, release_standard
+from dpeffects.estimators._variation import VariationAsked
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     TotalAsked,
@@ -64,8 +69,8 @@ _POOLS = ("none", "models", "all")
 """Which shares have Gaussian noise, where there is a delta."""
 MOST_COLUMNS, _MOST_POOLED = 450, 250
 """Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
-_TYPICAL = Facts(1000, 10, Budget(1.0), "label")
-"""For which the split at label level is listed."""
+_TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
+"""For which splits of the budget are listed."""
 _CUT = 2.5
 """The score's index is cut at this many of its standard deviations in the Newton step."""
 _CURVED = 0.04
@@ -74,12 +79,12 @@ unit of confounding strength."""
 _WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
 _WRONG_SCORE = 0.3
+"""Error of the score's slopes by its shape, which normal covariates in each arm would give it, in
+units of the slopes: it meets what is not known of the outcome's slopes."""
 _SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
 _HARDLY = 0.25
 """Where less than this part of either model is known, the result says that it hardly adjusts."""
-_HETEROGENEOUS = 0.1
-"""Variance of slopes that differ between arms, against that of slopes in common."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,11 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     first = {"count": means, "means": means}
     if not two_valued(options):
         first["lengths"] = 4.0 * means / 3.0
-    rest = {"spread": 0.08, "calibration": 0.04, "curves": 0.03, "estimate": 0.42}
-    if options.randomised:
-        del rest["calibration"], rest["curves"]
+    rest = {"spread": 0.08, "estimate": 0.42}
+    if not options.randomised:
+        rest |= {"calibration": 0.03, "variation": 0.03}
+        if any(k not in (1, 2) for k in getattr(options, "facts", _TYPICAL).values[:-1]):
+            rest["curves"] = 0.03  # indicators do not bend
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
 
@@ -348,17 +355,20 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     if clipped:
         lengths = about_model.read(n, answers[-1])
         second, bias = lengths.clip(2.0 * reach * unit, centres.mean_length)
-    terms = TotalAsked(_WeightedTerm(residual, score, second), -second * reach, second * reach)
-    bends = CurvesAsked.of(curator, models, score)
-    released, *bent = curator.several(terms.asked, *([] if randomised else bends.asked))
+    term, top = _WeightedTerm(residual, score, second), second * reach
+    terms, bends = TotalAsked(term, -top, top), CurvesAsked.of(curator, models, score)
+    varies = VariationAsked(term, top, models, score)
+    checks = [] if randomised else [varies.asked, *bends.asked]
+    released, *checked = curator.several(terms.asked, *checks)
     total = terms.read(n, released)
     value = float(levels[0] - levels[1]) + total.mean
     parts = [Part("clipped outcomes", bias**2)]
     parts.append(centres.noise_part(total.mean, 0.0 if randomised else _WEIGHTS_OFF))
     if not randomised:
-        curves = bends.read(curator, *bent)
-        value -= clip * models.slopes.left
-        parts += _confounding(models, score, curves, estimand)
+        more, varying = varies.read(checked[0], total.mean, total.variance, estimand)
+        curves = bends.read(curator, *checked[1:])
+        value += more - clip * models.slopes.left
+        parts += [*_confounding(models, curves), *varying]
     return total.estimate(
         value,
         centres,
@@ -370,8 +380,8 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     )
 
 
-def _confounding(models: Models, score: _Score, curves: Curves, estimand: str) -> list[Part]:
-    """What noise in the models, curves, and effects that vary may leave."""
+def _confounding(models: Models, curves: Curves) -> list[Part]:
+    """What noise in the models, and curves, may leave."""
     slopes, squared, covariance = models.slopes, models.clip**2, models.covariance
     a, spread = models.treatment_slopes, models.outcome_variance
     unknown = float(slopes.outcome_variance @ np.linalg.eigvalsh(covariance)) / models.columns
@@ -380,27 +390,12 @@ def _confounding(models: Models, score: _Score, curves: Curves, estimand: str) -
     curved = curves.left_variance(spread, slopes.explained)
     if curves.checked:
         curved += _CURVED**2 * spread * slopes.explained * slopes.selection
-    shift = _shift(models, score, estimand)
-    vary = _HETEROGENEOUS * slopes.prior[0] * float(shift @ shift)
     rest = slopes.left_variance - moved + missed
     return [
         Part("models", squared * moved, noise=True),
         Part("confounding left by noise in the models", squared * rest),
         Part("confounding by curves", squared * curved),
-        Part("effects that vary", squared * vary),
     ]
-
-
-def _shift(models: Models, score: _Score, estimand: str) -> FloatArray:
-    """Mean covariates of those whom overlap weights stand for, less those of the estimand."""
-    pi = float(score.weights[0].sum())
-    sizes = np.array([pi, 1.0 - pi])
-    members = ESTIMANDS[estimand].population(np.array([1.0, 0.0]), np.array([0.0, 1.0])) * sizes
-    goal = (members / members.sum()) @ models.centres
-    own = score.weights * score.values * (1.0 - score.values) / score.overlap
-    along = models.covariance @ score.slopes / max(score.sd**2, 1e-12)
-    moved = float((own * (score.index - score.means[:, None])).sum())
-    return np.asarray(own.sum(axis=1) @ models.centres + moved * along - goal)
 
 
 def _known(models: Models) -> dict[str, str]:

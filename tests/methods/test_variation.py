@@ -1,0 +1,50 @@
+"""Effects that vary along the score: averages over all, treated and control records differ."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+
+N = 40_000
+BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1), "x3": (0, 1)}
+ESTIMATORS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
+
+
+def varying(seed):
+    """Who gains most is treated most often; truths are means over the very records."""
+    rng = np.random.default_rng(seed)
+    x = np.clip(rng.normal(0.5, 0.17, (N, 3)), 0, 1)
+    odds = 1.0 / (1.0 + np.exp(-(-0.8 + (x - 0.5) @ [4.0, 2.0, 0.0])))
+    treated = rng.random(N) < odds
+    effect = 0.05 + 0.3 * (x[:, 0] - 0.5)
+    mean = 0.45 + (x - 0.5) @ [0.2, 0.1, 0.1] + treated * effect
+    y = np.clip(mean + 0.06 * rng.standard_normal(N), 0, 1)
+    data = pd.DataFrame(x, columns=["x1", "x2", "x3"]).assign(y=y, t=treated.astype(int))
+    parts = {"ATE": treated | ~treated, "ATT": treated, "ATC": ~treated}
+    return data, {name: float(effect[part].mean()) for name, part in parts.items()}
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_with_hardly_any_noise_the_three_averages_come_apart(estimand):
+    data, truth = varying(1)
+    fit = ESTIMATORS[estimand](
+        "y ~ t | x1 + x2 + x3", data, "one_step", epsilon=1000, bounds=BOUNDS, seed=1
+    )
+    assert abs(truth["ATT"] - truth["ATC"]) > 0.03
+    assert fit.estimate == pytest.approx(truth[estimand], abs=0.012)
+    low, high = fit.conf_int()
+    assert low <= truth[estimand] <= high
+
+
+def test_noise_pulls_the_difference_to_none_and_the_interval_allows_for_it():
+    data, truth = varying(2)
+    one, other = (
+        ESTIMATORS[name](
+            "y ~ t | x1 + x2 + x3", data, "one_step", epsilon=0.05, bounds=BOUNDS, seed=2
+        )
+        for name in ("ATT", "ATC")
+    )
+    assert abs(one.estimate - other.estimate) < 0.7 * abs(truth["ATT"] - truth["ATC"])
+    allowed = {part.name: part.variance for part in one.released.parts}
+    assert allowed["effects that vary"] > 0.003**2
