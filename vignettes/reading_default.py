@@ -97,9 +97,13 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # confounding by curves                    the models are straight lines in each covariate. An
 #                                          allowance for slight bends, and more where the released
 #                                          check for curves (below) finds one
-# effects that vary                        the sum counts those most who might have been in either
-#                                          arm; if the effect differs between people, theirs need
-#                                          not be the average
+# effect along the score                   the sum counts those most who might have been in either
+#                                          arm. How the effect changes with the chance of treatment
+#                                          is estimated, to give the average asked for; this is the
+#                                          noise of that
+# effects that vary                        what chance leaves unknown of it
+# imbalance that the weights leave         at label level only: public weights balance the arms
+#                                          nearly, not wholly
 # confounding, a guess                     in associations only: how far off unadjusted differences
 #                                          tend to be
 # ======================================== =========================================================
