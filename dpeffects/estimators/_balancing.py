@@ -41,7 +41,7 @@ from dpeffects.privacy.moments import Gram, WithSquares
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 
-_CAUTION = 1.0
+_CAUTION = 0.5
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 _COARSE = 0.03
 """Noise in a count of lengths, over all records, beyond which nothing is clipped by it."""

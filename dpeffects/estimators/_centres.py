@@ -30,7 +30,7 @@ _LEVELS = 14
 """Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
 _ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
-_MARGIN = 0.5
+_MARGIN = 1.0
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 
 

@@ -66,7 +66,7 @@ def _clip(facts: Facts, split: Split, per_length: float, part: float = 1.0) -> t
     """
     if facts.values[-1] == 2:
         return 0.6, 0.0
-    apparent = min(2.4 * _unit(split, "lengths") / (part * facts.n), 1.0)
+    apparent = min(4.8 * _unit(split, "lengths") / (part * facts.n), 1.0)
     clips = np.linspace(2.0 * _SD, 0.5, 25)
     bias = 0.3 * (apparent * (0.5 - clips) + 0.1 * np.maximum(2.6 * _SD - clips, 0.0))
     k = int(np.argmin((per_length * clips) ** 2 + bias**2))

@@ -31,12 +31,12 @@ _DELTA = 1e-6
 """What a delta would buy is said for this one."""
 _WORTH = 0.8
 """It is said where the interval would be at most this much of the one without."""
-_GAIN = {"observational": 0.7, "randomised": 0.92}
+_GAIN = {"observational": 0.75, "randomised": 0.92}
 """Using the covariates has to reduce the error to expect to this part: where there is no
 confounding after all, or they explain nothing, its noise is for nothing."""
 _RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
-_NARROW, _IDLE = 2.5, 1.06
+_NARROW, _IDLE = 2.0, 1.06
 """It must not make an interval wider where outcomes spread so many times less over their range
 than is typical, nor wider than by this factor in a trial whose covariates explain nothing."""
 
