@@ -83,8 +83,9 @@ _WRONG_SCORE = 0.3
 units of the slopes: it meets what is not known of the outcome's slopes."""
 _SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
-_HARDLY = 0.25
-"""Where less than this part of either model is known, the result says that it hardly adjusts."""
+_HARDLY, _NOTHING = 0.25, 0.1
+"""Where less than this part of either model is known, the result says that it hardly adjusts, and
+that it is an association."""
 
 
 @dataclass(frozen=True)
@@ -384,7 +385,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         value,
         centres,
         parts,
-        basis="randomised" if randomised else "adjusted",
+        basis=_basis(models, options),
         details=details(centres, second, clip * math.sqrt(models.outcome_variance))
         | _known(models),
         caution="" if randomised else _caution(models, curves),
@@ -401,12 +402,19 @@ def _confounding(models: Models, curves: Curves) -> list[Part]:
     curved = curves.left_variance(spread, slopes.explained)
     if curves.checked:
         curved += _CURVED**2 * spread * slopes.explained * slopes.selection
-    rest = slopes.left_variance - moved + missed
+    rest = slopes.cautious_variance - moved + missed
     return [
         Part("models", squared * moved, noise=True),
         Part("confounding left by noise in the models", squared * rest),
         Part("confounding by curves", squared * curved),
     ]
+
+
+def _basis(models: Models, options: OneStepOptions) -> str:
+    """Models that are nothing but noise adjust for nothing."""
+    if options.randomised:
+        return "randomised"
+    return "adjusted" if min(models.slopes.known) >= _NOTHING else "association"
 
 
 def _known(models: Models) -> dict[str, str]:
