@@ -142,8 +142,4 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     if randomised:
         return Forecast(noise, 2.0 * sd * math.sqrt(unexplained / n), 0.0)
     sampling = 2.0 * sd * math.sqrt(1.15 * unexplained / n)
-    return Forecast(
-        noise,
-        sampling,
-        min(clip * math.sqrt(slopes.cautious_variance), sd * math.sqrt(unadjusted_variance())),
-    )
+    return Forecast(noise, sampling, clip * math.sqrt(slopes.left_variance))
