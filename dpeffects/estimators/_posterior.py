@@ -34,7 +34,7 @@ _CAUTIOUS = (
     np.array([0.42, 0.05, 0.02, 0.02, 0.02, 0.05, 0.42]),
 )
 """The same for the interval, which strong and aligned confounding is what it has to survive."""
-_VAGUE = 2.0
+_VAGUE = 3.0
 """How many times the variance of confounding is larger where nothing is known, and once more."""
 _TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
