@@ -97,9 +97,13 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # confounding by curves                    the models are straight lines in each covariate. An
 #                                          allowance for slight bends, and more where the released
 #                                          check for curves (below) finds one
-# effects that vary                        the sum counts those most who might have been in either
-#                                          arm; if the effect differs between people, theirs need
-#                                          not be the average
+# effect along the score                   the sum counts those most who might have been in either
+#                                          arm. How the effect changes with the chance of treatment
+#                                          is estimated, to give the average asked for; this is the
+#                                          noise of that
+# effects that vary                        what chance leaves unknown of it
+# imbalance that the weights leave         at label level only: public weights balance the arms
+#                                          nearly, not wholly
 # confounding, a guess                     in associations only: how far off unadjusted differences
 #                                          tend to be
 # ======================================== =========================================================
@@ -134,15 +138,29 @@ except dpe.DPEffectsError as error:
 # -----------------
 # A delta, far below 1 / n, allows Gaussian noise, which hides many numbers at once more cheaply.
 # Models rest on the products of all pairs of columns, so the more covariates, the more it buys.
-# Here 2,000 records with ten covariates and epsilon 0.5, ten draws of the noise each:
+# Twenty samples each, with ten covariates that confound strongly; the true effect is 0.1:
 
-for delta in (0, 1e-6):
-    draws = [dpe.dp_ate(text, data, epsilon=0.5, delta=delta) for _ in range(10)]
-    width = np.median([(high - low) / 2 for low, high in (fit.conf_int() for fit in draws)])
-    error = np.median([abs(fit.estimate - 0.1) for fit in draws])
-    print(f"delta {delta:<6g} median half-width {width:.3f}, median error {error:.3f}")
+rows = []
+for n, epsilon in ((2_000, 0.5), (5_000, 1)):
+    for delta in (0, 1e-6):
+        fits = [
+            dpe.dp_ate(
+                text, dpe.simulate("confounded", n=n, seed=k), epsilon=epsilon, delta=delta, seed=k
+            )
+            for k in range(20)
+        ]
+        low, high = np.array([tuple(fit.conf_int()) for fit in fits]).T
+        error = np.median([abs(fit.estimate - 0.1) for fit in fits])
+        covers = ((low <= 0.1) & (high >= 0.1)).sum()
+        rows.append((n, epsilon, f"{delta:g}", error, np.median(high - low) / 2, covers))
+columns = ["n", "epsilon", "delta", "median error", "half-width", "covers, of 20"]
+print(pd.DataFrame(rows, columns=columns).round(4).to_string(index=False))
 
 # %%
+# Few records for many strong confounders are also where the default is weakest: with noise in both
+# models at once, what they say about the strength of the confounding is itself uncertain, and
+# intervals can be too short. A delta, more records, or fewer covariates help.
+#
 # What no interval can know
 # -------------------------
 # Every adjusted result says what it assumes: that no confounder is missing from the formula, and

@@ -626,7 +626,7 @@ def release_explained(
     radius, clip = 1.5 * math.sqrt(size), known.centres.longest
     if known.lengths is not None:
         noise = 2.0 * radius * curator.noise_sd("variance") / n
-        clip, _ = known.lengths.clip(noise)
+        clip, _, _ = known.lengths.clip(noise)
     row = OutcomeSlopes(lines, known.residual, clip, means, turn)
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
     norm = curator.norm_of_sum("outcome and covariates", row, ball, share="variance")
@@ -662,7 +662,7 @@ class Choice:
         noise = curator.noise_sd("estimate", known.part) * design.largest
         bias = beyond = 0.0
         if lengths is not None:
-            clip, bias = lengths.clip(2.0 * noise, centres.mean_length)
+            clip, bias, _ = lengths.clip(2.0 * noise, centres.mean_length)
             clips = np.clip(clips, -clip, clip)
             cut = lengths.longer[lengths.limits == clip]
             beyond = float(np.clip(cut / lengths.n, 0.0, 1.0)[0]) if bias else 0.0
@@ -689,7 +689,7 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     )
     return Estimate(
         value=float(np.clip(value, -centres.range, centres.range)),
-        sampling=_sampling(curator, design, row, noisy, known),
+        sampling=_sampling(curator, design, row, noisy, known, trial=not choice.imbalance),
         laplace=() if noisy.gaussian else (noisy.scale * row.length,),
         gaussian=noisy.variance * row.length**2 if noisy.gaussian else 0.0,
         parts=tuple(part for part in parts if part.variance > 0.0),
@@ -698,7 +698,13 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
 
 
 def _sampling(
-    curator: Curator, design: Design, row: Contribution, noisy: Noisy, known: Released
+    curator: Curator,
+    design: Design,
+    row: Contribution,
+    noisy: Noisy,
+    known: Released,
+    *,
+    trial: bool,
 ) -> SamplingVariance | Unavailable:
     """Squared weights times squared residuals, less what balance takes out of them."""
     if not curator.has("variance"):
@@ -707,10 +713,17 @@ def _sampling(
     squares, noise = float(noisy.value[1]) * scale, math.sqrt(noisy.variance / 2.0) * scale
     if centres.two_valued:  # squares from the middle of the range are all the same
         squares, noise = float(design.squares.sum()) * centres.range**2 / 4.0, 0.0
-    # residuals have mean 0 in both arms, but for the noise in the means
+    # Weights move the mean of the residuals of an arm towards that of all records, and squared
+    # weights about twice as far: squares from the middle of the clips are off by that.
+    moved = float(row.middles[0] - row.middles[1] + row.length * noisy.value[0])
+    others = np.array([design.sizes[1], -design.sizes[0]]) / design.sizes.sum()
+    slope = 0.0 if trial else 4.0 * float(row.middles @ (others / design.sizes))
+    squares += slope * moved
+    # residuals have mean 0 in both arms otherwise, but for the noise in the means
     by_means = 2.0 * np.abs(row.middles) * centres.unknown * design.squares
     value = squares - float(row.middles**2 @ design.squares) - known.explained * design.gain
     spread = float(by_means @ by_means) + (known.explained_sd * design.gain) ** 2
+    spread += slope**2 * noisy.variance * scale
     most = centres.most_variance + centres.range * float(centres.unknown.max())
     largest = min(most, centres.range**2 / 4.0) * float(design.squares.sum())
     return SamplingVariance(value, math.sqrt(noise**2 + spread / 2.0), largest)

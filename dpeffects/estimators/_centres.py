@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.errors import EstimationError
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
@@ -25,12 +26,14 @@ _SHARE_VARIANCE = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 _MEAN_SD = 0.1
 """How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
+_FAR_SD = 0.29
+"""The same where hardly anything is known of the means: they can be anywhere in the range."""
 _LEAST_SHARE = 0.03
 _LEVELS = 14
 """Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
 _ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
-_MARGIN = 1.0
+_MARGIN = 0.75
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 
 
@@ -91,16 +94,22 @@ class Centres:
         return self.means + moves, moves
 
     def noise_part(
-        self, correction: float, relative: float = 0.0, moves: FloatArray | None = None
+        self,
+        correction: float,
+        relative: float = 0.0,
+        moves: FloatArray | None = None,
+        beyond: float = 0.0,
     ) -> Part:
         """Error by noise in the share and the means.
 
         An error of the share multiplies what the means miss, and the ``correction`` that the sum of
-        residuals made; so does the ``relative`` error of the weights of an arm. ``moves`` are those
-        of centres that are not the means.
+        residuals made; so does the ``relative`` error of the weights of an arm. Residuals
+        ``beyond`` the clip, a part of all, do not correct the means. ``moves`` are those of centres
+        that are not the means.
         """
         pi, sd = self.share, self.share_sd
         by_arm = np.hypot(np.minimum(1.0, sd / np.array([pi, 1.0 - pi])), relative)
+        by_arm = np.hypot(by_arm, beyond)
         slope = max(0.25, abs(1.0 - 2.0 * pi)) / (pi * (1.0 - pi))
         variance = float(((self.unknown * by_arm) ** 2).sum()) + (correction * sd * slope) ** 2
         if moves is not None:
@@ -112,6 +121,8 @@ def release_centres(curator: Curator, count: str = "count", means: str = "means"
     """Release the number of treated records and the sums of outcomes by arm."""
     n, (low, high) = curator.n, curator.outcome_range
     counted, width = treated_count(curator, count), high - low
+    if not counted.variance and float(counted) in (0.0, n):  # the arms are public
+        raise EstimationError("an arm has no records: there is no effect to estimate")
     precise = _SHARE_VARIANCE / (_SHARE_VARIANCE + counted.variance / n**2)
     share = 0.5 + precise * (float(counted) / n - 0.5)
     if counted.variance:
@@ -122,14 +133,16 @@ def release_centres(curator: Curator, count: str = "count", means: str = "means"
     own = np.clip(sums.value / sizes, -width / 2.0, width / 2.0)
     together = float(np.clip(sums.value.sum() / n, -width / 2.0, width / 2.0))
     prior = (_MEAN_SD * width) ** 2
-    pulled = together + (own - together) * prior / (prior + mean_sd**2)
+    pull = mean_sd**2 / (prior + mean_sd**2)
+    lost = np.minimum(2.0 * mean_sd / width, 1.0) ** 4
+    pulled = together + (own - together) * (1.0 - pull)
     return Centres(
         n=n,
         share=share,
         share_sd=math.sqrt((1.0 - precise) * _SHARE_VARIANCE),
         means=low + width / 2.0 + pulled,
         mean_sd=mean_sd,
-        unknown=np.sqrt(prior * mean_sd**2 / (prior + mean_sd**2)),
+        unknown=np.hypot(mean_sd * np.sqrt(1.0 - pull), _FAR_SD * width * lost),
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,
     )
@@ -174,20 +187,25 @@ class Lengths:
     longer: FloatArray
     sd: FloatArray
 
-    def clip(self, noise_per_length: float, most: float = math.inf) -> tuple[float, float]:
-        """The clip with the least noise and bias, and that bias.
+    def clip(
+        self, noise_per_length: float, most: float = math.inf, unknown: float = 0.0
+    ) -> tuple[float, float, float]:
+        """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
 
         ``noise_per_length`` is the noise in the estimate for each unit of the clip, ``most`` a
-        bound on the mean length of residuals. (Outcomes with two values are not clipped: the effect
-        may live in the rarer one.)
+        bound on the mean length of residuals, ``unknown`` what is not known of the centres: those
+        beyond the clip do not correct it. (Outcomes with two values are not clipped: the effect may
+        live in the rarer one.)
         """
         longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))
         cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
+        seen = np.maximum.accumulate(np.clip(self.longer + 0.5 * _MARGIN * self.sd, 0.0, markov))
+        beyond = np.append(0.0, seen[1:] / self.n)
         error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
-        k = int(np.argmin(error))
-        return float(self.limits[k]), float(_ONE_SIDED * cut_off[k])
+        k = int(np.argmin(error + (unknown * beyond) ** 2))
+        return float(self.limits[k]), float(_ONE_SIDED * cut_off[k]), float(beyond[k])
 
     @property
     def mean_square(self) -> float:

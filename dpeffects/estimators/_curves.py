@@ -79,10 +79,12 @@ class Curves:
         """What to do about it."""
         if not self.bent:
             return ""
-        named = ", ".join(self.bent[:5])
+        named, first = ", ".join(self.bent[:5]), self.bent[0]
         more = " and others" if len(self.bent) > 5 else ""
+        spline = f"bs({first}, knots=[...], lower_bound=..., upper_bound=...)"
+        write = spline if first.isidentifier() else "more knots"
         return (
-            f"the log odds of treatment are not linear in {named}{more}: write bs({self.bent[0]}) "
+            f"the log odds of treatment are not linear in {named}{more}: write {write} "
             "or products of terms, or the adjustment may miss confounding"
         )
 

@@ -77,7 +77,7 @@ def _by_centres(facts: Facts, split: Split) -> float:
     """Error by noise in the share of treated records times that in the means of the arms."""
     share = min(2.0 * _unit(split, "count") / facts.n, 0.45)
     mean = 2.0 * _unit(split, "means") / facts.n
-    return math.sqrt(2.0) * share * mean * 0.1 / math.hypot(mean, 0.1)
+    return math.sqrt(2.0) * share * mean
 
 
 def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:

@@ -32,6 +32,10 @@ LONG = 0.8
 """Squared length of x, for each covariate, at which rows begin to be shortened."""
 _WEIGHT, _WEIGHT_SD = 0.92, 0.08
 """Mean and standard deviation over studies of the mean weight of rows after shortening."""
+_SPREAD = 0.2, 0.2
+"""The same of the variance of outcomes within arms, in units of the clip."""
+_SCALE = 0.8, 1.0
+"""The same of the mean variance of standardised covariates after shortening."""
 _LEAST = 0.02
 """Least variance of a direction, against the mean of all."""
 
@@ -99,10 +103,11 @@ def varying_columns(curator: Curator) -> IntArray:
 
 
 def ask_means(curator: Curator, share: str) -> Asked:
-    """Ask for the means of the covariates."""
+    """Ask for the means of the covariates; indicators need no variances beside them."""
     columns = varying_columns(curator)
     cube = Cube(np.zeros(columns.size), np.ones(columns.size))
-    return Asked("means of covariates", _Columns(columns), cube, None, share, 0.5)
+    part = 0.5 if (np.array(curator.values)[columns] != 2).any() else 1.0
+    return Asked("means of covariates", _Columns(columns), cube, None, share, part)
 
 
 def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
@@ -221,9 +226,10 @@ def release_models(
     real = between * _reliable(between, between_sd)
     covariance = covariance - pi * (1.0 - pi) * np.outer(real, real)
     values, vectors = np.linalg.eigh(covariance)
-    values = np.maximum(values, _LEAST * scale)
+    values = np.clip(values, _LEAST * scale, p * scale)
     covariance = (vectors * values) @ vectors.T
-    spread = float(np.clip(seen.outcome[0], 0.01, 0.6))
+    own_sd = math.sqrt(2.0) * in_outcome / seen.sizes[0]
+    spread = min(max(_combined(float(seen.outcome[0]), own_sd, *_SPREAD), 0.01), 0.6)
     slopes = fit_slopes(
         NoisyMoments(
             variances=values,
@@ -319,8 +325,9 @@ def _combined(one: float, sd: float, other: float, other_sd: float) -> float:
 
 
 def _reliable(vector: FloatArray, sd: float) -> float:
-    """Part of a vector's squared length that noise does not explain."""
-    return max(0.0, 1.0 - vector.size * sd**2 / max(float(vector @ vector), 1e-300))
+    """Part of a vector's squared length that noise does not explain, of entries of about 1."""
+    explained = vector.size * sd**2 / max(float(vector @ vector), 1e-300)
+    return max(0.0, 1.0 - explained) / max(1.0, sd**2)
 
 
 def _shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
@@ -329,7 +336,8 @@ def _shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
     Also that multiple, and the part of the rest that was kept.
     """
     p = len(matrix)
-    scale = float(np.clip(np.trace(matrix) / p, _LEAST, 1.1))
+    mean = _combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), *_SCALE)
+    scale = min(max(mean, _LEAST), 1.1)
     off = matrix - scale * np.eye(p)
     kept = max(0.0, 1.0 - p * (p + 1) * sd**2 / max(float((off**2).sum()), 1e-300))
     return scale * np.eye(p) + kept * off, scale, kept

@@ -34,6 +34,8 @@ _CAUTIOUS = (
     np.array([0.42, 0.05, 0.02, 0.02, 0.02, 0.05, 0.42]),
 )
 """The same for the interval, which strong and aligned confounding is what it has to survive."""
+_VAGUE = 3.0
+"""How many times the variance of confounding is larger where nothing is known, and once more."""
 _TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
 
@@ -82,6 +84,16 @@ class Slopes:
     explained: float
     selection: float
     prior: tuple[float, float]
+
+    @property
+    def cautious_variance(self) -> float:
+        """``left_variance`` for the interval: larger where the models are hardly known.
+
+        Then the strength of confounding is hardly known either; strong and aligned confounding at
+        1,000 to 3,000 records and epsilon 0.5 to 1 asks for it.
+        """
+        one, other = (max(x, 0.0) for x in self.known)
+        return self.left_variance * (1.0 + _VAGUE * (1.0 - one * other))
 
     @property
     def known(self) -> tuple[float, float]:

@@ -30,9 +30,10 @@ _CUT = 2.5
 
 @dataclass(frozen=True, eq=False)
 class _Along:
-    """Terms of the estimate times the position along the score, in [-1, 1]."""
+    """Terms of the estimate, over the largest, times the position along the score."""
 
     term: RowFunction
+    top: float
     models: Models
     slopes: FloatArray
     cut: float
@@ -41,7 +42,7 @@ class _Along:
     def __call__(self, rows: Block) -> FloatArray:
         """Products of some rows."""
         index = self.models.standard.index(rows, self.slopes)
-        product: FloatArray = self.term(rows) * np.clip(index / self.cut, -1.0, 1.0)
+        product: FloatArray = self.term(rows) / self.top * np.clip(index / self.cut, -1.0, 1.0)
         return product
 
 
@@ -61,8 +62,8 @@ class VariationAsked:
     @property
     def asked(self) -> Asked:
         """What the curator is asked for."""
-        along = _Along(self.term, self.models, self.score.slopes, self._cut)
-        return Asked("effect along the score", along, Box(-self.top, self.top), None, "variation")
+        along = _Along(self.term, self.top, self.models, self.score.slopes, self._cut)
+        return Asked("effect along the score", along, Box(-1.0, 1.0), None, "variation")
 
     def read(
         self, noisy: Noisy, mean: float, spread: float, estimand: str
@@ -77,8 +78,8 @@ class VariationAsked:
         centre = float((own * at).sum())
         width = max(float((own * (at - centre) ** 2).sum()), 1e-6)
         goal = self._weights(estimand)
-        seen = (float(noisy.value[0]) / n - mean * centre) / width
-        noise = noisy.variance / (n * width) ** 2
+        seen = (self.top * float(noisy.value[0]) / n - mean * centre) / width
+        noise = noisy.variance * (self.top / (n * width)) ** 2
         error = noise + max(spread, 0.0) / (n * width)
         # slopes of the effect are as strange to the score as slopes of the outcome could be
         steep = models.covariance @ score.slopes

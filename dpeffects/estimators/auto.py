@@ -54,8 +54,11 @@ class AutoOptions(StudyOptions):
         """Choose the method by what its interval is expected to be."""
         method, options, why = choose(self, facts)
         if method is clipped_contrast.SPEC:
-            what = "the number of covariates" if len(facts.values) > 2 else "no covariates"
-            refuse_unadjusted(self, f"n, epsilon and {what} carry no adjustment")
+            why, instead = "there are no covariates to adjust for", 'Write "y ~ t | x1 + x2"'
+            if _columns(facts):
+                why = "n, epsilon and the number of covariates carry no adjustment"
+                instead = "Use more epsilon, more records or fewer covariates, add a delta"
+            refuse_unadjusted(self, why, instead)
         return Chosen(self.design, self.on_unadjusted, method=method, own=options, why=why)
 
 
@@ -168,7 +171,6 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     reference=reference,
-    variance_shares=(),
     needs_covariates=False,
     former_options=_FORMER,
     citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",

@@ -15,7 +15,7 @@ allowance for confounding, which is a guess, and there is no test.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -106,13 +106,16 @@ def two_valued(options: Options) -> bool:
     return facts is not None and facts.values[-1:] == (2,)
 
 
-def refuse_unadjusted(options: Any, why: str = "clipped_contrast adjusts for nothing") -> None:
+def refuse_unadjusted(
+    options: Any,
+    why: str = "clipped_contrast adjusts for nothing",
+    instead: str = 'Use method="one_step" with covariates',
+) -> None:
     """Refuse, before the charge, what would be an association."""
     if options.on_unadjusted == "error" and not options.randomised:
         raise OptionError(
-            f'{why}, and on_unadjusted="error": nothing was charged. Use more epsilon, more '
-            "records or fewer covariates, add a delta, or declare a trial as "
-            'design="randomised"'
+            f'{why}, and on_unadjusted="error": nothing was charged. {instead}, or declare a trial '
+            'as design="randomised"'
         )
 
 
@@ -145,20 +148,27 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     centres = release_centres(curator)
     pi = np.array([centres.share, 1.0 - centres.share])
     signs, unit = np.array([1.0, -1.0]) / pi, curator.noise_sd("estimate") / curator.n
-    clip, bias = centres.longest, 0.0
+    clip, bias, beyond = centres.longest, 0.0, 0.0
     if not two_valued(options):
         lengths = release_lengths(
             curator, "lengths of residuals", Residual(centres.means), clip, share="lengths"
         )
-        clip, bias = lengths.clip(2.0 / float(pi.min()) * unit, centres.mean_length)
+        per_length = 2.0 / float(pi.min()) * unit
+        clip, bias, beyond = lengths.clip(per_length, centres.mean_length)
     middle, moves = _middle(centres, clip, signs, unit)
     term = Contrast(Residual(middle), signs, clip)
     terms = TotalAsked(term, *_ends(centres, middle, clip, signs))
     total = terms.read(curator.n, *curator.several(terms.asked))
+    apart, unknown = float(moves @ np.abs(signs)), float(np.hypot(*(centres.unknown * signs)))
+    half = math.sqrt(centres.share * (1.0 - centres.share))
+    total = replace(
+        total, between=(half * apart) ** 2, between_sd=2.0 * half**2 * abs(apart) * unknown
+    )
     # residuals from the centres add up to their moves, but for what the sum corrects
     value = float(middle[0] - middle[1]) + total.mean
     correction = total.mean + float(moves[0] - moves[1])
-    parts = [Part("clipped outcomes", bias**2), centres.noise_part(correction, moves=moves)]
+    parts = [Part("clipped outcomes", bias**2)]
+    parts.append(centres.noise_part(correction, moves=moves, beyond=beyond))
     spread = _outcome_variance(total, centres)
     if not options.randomised:
         guess = spread * unadjusted_variance()
@@ -251,12 +261,18 @@ class _Scaled:
 
 @dataclass(frozen=True)
 class Total:
-    """A released mean of terms within [low, low + width], and the mean of their squares."""
+    """A released mean of terms within [low, low + width], and the mean of their squares.
+
+    ``between`` is the variance between arms that is known of the terms, with the standard deviation
+    ``between_sd``: the arms have the sizes that they have, so it is no error of the mean.
+    """
 
     n: int
     low: float
     width: float
     release: Noisy
+    between: float = 0.0
+    between_sd: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -270,17 +286,18 @@ class Total:
 
     @property
     def variance(self) -> float:
-        """Variance of a term, as released: it can come out negative."""
+        """Variance of a term within arms, as released: it can come out negative."""
         first, second = self.release.value / self.n
         own = float(second - first**2) + self.release.variance / self.n**2
-        return own * self.width**2
+        return own * self.width**2 - self.between
 
     @property
     def sampling(self) -> SamplingVariance:
         """Sampling variance of the mean, and the noise in it as one Laplace term."""
         sd = math.sqrt(self.release.variance) / self.n
         slope = min(2.0 * abs(float(self.release.value[0])) / self.n, 1.0)
-        scale = self.width**2 * sd * math.hypot(1.0, slope) / math.sqrt(2.0)
+        sd = math.hypot(self.width**2 * sd * math.hypot(1.0, slope), self.between_sd)
+        scale = sd / math.sqrt(2.0)
         return SamplingVariance(
             self.variance / self.n, scale / self.n, self.width**2 / 4.0 / self.n
         )

@@ -83,8 +83,9 @@ _WRONG_SCORE = 0.3
 units of the slopes: it meets what is not known of the outcome's slopes."""
 _SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
-_HARDLY = 0.25
-"""Where less than this part of either model is known, the result says that it hardly adjusts."""
+_HARDLY, _NOTHING = 0.25, 0.1
+"""Where less than this part of either model is known, the result says that it hardly adjusts, and
+that it is an association."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Fore
     if columns > MOST_COLUMNS:
         raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
     able = facts.budget.delta and columns <= _MOST_POOLED
+    if options.pool not in (None, "none") and columns > _MOST_POOLED:
+        raise OptionError(f"Gaussian noise is for up to {_MOST_POOLED} covariates, not {columns}")
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
@@ -174,10 +177,16 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
-        if any(k not in (1, 2) for k in getattr(options, "facts", _TYPICAL).values[:-1]):
-            rest["curves"] = 0.03  # indicators do not bend
+        if not _indicators_only(options):
+            rest["curves"] = 0.03
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
+
+
+def _indicators_only(options: OneStepOptions) -> bool:
+    """True where no column can bend, by declared types."""
+    facts = getattr(options, "facts", None)
+    return facts is not None and set(facts.values[:-1]) <= {1, 2}
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
@@ -331,12 +340,12 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     centres = release_centres(curator)
     pi = centres.share
     unit = curator.noise_sd("estimate") / n
-    clip, bias = centres.longest, 0.0
+    clip, bias, beyond = centres.longest, 0.0, 0.0
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
     clipped = [] if two_valued(options) else [about_means.asked]
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
-        clip, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
+        clip, _, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
     standard = release_standard(curator, sums, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=models.unknown)
@@ -354,7 +363,9 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     reach = score.largest / score.overlap
     if clipped:
         lengths = about_model.read(n, answers[-1])
-        second, bias = lengths.clip(2.0 * reach * unit, centres.mean_length)
+        second, bias, beyond = lengths.clip(
+            2.0 * reach * unit, centres.mean_length, math.hypot(*centres.unknown)
+        )
     term, top = _WeightedTerm(residual, score, second), second * reach
     terms, bends = TotalAsked(term, -top, top), CurvesAsked.of(curator, models, score)
     varies = VariationAsked(term, top, models, score)
@@ -363,7 +374,8 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     total = terms.read(n, released)
     value = float(levels[0] - levels[1]) + total.mean
     parts = [Part("clipped outcomes", bias**2)]
-    parts.append(centres.noise_part(total.mean, 0.0 if randomised else _WEIGHTS_OFF))
+    weights_off = 0.0 if randomised else _WEIGHTS_OFF
+    parts.append(centres.noise_part(total.mean, weights_off, beyond=beyond))
     if not randomised:
         more, varying = varies.read(checked[0], total.mean, total.variance, estimand)
         curves = bends.read(curator, *checked[1:])
@@ -373,7 +385,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         value,
         centres,
         parts,
-        basis="randomised" if randomised else "adjusted",
+        basis=_basis(models, options),
         details=details(centres, second, clip * math.sqrt(models.outcome_variance))
         | _known(models),
         caution="" if randomised else _caution(models, curves),
@@ -390,12 +402,19 @@ def _confounding(models: Models, curves: Curves) -> list[Part]:
     curved = curves.left_variance(spread, slopes.explained)
     if curves.checked:
         curved += _CURVED**2 * spread * slopes.explained * slopes.selection
-    rest = slopes.left_variance - moved + missed
+    rest = slopes.cautious_variance - moved + missed
     return [
         Part("models", squared * moved, noise=True),
         Part("confounding left by noise in the models", squared * rest),
         Part("confounding by curves", squared * curved),
     ]
+
+
+def _basis(models: Models, options: OneStepOptions) -> str:
+    """Models that are nothing but noise adjust for nothing."""
+    if options.randomised:
+        return "randomised"
+    return "adjusted" if min(models.slopes.known) >= _NOTHING else "association"
 
 
 def _known(models: Models) -> dict[str, str]:
@@ -423,6 +442,5 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     reference=reference,
-    variance_shares=(),
     citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",
 )

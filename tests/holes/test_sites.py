@@ -80,8 +80,8 @@ QUESTIONS = {
     "adjusted": {"formula": "y ~ t | x + region", "method": "auto", "epsilon": 5},
     "always adjusted": {
         "formula": "y ~ t | x",
-        "method": "auto",
-        "options": {"adjust": "all"},
+        "method": "one_step",
+        "options": {"clip": 0.1},
     },
     "on the treated": {"formula": "y ~ t | x*region", "method": "private_ipw", "estimand": "ATT"},
     "hardly penalised": {
@@ -340,9 +340,9 @@ def test_a_question_beyond_its_time_is_stopped():
         {"formula": [[]] * 10**6},
         {"request": "a" * 10**7},
         {"options": {f"o{i}": 1 for i in range(10**5)}},
-        {"options": {"adjust": "a" * 10**6}},
-        {"options": {"adjust": 10**400}},
-        {"options": {"adjust": [1, 2]}},
+        {"options": {"design": "a" * 10**6}},
+        {"options": {"design": 10**400}},
+        {"options": {"design": [1, 2]}},
         {"deadline": 10**400},
         {f"more{i}": 1 for i in range(10**5)},
     ],
@@ -360,7 +360,7 @@ def test_a_nested_question_is_refused():
     deep = []
     for _ in range(10**5):
         deep = [deep]
-    for values in ({"formula": deep}, {"options": {"adjust": deep}}, {"request": deep}):
+    for values in ({"formula": deep}, {"options": {"design": deep}}, {"request": deep}):
         with pytest.raises(QuestionError):
             Question.from_dict({"request": "q", "formula": "y ~ t", "epsilon": 1.0, **values})
     with pytest.raises(QuestionError):

@@ -139,7 +139,7 @@ CASES = {
             BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, 0.02])
         )
     ],
-    "_Along": [_variation._Along(CONTRAST, MODELS, 0.3 * WEIGHTS[1:], 0.8)],
+    "_Along": [_variation._Along(CONTRAST, 0.4, MODELS, 0.3 * WEIGHTS[1:], 0.8)],
     "_Bent": [_curves._Bent(np.array([0, 2]), MODELS, ODDS)],
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
     "_FromModel": [FROM_MODEL],
