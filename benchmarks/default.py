@@ -467,7 +467,8 @@ def bars_of_audit(shown: dict[str, pd.DataFrame]) -> list[Bar]:
         found.sort_values("epsilon"), list(dict.fromkeys(found["case"]))
     )
     above = found[found["lower"] > found["epsilon"]]
-    said = f"at most {(found['lower'] / found['epsilon']).max():.2f} epsilon, {len(found)} audits"
+    run = ", ".join(f"{row.case} at {row.epsilon:g}" for row in found.itertuples())
+    said = f"at most {(found['lower'] / found['epsilon']).max():.2f} epsilon ({run})"
     lines = [
         f"audit of {row.case}: {row.lower:.2f} at {row.epsilon:g}" for row in above.itertuples()
     ]
