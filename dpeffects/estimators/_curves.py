@@ -25,6 +25,9 @@ _SURE = 3.5
 """Standard deviations of its noise and sampling error that a sum has to exceed to be named."""
 _VARIANCE = 0.3
 """Variance of the bent columns, each within [-1, 1]."""
+_USUAL = 0.0016
+"""Variance of confounding by curves over that of outcomes, for each unit of what covariates explain
+of the outcome times the variance of the log odds along them."""
 _OUTCOME = 0.5
 """How much of what covariates explain of the outcome may be by curves."""
 
@@ -64,15 +67,23 @@ class _Bent:
 
 @dataclass(frozen=True)
 class Curves:
-    """Columns along which the log odds surely bend, and the variance of the log odds by that."""
+    """Columns along which the log odds surely bend, and the variance of the log odds by that.
 
-    selection: float
-    bent: tuple[str, ...]
-    checked: bool = True
+    ``missed`` is the variance of curves that the check could not have told from noise and chance.
+    """
 
-    def left_variance(self, outcome_variance: float, explained: float) -> float:
-        """Variance of the confounding by curves, where outcomes bend along the same columns."""
-        return self.selection * _OUTCOME * explained * outcome_variance
+    selection: float = 0.0
+    bent: tuple[str, ...] = ()
+    missed: float = 0.0
+
+    def left_variance(self, outcome_variance: float, explained: float, lines: float) -> float:
+        """Variance of the confounding by curves, where outcomes bend along the same columns.
+
+        Curves that nobody saw are as strong as is usual beside the ``lines`` of the score, or as
+        strong as the check could have missed, whichever is less.
+        """
+        unseen = min(_USUAL * lines, _OUTCOME * self.missed)
+        return (_OUTCOME * self.selection + unseen) * explained * outcome_variance
 
     @property
     def caution(self) -> str:
@@ -116,7 +127,7 @@ class CurvesAsked:
     def read(self, curator: Curator, *answers: Noisy) -> Curves:
         """What noise and chance do not explain."""
         if not answers:
-            return Curves(0.0, (), checked=False)
+            return Curves()
         (noisy,) = answers
         h, n = self.score.overlap, curator.n
         variance = (noisy.sd / n) ** 2 + h * _VARIANCE / n
@@ -125,4 +136,5 @@ class CurvesAsked:
         selection = float((means[sure] ** 2).sum()) / (h**2 * _VARIANCE)
         bent = self.columns[sure.reshape(2, -1).any(axis=0)]
         names = (curator.names[k] for k in self.models.standard.columns[bent])
-        return Curves(selection, tuple(names))
+        missed = 2.0 * self.columns.size * variance / (h**2 * _VARIANCE)
+        return Curves(selection, tuple(names), float(missed))

@@ -73,9 +73,6 @@ _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
 _CUT = 2.5
 """The score's index is cut at this many of its standard deviations in the Newton step."""
-_CURVED = 0.04
-"""Standard deviation of confounding by curves that lines leave, over that of outcomes, for each
-unit of confounding strength."""
 _WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
 _WRONG_SCORE = 0.3
@@ -399,9 +396,7 @@ def _confounding(models: Models, curves: Curves) -> list[Part]:
     unknown = float(slopes.outcome_variance @ np.linalg.eigvalsh(covariance)) / models.columns
     missed = _WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
     moved = min(_SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
-    curved = curves.left_variance(spread, slopes.explained)
-    if curves.checked:
-        curved += _CURVED**2 * spread * slopes.explained * slopes.selection
+    curved = curves.left_variance(spread, slopes.explained, slopes.selection)
     rest = slopes.cautious_variance - moved + missed
     return [
         Part("models", squared * moved, noise=True),
