@@ -310,5 +310,19 @@ FEDERATED = {
     }.items()
 }
 
-CALLS: dict[str, Call] = {**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED}
+ON_SOME = {
+    "auto, label, ATT": att("auto", level="label"),
+    "auto, ATT": att("auto", n=3000, epsilon=4.0),
+    "auto, ATC": atc("auto"),
+    "one_step, label, ATT": att("one_step", n=400, level="label"),
+    "clipped_contrast, label, ATE": ate("clipped_contrast", level="label"),
+    "clipped_contrast, label, ATT": att("clipped_contrast", level="label"),
+    "clipped_contrast, ATT": att("clipped_contrast"),
+    "clipped_contrast, ATC": atc("clipped_contrast"),
+}
+
+CALLS: dict[str, Call] = {
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED},
+    **ON_SOME,
+}
 __all__ = ["CALLS", "PAIRS"]

@@ -142,7 +142,7 @@ CASES = {
     "bad variance flag": (OptionError, "variance", {"variance": "no"}),
     "bad seed": (OptionError, "seed", {"seed": -4}),
     "bad ledger": (OptionError, "ledger", {"ledger": 3.0}),
-    "no covariates": (OptionError, "diff_in_means", {"formula": "y ~ t"}),
+    "no covariates": (OptionError, "clipped_contrast", {"formula": "y ~ t"}),
     "learns from other rows": (FormulaError, "scale", {"formula": "y ~ t | scale(x)"}),
     "runs code": (FormulaError, "import", {"formula": "y ~ t | {__import__('os')}"}),
     "no treatment": (FormulaError, "", {"formula": "y ~ 1"}),

@@ -227,6 +227,8 @@ class Sized:
     n: int
     width: int
     outcome_range = (0.0, 1.0)
+    values = ()
+    names = ()
 
 
 class FarLogistic(Logistic):
