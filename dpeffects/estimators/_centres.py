@@ -201,7 +201,7 @@ class Lengths:
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))
         cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
-        seen = np.maximum.accumulate(np.clip(self.longer + 0.5 * _MARGIN * self.sd, 0.0, markov))
+        seen = np.maximum.accumulate(np.clip(self.longer + 0.2 * _MARGIN * self.sd, 0.0, markov))
         beyond = np.append(0.0, seen[1:] / self.n)
         error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
         k = int(np.argmin(error + (unknown * beyond) ** 2))
