@@ -36,6 +36,8 @@ _GAIN = {"observational": 0.75, "randomised": 0.92}
 confounding after all, or they explain nothing, its noise is for nothing."""
 _RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
+_LEAST = 1000.0
+"""Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
 _NARROW, _IDLE = 2.0, 1.06
 """It must not make an interval wider where outcomes spread so many times less over their range
 than is typical, nor wider than by this factor in a trial whose covariates explain nothing."""
@@ -107,6 +109,8 @@ def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts:
         safe = idle <= _IDLE * unadjusted.with_noise(_NARROW)
     else:
         safe = adjusted.with_noise(_NARROW) <= unadjusted.error
+    if not options.randomised and facts.n * facts.budget.epsilon < _LEAST:
+        return False
     sparse = not options.randomised and facts.n < _RECORDS * _columns(facts)
     gain = _LARGE_GAIN if sparse else _GAIN[options.design]
     return safe and adjusted.error < gain * unadjusted.error
