@@ -38,9 +38,10 @@ _RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 _LEAST = 1000.0
 """Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
-_NARROW, _IDLE = 2.0, 1.06
+_NARROW, _IDLE = 2.0, 1.08
 """It must not make an interval wider where outcomes spread so many times less over their range
-than is typical, nor wider than by this factor in a trial whose covariates explain nothing."""
+than is typical, nor wider than by this factor in a trial whose covariates explain nothing and
+whose outcomes spread half as much again less."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ def _columns(facts: Facts) -> int:
 def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: Facts) -> bool:
     """Whether using the covariates is worth its noise."""
     if options.randomised:  # also where they explain nothing
-        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(_NARROW)
-        safe = idle <= _IDLE * unadjusted.with_noise(_NARROW)
+        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(1.5 * _NARROW)
+        safe = idle <= _IDLE * unadjusted.with_noise(1.5 * _NARROW)
     else:
         safe = adjusted.with_noise(_NARROW) <= unadjusted.error
     if not options.randomised and facts.n * facts.budget.epsilon < _LEAST:
