@@ -32,6 +32,7 @@ from dpeffects.estimators._centres import (
     release_centres,
     release_lengths,
 )
+from dpeffects.estimators._moments import varying_columns
 from dpeffects.estimators.spec import Facts
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
@@ -199,7 +200,7 @@ class Moments:
 
 def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, Moments]:
     """Columns that vary; squares and products of them while there are records for them."""
-    columns = np.flatnonzero(np.array(curator.values[: curator.width]) != 1)
+    columns = varying_columns(curator)
     lines = Basis(columns, np.zeros(columns.size), np.ones(columns.size))
     first = Moments.of(curator, lines, sizes)
     varies = first.spread > 1e-4
@@ -221,7 +222,7 @@ def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, Moments]:
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class BalancingWeights:
     """Weights of (treated, control) records: a line in the basis, cut to [0, caps].
 
     ``lines`` has a constant and a slope for each function of the basis, by arm; an even weight is
@@ -256,7 +257,7 @@ class Weights:
 class WithinCap:
     """The arm (0 or 1) of a record whose weight is neither 0 nor at its cap; 2 for the others."""
 
-    weights: Weights
+    weights: BalancingWeights
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
 
     def __call__(self, rows: Block) -> IntArray:
@@ -269,7 +270,7 @@ class WithinCap:
 class WeightClass:
     """How many of the edges a weight exceeds, by arm."""
 
-    weights: Weights
+    weights: BalancingWeights
     edges: FloatArray
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
 
@@ -284,7 +285,7 @@ class WeightClass:
 class WeightSums:
     """Weights over their caps, their squares, and their products with the basis."""
 
-    weights: Weights
+    weights: BalancingWeights
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
@@ -324,9 +325,9 @@ class Problem:
         """Even weights, as coefficients of (1, standardised columns) by arm."""
         return np.tile(np.eye(1, self.basis.size + 1), (2, 1))
 
-    def weights(self, at: FloatArray, caps: FloatArray) -> Weights:
+    def weights(self, at: FloatArray, caps: FloatArray) -> BalancingWeights:
         """Weights with these coefficients."""
-        return Weights(self.basis, at @ self.standard, caps)
+        return BalancingWeights(self.basis, at @ self.standard, caps)
 
     def look(self, curator: Curator, at: FloatArray, caps: FloatArray) -> _Look:
         """Sums over public rows that give the dual objective and its gradient, by arm."""
@@ -395,21 +396,21 @@ class _Look:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class CappedWeights:
     """Weights for a cap, and what is public of them.
 
     ``totals`` are the sums of the weights by arm, ``squares`` the sums of squared weights that add
     up to 1, ``imbalance`` the standardised differences between arms and population.
     """
 
-    weights: Weights
+    weights: BalancingWeights
     sizes: FloatArray
     totals: FloatArray
     squares: FloatArray
     imbalance: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, weights: Weights, look: _Look) -> Design:
+    def of(cls, problem: Problem, weights: BalancingWeights, look: _Look) -> CappedWeights:
         sums = np.maximum(look.means[:, 0], 1e-9)
         imbalance = (look.means / sums[:, None] @ problem.standard.T)[:, 1:]
         squares = look.squares / sums**2 / problem.sizes
@@ -438,7 +439,7 @@ class Design:
         return max(float(self.squares.sum()) - everybody - left, 0.0)
 
 
-def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Design]:
+def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[CappedWeights]:
     """Weights for caps from loose to tight, each solved when asked for; in a trial even at last."""
     sizes, even = problem.sizes, np.array(problem.even)
     none = np.where(even, 1.0, np.maximum(sizes, 2.0))
@@ -455,7 +456,7 @@ def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Desi
             look = problem.look(curator, at, caps)
         else:
             at, look = problem.solve(curator, at, caps)
-        yield Design.of(problem, problem.weights(at, caps), look)
+        yield CappedWeights.of(problem, problem.weights(at, caps), look)
 
 
 def _products(
@@ -470,7 +471,7 @@ def _products(
     return matrices
 
 
-def _largest(curator: Curator, weights: Weights) -> FloatArray:
+def _largest(curator: Curator, weights: BalancingWeights) -> FloatArray:
     """The largest weight of each arm, to the next edge."""
     classes = Cells(WeightClass(weights, _EDGES), 2 * (_EDGES.size + 1))
     counts = curator.sums("weights", None, COUNT, classes, share="estimate").value
@@ -519,7 +520,7 @@ class Contribution:
     weights of an arm have a known sum.
     """
 
-    weights: Weights
+    weights: BalancingWeights
     residual: Residual
     clips: FloatArray
     largest: FloatArray
@@ -647,7 +648,7 @@ class Choice:
     of the records that they reach, ``imbalance`` the variance of what the weights leave.
     """
 
-    design: Design
+    design: CappedWeights
     clips: FloatArray
     bias: float
     beyond: float
@@ -655,7 +656,7 @@ class Choice:
     error: float
 
     @classmethod
-    def of(cls, curator: Curator, design: Design, known: Released, *, trial: bool) -> Choice:
+    def of(cls, curator: Curator, design: CappedWeights, known: Released, *, trial: bool) -> Choice:
         centres, lengths = known.centres, known.lengths
         low, high = centres.outcome_range
         clips = np.column_stack([low - centres.means, high - centres.means])
@@ -683,9 +684,9 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     value += row.length * float(noisy.value[0])
     by_means = float(((choice.beyond * centres.unknown) ** 2).sum())
     parts = (
-        Part("bias by clipped outcomes", choice.bias**2),
-        Part("imbalance that the weights leave", choice.imbalance),
-        Part("privacy noise in the means", by_means, noise=True),
+        Part("clipped outcomes", choice.bias**2),
+        Part("imbalance left by the weights", choice.imbalance),
+        Part("means", by_means, noise=True),
     )
     return Estimate(
         value=float(np.clip(value, -centres.range, centres.range)),
@@ -699,7 +700,7 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
 
 def _sampling(
     curator: Curator,
-    design: Design,
+    design: CappedWeights,
     row: Contribution,
     noisy: Noisy,
     known: Released,

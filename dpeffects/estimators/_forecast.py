@@ -1,7 +1,8 @@
 """What an estimate will be worth, from public numbers only: sizes, prices, declared types.
 
 The forecast goes through the same steps as the estimate, with typical numbers in the place of
-released ones. So what it compares are the intervals that users get.
+released ones. Intervals of users are wider where they are more cautious, or their data is not
+typical: fewer treated, outcomes that spread less over their range.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ import numpy as np
 from dpeffects.estimators._moments import LONG, OUTCOME, TREATMENT, squared_radius
 from dpeffects.estimators._posterior import NoisyMoments, fit_slopes, unadjusted_variance
 from dpeffects.estimators.spec import Facts
+from dpeffects.privacy.moments import cube_noise_sd, matrix_noise_sd
 from dpeffects.privacy.release import Split
 
 _SD, _TWO_VALUED_SD = 0.13, 0.39
 """Standard deviation of a typical outcome within arms, in ranges of the outcome."""
 _COLUMN_VARIANCE = 0.0625
+"""Variance of a typical covariate, in ranges."""
 _EXPLAINED, _SELECTION, _ALIGNED = 0.3, 0.5, 0.8
 """Strength of typical confounding: see `_posterior`."""
 _TWO_VALUED_EXPLAINED = 0.08
+"""What covariates explain of an outcome with two values."""
 _OVERLAP = 0.85
 """Mean of e(1 - e) against that of a flat score."""
 _LONGEST_WEIGHT = 0.75
+"""Largest weight 1 - e of treated or e of control records."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ def _unit(split: Split, share: str) -> float:
 
 def _outcome_sd(facts: Facts) -> float:
     """Standard deviation of a typical outcome."""
-    return _TWO_VALUED_SD if facts.values[-1] == 2 else _SD
+    return _TWO_VALUED_SD if facts.two_valued else _SD
 
 
 def _clip(facts: Facts, split: Split, per_length: float, part: float = 1.0) -> tuple[float, float]:
@@ -64,7 +69,7 @@ def _clip(facts: Facts, split: Split, per_length: float, part: float = 1.0) -> t
 
     Noise in the histogram of lengths looks like residuals as long as the range allows.
     """
-    if facts.values[-1] == 2:
+    if facts.two_valued:
         return 0.6, 0.0
     apparent = min(4.8 * _unit(split, "lengths") / (part * facts.n), 1.0)
     clips = np.linspace(2.0 * _SD, 0.5, 25)
@@ -96,17 +101,17 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     widest = 2.0 if randomised else _LONGEST_WEIGHT / (0.25 * _OVERLAP)
     per_length = 2.0 * widest * _unit(split, "estimate") / n
     clip, bias = _clip(facts, split, per_length, 0.6)
-    p = sum(k != 1 for k in facts.values[:-1])
+    p = facts.columns
     r2, length = squared_radius(p, randomised), math.sqrt(LONG * p)
     dimension = p + (2 if randomised else 3)
     if "models" in split.mu:
         entry = r2 / split.mu["models"]
         column = math.sqrt(p) / split.mu["spread"] if "spread" in split.mu else math.inf
     else:
-        entry = math.sqrt(2.0 * (dimension + 1)) * r2 / split.shares["models"].epsilon
+        entry = matrix_noise_sd(dimension, r2, split.shares["models"].epsilon)
         column = math.inf
     half = 0.5 * split.shares["spread"].epsilon
-    column = min(column * math.sqrt(2.0), math.sqrt((p + 1) * (p + 2) / 3.0) / half)
+    column = min(column * math.sqrt(2.0), cube_noise_sd(p, 1.0, half))
     lost = min((column / n) ** 2 / _COLUMN_VARIANCE, 1.0)
     lost += min((0.25 * column / n) ** 2 / _COLUMN_VARIANCE**2, 1.0)
     total = 0.95 * n / (1.0 + lost)
@@ -115,7 +120,7 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     variance = (sd / clip) ** 2
     outcome_noise = (entry / (OUTCOME * length)) ** 2
     treatment_noise = 0.0 if randomised else (2.0 * entry / (TREATMENT * length)) ** 2
-    explained = _EXPLAINED if sd == _SD else _TWO_VALUED_EXPLAINED
+    explained = _TWO_VALUED_EXPLAINED if facts.two_valued else _EXPLAINED
     b2, a2 = explained * variance / p, _SELECTION / p
     size_b = math.sqrt(b2 + outcome_noise + variance / n)
     size_a = 0.0 if randomised else math.sqrt(a2 + treatment_noise + 4.0 / n)

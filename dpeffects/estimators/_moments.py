@@ -3,7 +3,8 @@
 1. Means and variances of the covariates are released, and columns standardised by them.
 2. One matrix of products of z = (x, outcome, treatment, constant) is released, x standardised,
    outcome and treatment scaled. Rows that are too long are shortened as a whole, which is weighted
-   least squares and no distortion.
+   least squares. (Their weights depend a little on the outcome too, so that slopes come out a
+   little flat; the sum at the end corrects for wrong slopes.)
 3. The rest is post-processing: the covariance of x pulled to a multiple of the identity by as much
    as noise explains, slopes of the outcome within arms, and the differences between arms, which
    are slopes of the log odds of treatment where covariates are normal in each arm.
@@ -29,7 +30,7 @@ from dpeffects.privacy.sets import Box, Cube
 OUTCOME, TREATMENT, CONSTANT = 0.7, 0.7, 0.25
 """Sizes of outcome, treatment and constant in z, against that of the covariates."""
 LONG = 0.8
-"""Squared length of x, for each covariate, at which rows begin to be shortened."""
+"""What the covariates add to the largest squared length of z, each: the size of all the rest."""
 _WEIGHT, _WEIGHT_SD = 0.92, 0.08
 """Mean and standard deviation over studies of the mean weight of rows after shortening."""
 _SPREAD = 0.2, 0.2

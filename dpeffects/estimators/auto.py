@@ -31,17 +31,18 @@ _DELTA = 1e-6
 """What a delta would buy is said for this one."""
 _WORTH = 0.8
 """It is said where the interval would be at most this much of the one without."""
-_GAIN = {"observational": 0.75, "randomised": 0.92}
-"""Using the covariates has to reduce the error to expect to this part: where there is no
-confounding after all, or they explain nothing, its noise is for nothing."""
+_GAIN, _TRIAL_GAIN = 0.75, 0.92
+"""Using the covariates has to reduce the error to expect to this part, in an observational study
+and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing."""
 _RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 _LEAST = 1000.0
 """Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
-_NARROW, _IDLE = 2.0, 1.08
-"""It must not make an interval wider where outcomes spread so many times less over their range
-than is typical, nor wider than by this factor in a trial whose covariates explain nothing and
-whose outcomes spread half as much again less."""
+_NARROW = 2.0
+"""An adjustment must not widen the interval where outcomes spread so many times less than usual."""
+_NARROWER, _IDLE = 3.0, 1.08
+"""Nor may it in a trial, where they spread so many times less and the covariates explain nothing,
+by more than this factor."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,13 @@ class AutoOptions(StudyOptions):
     def resolve(self, facts: Facts) -> Chosen:
         """Choose the method by what its interval is expected to be."""
         method, options, why = choose(self, facts)
-        if method is clipped_contrast.SPEC:
-            why, instead = "there are no covariates to adjust for", 'Write "y ~ t | x1 + x2"'
-            if _columns(facts):
-                why = "n, epsilon and the number of covariates carry no adjustment"
-                instead = "Use more epsilon, more records or fewer covariates, add a delta"
-            refuse_unadjusted(self, why, instead)
+        if method is clipped_contrast.SPEC and facts.columns:
+            lacks = "n, epsilon and the number of covariates carry no adjustment"
+            instead = "Use more epsilon, more records or fewer covariates, add a delta"
+            refuse_unadjusted(self, lacks, instead)
+        elif method is clipped_contrast.SPEC:
+            lacks = "there are no covariates to adjust for"
+            refuse_unadjusted(self, lacks, 'Write "y ~ t | x1 + x2"')
         return Chosen(self.design, self.on_unadjusted, method=method, own=options, why=why)
 
 
@@ -92,34 +94,27 @@ def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
     pure = replace(facts, budget=Budget(facts.budget.epsilon))
     plain, forecast = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
     unadjusted = forecast, clipped_contrast.SPEC, plain
-    if not 0 < _columns(facts) <= one_step.MOST_COLUMNS:
+    if not 0 < facts.columns <= one_step.MOST_COLUMNS:
         return (unadjusted,)
     best, forecast = one_step.planned(OneStepOptions(options.design), facts)
     return unadjusted, (forecast, one_step.SPEC, best)
 
 
-def _columns(facts: Facts) -> int:
-    """Columns of covariates that vary."""
-    return sum(k != 1 for k in facts.values[:-1])
-
-
 def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: Facts) -> bool:
     """Whether using the covariates is worth its noise."""
-    if options.randomised:  # also where they explain nothing
-        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(1.5 * _NARROW)
-        safe = idle <= _IDLE * unadjusted.with_noise(1.5 * _NARROW)
+    if options.randomised:
+        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(_NARROWER)
+        safe, gain = idle <= _IDLE * unadjusted.with_noise(_NARROWER), _TRIAL_GAIN
     else:
-        safe = adjusted.with_noise(_NARROW) <= unadjusted.error
-    if not options.randomised and facts.n * facts.budget.epsilon < _LEAST:
-        return False
-    sparse = not options.randomised and facts.n < _RECORDS * _columns(facts)
-    gain = _LARGE_GAIN if sparse else _GAIN[options.design]
+        enough = facts.n * facts.budget.epsilon >= _LEAST
+        safe = enough and adjusted.with_noise(_NARROW) <= unadjusted.error
+        gain = _LARGE_GAIN if facts.n < _RECORDS * facts.columns else _GAIN
     return safe and adjusted.error < gain * unadjusted.error
 
 
 def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContrastOptions, str]:
     """The best method, its options, and sentences about it and the alternatives."""
-    if facts.level == "label" and _columns(facts):
+    if facts.level == "label" and facts.columns:
         why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
         return one_step.SPEC, OneStepOptions(options.design).resolve(facts), why
     unadjusted, *adjusted = plans(options, facts)

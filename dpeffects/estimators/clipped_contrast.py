@@ -95,15 +95,11 @@ class PlannedContrast(ClippedContrastOptions):
 
     facts: Facts
 
-    def shown(self) -> dict[str, Any]:
-        """The options without the facts, which are said elsewhere."""
-        return {name: x for name, x in super().shown().items() if name != "facts"}
 
-
-def two_valued(options: Options) -> bool:
-    """True where the outcome has two values: it is not clipped, so no length is released."""
+def clips(options: Options) -> bool:
+    """Whether residuals are clipped, so that their lengths are released: not of two values."""
     facts = getattr(options, "facts", None)
-    return facts is not None and facts.values[-1:] == (2,)
+    return facts is None or not facts.two_valued
 
 
 def refuse_unadjusted(
@@ -138,7 +134,7 @@ def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
     parts = {"count": 0.4 * first, "means": 0.4 * first, "lengths": 0.2 * first}
     if "treatment" in options.public(level):
         del parts["count"]
-    if two_valued(options):
+    if not clips(options):
         del parts["lengths"]
     return {**parts, "estimate": 1.0 - first}
 
@@ -149,7 +145,7 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     pi = np.array([centres.share, 1.0 - centres.share])
     signs, unit = np.array([1.0, -1.0]) / pi, curator.noise_sd("estimate") / curator.n
     clip, bias, beyond = centres.longest, 0.0, 0.0
-    if not two_valued(options):
+    if curator.has("lengths"):
         lengths = release_lengths(
             curator, "lengths of residuals", Residual(centres.means), clip, share="lengths"
         )
@@ -278,11 +274,6 @@ class Total:
     def mean(self) -> float:
         """Mean of the terms."""
         return self.low + self.width * (float(self.release.value[0]) / self.n + 0.5)
-
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the noise in the mean."""
-        return self.release.variance * (self.width / self.n) ** 2
 
     @property
     def variance(self) -> float:

@@ -48,8 +48,8 @@ from dpeffects.estimators._variation import VariationAsked
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     TotalAsked,
+    clips,
     details,
-    two_valued,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
@@ -89,7 +89,10 @@ that it is an association."""
 class OneStepOptions(ClippedContrastOptions):
     """Options of the one-step estimator.
 
-    ``design``: "observational", or "randomised" where treatment was assigned by chance.
+    ``design``: "observational", or "randomised" where treatment was assigned by chance. This method
+    always adjusts, so ``on_unadjusted`` changes nothing: where the models come out as nothing but
+    noise, the result is called an association. ``first``: proportion of the budget for the number
+    of treated records, the means and the lengths of residuals, or None to choose it.
     ``clip``: propensity scores are kept within [clip, 1 - clip]. ``models``: proportion of the
     budget for the moments, or None to choose it. ``pool``: which shares get Gaussian noise where
     there is a delta: "none", "models", "all", or None to choose.
@@ -119,10 +122,8 @@ class PlannedOneStep(OneStepOptions):
     facts: Facts
 
     def shown(self) -> dict[str, Any]:
-        """The options without the facts; at label level there is only the design."""
-        if self.facts.level == "label":
-            return {"design": self.design}
-        return {name: x for name, x in super().shown().items() if name != "facts"}
+        """At label level there is only the design to choose."""
+        return {"design": self.design} if self.facts.level == "label" else super().shown()
 
 
 @lru_cache(maxsize=256)
@@ -132,7 +133,7 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Fore
     plain = PlannedOneStep(**given, facts=facts)
     if facts.level == "label":
         return plain, Forecast(math.nan, math.nan, math.nan)
-    columns = sum(k != 1 for k in facts.values[:-1])
+    columns = facts.columns
     if columns > MOST_COLUMNS:
         raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
     able = facts.budget.delta and columns <= _MOST_POOLED
@@ -169,7 +170,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     models = options.models or _MODELS[3]
     means = 0.3 * (options.first or _FIRST[0])
     first = {"count": means, "means": means}
-    if not two_valued(options):
+    if clips(options):
         first["lengths"] = 4.0 * means / 3.0
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
@@ -339,7 +340,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     unit = curator.noise_sd("estimate") / n
     clip, bias, beyond = centres.longest, 0.0, 0.0
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
-    clipped = [] if two_valued(options) else [about_means.asked]
+    clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
         clip, _, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)

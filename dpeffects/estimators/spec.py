@@ -32,6 +32,16 @@ class Facts:
     values: tuple[int, ...] = ()
     """Values that each encoded column, and last the outcome, can take; 0 for a continuum."""
 
+    @property
+    def columns(self) -> int:
+        """Encoded columns that vary."""
+        return sum(k != 1 for k in self.values[:-1])
+
+    @property
+    def two_valued(self) -> bool:
+        """Whether the outcome has two values."""
+        return self.values[-1:] == (2,)
+
 
 @dataclass(frozen=True)
 class Options:
@@ -60,10 +70,12 @@ class Options:
     def shown(self) -> dict[str, Any]:
         """Return the options as values that print: a model by its name.
 
-        What is released of conditional effects is said elsewhere.
+        What is released of conditional effects, and the facts of a plan, are said elsewhere.
         """
         values = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name != "release"
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.init and f.name not in ("release", "facts")
         }
         plain = (str, float, int, tuple, type(None))
         return {name: x if isinstance(x, plain) else repr(x) for name, x in values.items()}

@@ -12,7 +12,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
-from dpeffects.inference import confounding
+from dpeffects.inference import explained_away
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval
@@ -140,12 +140,12 @@ class SensitivityAnalysis(Record):
         known = self.deviation
         if isinstance(known, Unavailable):
             return known
-        return confounding.approximate_risk_ratio(effect / known[0])
+        return explained_away.approximate_risk_ratio(effect / known[0])
 
     def e_value(self, effect: float) -> float | Unavailable:
         """The E-value of an effect."""
         ratio = self.risk_ratio(effect)
-        return ratio if isinstance(ratio, Unavailable) else confounding.e_value(ratio)
+        return ratio if isinstance(ratio, Unavailable) else explained_away.e_value(ratio)
 
     def robustness_value(self, effect: float) -> float | Unavailable:
         """Cinelli and Hazlett's robustness value, from the sampling error and n."""
@@ -159,7 +159,7 @@ class SensitivityAnalysis(Record):
             return variance
         if not (math.isfinite(effect) and variance > 0.0):
             return Unavailable("there is no sampling error")
-        return confounding.robustness_value(effect, math.sqrt(variance), self.n)
+        return explained_away.robustness_value(effect, math.sqrt(variance), self.n)
 
     # --- under a stated strength ------------------------------------------------------------------
 

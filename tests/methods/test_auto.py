@@ -78,6 +78,14 @@ def test_a_delta_that_would_buy_much_is_mentioned():
     assert not any("With delta" in note for note in made.released.notes)
 
 
+@pytest.mark.parametrize("design", ["observational", "randomised"])
+def test_a_contrast_says_that_it_was_chosen_and_what_the_other_would_give(design):
+    made = fit(sample(100), epsilon=0.1, design=design)
+    (note,) = made.released.notes
+    assert note.startswith("clipped_contrast was chosen by n, epsilon")
+    assert "against it: one_step" in note
+
+
 @pytest.mark.parametrize("formula", [FORMULA, "y ~ t"])
 def test_an_unadjusted_result_is_refused_before_the_charge(formula):
     ledger = dpe.Ledger(5)

@@ -274,9 +274,9 @@ def test_an_estimate_says_what_its_error_is_made_of():
     data = records(3000, 4, spread=0.03)
     made = fit_label(curator(data, 4)[0], LabelOptions(), "ATE")
     assert [part.name for part in made.parts] == [
-        "bias by clipped outcomes",
-        "imbalance that the weights leave",
-        "privacy noise in the means",
+        "clipped outcomes",
+        "imbalance left by the weights",
+        "means",
     ]
     assert made.basis == "adjusted"
     assert made.possible == (-1.0, 1.0)
@@ -284,7 +284,7 @@ def test_an_estimate_says_what_its_error_is_made_of():
     assert made.caution == ""
     trial = fit_label(curator(data, 4)[0], LabelOptions("randomised"), "ATE")
     assert trial.basis == "randomised"
-    assert "imbalance that the weights leave" not in [part.name for part in trial.parts]
+    assert "imbalance left by the weights" not in [part.name for part in trial.parts]
 
 
 # --- what intervals do ----------------------------------------------------------------------------

@@ -82,7 +82,7 @@ BASIS = _balancing.Basis(
     squares=(0, 2),
     pairs=((0, 1),),
 )
-BALANCE = _balancing.Weights(
+BALANCE = _balancing.BalancingWeights(
     BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
 )
 FROM_MEANS = Residual(np.array([0.6, 0.4]))
@@ -125,7 +125,7 @@ CASES = {
     "Basis": [BASIS],
     "WithConstant": [_balancing.WithConstant(BASIS)],
     "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
-    "Weights": [BALANCE],
+    "BalancingWeights": [BALANCE],
     "WithinCap": [_balancing.WithinCap(BALANCE)],
     "WeightClass": [_balancing.WeightClass(BALANCE, np.array([0.5, 1.0, 2.0]))],
     "WeightSums": [_balancing.WeightSums(BALANCE)],
