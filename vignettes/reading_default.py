@@ -102,7 +102,7 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 #                                          is estimated, to give the average asked for; this is the
 #                                          noise of that
 # effects that vary                        what chance leaves unknown of it
-# imbalance that the weights leave         at label level only: public weights balance the arms
+# imbalance left by the weights            at label level only: public weights balance the arms
 #                                          nearly, not wholly
 # confounding, a guess                     in associations only: how far off unadjusted differences
 #                                          tend to be
