@@ -22,7 +22,7 @@ from dpeffects.estimators.clipped_contrast import (
     refuse_unadjusted,
 )
 from dpeffects.estimators.one_step import OneStepOptions
-from dpeffects.estimators.spec import Facts, MethodSpec
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
@@ -164,6 +164,7 @@ SPEC = MethodSpec(
     name="auto",
     title="chosen by public numbers",
     about="the default: adjusts by private moments where n, epsilon and covariates carry it",
+    assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=AutoOptions,

@@ -341,6 +341,7 @@ SPEC = MethodSpec(
     name="clipped_contrast",
     title="clipped contrast",
     about="one weighted sum of clipped residuals; unadjusted, sharper than a difference in means",
+    assumes="treatment was randomised",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=ClippedContrastOptions,

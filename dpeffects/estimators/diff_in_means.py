@@ -109,6 +109,7 @@ SPEC = MethodSpec(
     name="diff_in_means",
     title="difference in means",
     about="noisy counts and sums by arm; unadjusted, for randomised treatment",
+    assumes="treatment was randomised",
     estimands=("ATE",),
     levels=("sample", "label"),
     options=DiffInMeansOptions,

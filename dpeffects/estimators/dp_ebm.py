@@ -36,7 +36,7 @@ from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.estimators._boosting import SHARES, AdditiveEffect, released
 from dpeffects.estimators._checks import check_choice, check_clip
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
-from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved import boosting
@@ -108,6 +108,7 @@ SPEC = MethodSpec(
     name="dp_ebm",
     title="DP-EBM",
     about="boosted additive models (interpret), averaged over their released bins",
+    assumes=f"{NO_CONFOUNDER}; outcomes are sums of curves of its columns",
     estimands=("ATE",),
     levels=("sample",),
     options=DPEBMOptions,

@@ -36,7 +36,7 @@ from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_clip, check_whole
 from dpeffects.estimators._learners import models_of, wrap_models
 from dpeffects.estimators.model_folds import FoldModels
-from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.folds import Terms
@@ -194,6 +194,7 @@ SPEC = MethodSpec(
     name="dpci",
     title="claimed confidence intervals",
     about="cross-fitted AIPW, noise by the largest influence on the fitted models; not proved",
+    assumes=f"{NO_CONFOUNDER}; the models fit",
     estimands=("ATE",),
     levels=("sample",),
     options=DpciOptions,

@@ -24,7 +24,7 @@ from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import ESTIMATOR_NAMES, wrap_models
-from dpeffects.estimators.spec import MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.claimed import unprotected
@@ -148,6 +148,7 @@ SPEC = MethodSpec(
     name="k_anonymous",
     title="k-anonymised covariates",
     about="covariates averaged in groups of k near records; no differential privacy at all",
+    assumes=f"{NO_CONFOUNDER}; near records are alike",
     estimands=AVERAGES,
     levels=("none",),
     options=KAnonymousOptions,

@@ -62,7 +62,7 @@ from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import FittedModel, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import default_blocks, effect_interval, try_models
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
@@ -267,6 +267,7 @@ SPEC = MethodSpec(
     name="model_folds",
     title="models of folds",
     about="any scikit-learn models, fitted in folds; the average effect by them gets noise",
+    assumes=f"{NO_CONFOUNDER}; models learnt in one fold fit",
     estimands=("ATE",),
     levels=("sample",),
     options=ModelFoldsOptions,

@@ -51,7 +51,7 @@ from dpeffects.estimators.clipped_contrast import (
     clips,
     details,
 )
-from dpeffects.estimators.spec import Facts, MethodSpec
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, Part
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
@@ -431,6 +431,7 @@ SPEC = MethodSpec(
     name="one_step",
     title="one-step, from private moments",
     about="private moments give linear models; one weighted sum of residuals corrects them",
+    assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=OneStepOptions,

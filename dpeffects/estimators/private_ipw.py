@@ -55,7 +55,7 @@ from dpeffects.estimators import _propensity
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._propensity import PropensityModel, Setting
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
@@ -427,6 +427,7 @@ SPEC = MethodSpec(
     name="private_ipw",
     title="inverse probability weighting",
     about="PP-IPW: a private logistic propensity model, then one weighted sum of outcomes",
+    assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=PrivateIPWOptions,

@@ -37,7 +37,7 @@ from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_penalty
 from dpeffects.estimators.matching import Matches, feasible, match, match_limits, pairs
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_penalty
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -334,6 +334,7 @@ SPEC = MethodSpec(
     name="private_psm",
     title="propensity-score matching",
     about="PrivATE: matching on a logistic propensity score with a limit on each record's weight",
+    assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
     estimands=("ATE",),
     levels=("sample", "label"),
     options=PrivatePSMOptions,

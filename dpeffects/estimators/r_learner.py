@@ -18,7 +18,7 @@ from dpeffects.estimators._kernel_learner import (
     shares,
     uses_delta,
 )
-from dpeffects.estimators.spec import MethodSpec
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec
 from dpeffects.estimators.weighting import Propensity
 
 CITATION = (
@@ -58,6 +58,7 @@ SPEC = MethodSpec(
     name="r_learner",
     title="R-learner with private nuisances",
     about="a function of the covariates from residuals; careful where overlap is poor",
+    assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
     estimands=("CATE",),
     levels=("sample",),
     options=KernelLearnerOptions,

@@ -58,7 +58,7 @@ from dpeffects.estimators._learners import (
     weights_of,
     wrap_models,
 )
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
@@ -314,6 +314,7 @@ SPEC = MethodSpec(
     name="sample_aggregate",
     title="sample and aggregate",
     about="any scikit-learn models, fitted in disjoint blocks; the mean of the answers gets noise",
+    assumes=f"{NO_CONFOUNDER}; models learnt in one block fit",
     estimands=AVERAGES,
     levels=("sample",),
     options=SampleAggregateOptions,

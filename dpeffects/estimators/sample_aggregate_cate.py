@@ -17,7 +17,7 @@ from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._kernel_learner import at_points
 from dpeffects.estimators._learners import AT_POINTS, BlockLearner, FittedModel
 from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
-from dpeffects.estimators.spec import Facts, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, Options
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import by_block
@@ -86,6 +86,7 @@ def fit(curator: Curator, options: SampleAggregateAtPointsOptions, points: Float
 SPEC = replace(
     sample_aggregate.SPEC,
     about="any scikit-learn learners, fitted in disjoint blocks; effects at points get noise",
+    assumes=f"{NO_CONFOUNDER}; models learnt in one block fit",
     estimands=("CATE",),
     options=SampleAggregateAtPointsOptions,
     shares=shares,

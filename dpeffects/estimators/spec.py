@@ -102,6 +102,10 @@ def _no_reference(*arguments: Any, **options: Any) -> tuple[float, float]:
     raise OptionError("there is no non-private reference for this method")
 
 
+NO_CONFOUNDER = "no confounder is missing from the formula"
+"""What every adjustment assumes."""
+
+
 @dataclass(frozen=True)
 class MethodSpec:
     """Everything the package knows about a method.
@@ -118,7 +122,8 @@ class MethodSpec:
     ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta, ``needs_intercept``
     for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
     of the noise is private, so that what is shown of it is a release too. ``former_options`` are
-    options that are no more, with what to write in their place.
+    options that are no more, with what to write in their place. ``assumes`` says what has to be
+    true for an interval to hold; a summary has it above the estimate.
     """
 
     name: str
@@ -130,6 +135,7 @@ class MethodSpec:
     shares: Callable[[str, Any], Mapping[str, float]]
     fit: Callable[[Curator, Any, Any], Any]
     citation: str
+    assumes: str = ""
     reference: Callable[..., tuple[float, float]] = _no_reference
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
     variance_shares: tuple[str, ...] = ("variance",)

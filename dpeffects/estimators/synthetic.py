@@ -32,7 +32,7 @@ from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import ESTIMATOR_NAMES, BlockLearner, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
-from dpeffects.estimators.spec import Facts, MethodSpec, Options, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.generators import environment
@@ -138,6 +138,7 @@ SPEC = MethodSpec(
     name="synthetic",
     title="synthetic data",
     about="private synthetic records by AIM or MST (dpmm), then any estimator",
+    assumes=f"{NO_CONFOUNDER}; synthetic records carry how its columns go together",
     estimands=AVERAGES,
     levels=("sample",),
     options=SyntheticOptions,

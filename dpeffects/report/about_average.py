@@ -46,7 +46,7 @@ BASIS = {
 def _(fit: Result, conf_level: float = 0.95) -> Summary:
     what = called(fit)
     private = f"Private {what}" if fit.level != "none" else f"Not private: {what}"
-    notes = (*_inference_notes(fit, conf_level), BASIS[fit.released.basis], *fit.notes)
+    notes = (*_inference_notes(fit, conf_level), *fit.notes)
     return Summary(
         f"{private}: {fit.method_title} ({fit.method})",
         alert(fit),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import conditional_methods, registry
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
@@ -124,12 +125,24 @@ def header(result: Record) -> Pairs:
         ("Estimand", asked_for(result)),
         ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
         ("Options", _options(result)),
+        ("Assumes", assumed(result)),
         ("Records", f"n = {result.n}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
+
+
+def assumed(result: Record) -> str:
+    """What has to be true for the intervals to hold; an association is no effect in any case."""
+    if result.associated:
+        return ""
+    if result.basis == "randomised":
+        return "treatment was randomised, as the call said: nothing is allowed for confounding"
+    known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
+    spec = (conditional_methods() if known else registry()).get(result.method)
+    return spec.assumes if spec else ""
 
 
 def bounds_text(result: Record) -> str:

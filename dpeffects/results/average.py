@@ -77,6 +77,11 @@ class Result(Record):
         return self.released.point
 
     @property
+    def basis(self) -> str:
+        """What entitles this to be called an effect: one of `BASES`, or empty."""
+        return self.released.basis
+
+    @property
     def associated(self) -> bool:
         """Whether this is an association: not adjusted for, and not declared to be randomised."""
         return self.released.associated
@@ -209,7 +214,7 @@ class Result(Record):
             "sampling_variance": or_nan(self.sampling_variance),
             "noise_share": or_nan(self.noise_share),
             "bias_variance": float(self.bias_variance),
-            "basis": self.released.basis,
+            "basis": self.basis,
         }
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:

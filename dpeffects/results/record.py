@@ -106,6 +106,11 @@ class Record(Reported):
     citation: str = ""
 
     @property
+    def basis(self) -> str:
+        """One of `BASES`, or empty where the method's own assumptions say it."""
+        return ""
+
+    @property
     def associated(self) -> bool:
         """Whether the estimate is an association, not an effect."""
         return False
