@@ -86,14 +86,14 @@ class Slopes:
     prior: tuple[float, float]
 
     @property
-    def cautious_variance(self) -> float:
-        """``left_variance`` for the interval: larger where the models are hardly known.
+    def vague(self) -> float:
+        """By how much variances are larger for the interval, where the models are hardly known.
 
         Then the strength of confounding is hardly known either; strong and aligned confounding at
         1,000 to 3,000 records and epsilon 0.5 to 1 asks for it.
         """
         one, other = (max(x, 0.0) for x in self.known)
-        return self.left_variance * (1.0 + _VAGUE * (1.0 - one * other))
+        return 1.0 + _VAGUE * (1.0 - one * other)
 
     @property
     def known(self) -> tuple[float, float]:

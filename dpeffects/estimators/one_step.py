@@ -398,9 +398,9 @@ def _confounding(models: Models, curves: Curves) -> list[Part]:
     missed = _WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
     moved = min(_SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
     curved = curves.left_variance(spread, slopes.explained, slopes.selection)
-    rest = slopes.cautious_variance - moved + missed
+    rest = slopes.vague * (slopes.left_variance - moved) + missed
     return [
-        Part("models", squared * moved, noise=True),
+        Part("models", squared * slopes.vague * moved, noise=True),
         Part("confounding left by noise in the models", squared * rest),
         Part("confounding by curves", squared * curved),
     ]
