@@ -40,17 +40,25 @@ BASIS = {
     "association": "",
 }
 """A sentence on what the estimate rests on; what an association lacks is in its caution."""
+_ASSUMES = {
+    "": "",
+    "adjusted": "that no confounder is missing from the formula, and that the models are linear in "
+    "its terms: the interval does not allow for other curves and products",
+    "randomised": "that treatment was randomised, as the call says",
+    "association": "",
+}
+"""The same for the lines above the estimate."""
 
 
 @summarise.register
 def _(fit: Result, conf_level: float = 0.95) -> Summary:
     what = called(fit)
     private = f"Private {what}" if fit.level != "none" else f"Not private: {what}"
-    notes = (*_inference_notes(fit, conf_level), BASIS[fit.released.basis], *fit.notes)
+    notes = (*_inference_notes(fit, conf_level), *fit.notes)
     return Summary(
         f"{private}: {fit.method_title} ({fit.method})",
         alert(fit),
-        (header(fit), effect_table(fit, conf_level), _error_parts(fit), *closing(fit, notes)),
+        (header(fit, _assumes(fit)), effect_table(fit, conf_level), _error_parts(fit), *closing(fit, notes)),
     )
 
 
@@ -199,12 +207,29 @@ def _halves(fit: Result, conf_level: float) -> tuple[float, float] | None:
 def _if_random(fit: Result) -> str:
     if fit.released.basis == "randomised":
         return "treatment was randomised"
+    if _adjusts(fit):
+        return "treatment was as good as random given the covariates"
+    return "treatment was randomised, as nothing or hardly anything is adjusted for"
+
+
+def _adjusts(fit: Result) -> bool:
+    """Whether the estimate is adjusted for covariates to speak of."""
     spec = registry().get(fit.method)
     try:
         covariates = parse(fit.formula).has_covariates
     except FormulaError:  # a result that was read from a file says what it likes
         covariates = True
-    adjusted = covariates and (spec is None or spec.uses_covariates)
-    if adjusted and not fit.released.caution.startswith(("NOT ADJUSTED", "HARDLY ADJUSTED")):
-        return "treatment was as good as random given the covariates"
-    return "treatment was randomised, as nothing or hardly anything is adjusted for"
+    hardly = fit.released.caution.startswith(("NOT ADJUSTED", "HARDLY ADJUSTED"))
+    return covariates and (spec is None or spec.uses_covariates) and not hardly
+
+
+def _assumes(fit: Result) -> str:
+    """What must hold for the estimate to be an effect and its interval to be true."""
+    given = _ASSUMES[fit.released.basis]
+    if given or fit.associated:
+        return given
+    if not _adjusts(fit):
+        return f"that {_if_random(fit)}"
+    spec = registry().get(fit.method)
+    models = "" if spec and spec.needs_strata else ", and that the models are right"
+    return f"that no confounder is missing from the formula{models}"

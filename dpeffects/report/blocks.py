@@ -117,13 +117,14 @@ def p_text(p: float | Unavailable) -> str:
     return "n/a" if isinstance(p, Unavailable) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
-def header(result: Record) -> Pairs:
-    """What was estimated, how, from what, and under which promise."""
+def header(result: Record, assumes: str = "") -> Pairs:
+    """What was estimated, how, from what, under which promise and assumptions."""
     rows = [
         ("Formula", result.formula),
         ("Estimand", asked_for(result)),
         ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
         ("Options", _options(result)),
+        ("Assumes", assumes),
         ("Records", f"n = {result.n}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
         ("Noise", result.noise_source),
