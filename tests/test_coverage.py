@@ -33,6 +33,7 @@ def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones(tmp_path
     about = {"part": "grid", "method": "auto", "level": "sample", "estimand": "ATE", "delta": 0.0}
     about |= {"n": 300, "refused": 0.0, "absent": 0.0, "associated": 0.0, "rejected": 0.04}
     about |= {"design": "confounded, models right", "half_width": 1.0, "noise": 1.0}
+    about |= {"assumes": "that the models are right"}
     cells = pd.DataFrame(
         [
             {"population": "a", "runs": 100, "cover95": 0.95, "warned": 0.0, "silent": 0.95},
@@ -46,7 +47,11 @@ def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones(tmp_path
     page = (tmp_path / "coverage_small.md").read_text()
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     short = next(line for line in lines if line and line[0] == "`auto`")
-    assert short == ["`auto`", "-", "80.0 / 80.0 / 99.0", "-", "2 of 3", "1"]
-    low = [line for line in lines if line and line[0] == "auto"]
-    assert [(line[1], line[6]) for line in low] == [("b", "none"), ("c", "LITTLE OF IT (100%)")]
-    assert "off by 3 on average, 1.5 sd" in low[0][7]
+    assert short == ["`auto`", "-", "80.0 / 80.0 / 99.0", "-", "3", "2", "1", "0", "0", "1"]
+    low = [line[2:] for line in lines if line and line[:2] == ["confounded, models right", "auto"]]
+    low = [line for line in low if line[0] in ("b", "c")]
+    assert [line[:4] for line in low] == [
+        ["b", "300 / 1: 50.0", "1", "none"],
+        ["c", "300 / 1: 80.0", "0", "LITTLE OF IT (100%)"],
+    ]
+    assert "off by 3 on average, 1.5 sd" in low[0][4]

@@ -231,5 +231,6 @@ def _assumes(fit: Result) -> str:
     if not _adjusts(fit):
         return f"that {_if_random(fit)}"
     spec = registry().get(fit.method)
-    models = "" if spec and spec.needs_strata else ", and that the models are right"
-    return f"that no confounder is missing from the formula{models}"
+    if spec and spec.needs_strata:
+        return "that treatment was as good as random within every stratum"
+    return "that no confounder is missing from the formula, and that the models are right"
