@@ -551,9 +551,30 @@ def page(made: pd.DataFrame, name: str, folder: Path) -> None:
         path.write_text(f"{before}<!-- coverage -->\n{table}\n<!-- end -->{after}")
 
 
-LEAD = "\n".join(
-    ["Shares in %, of intervals that hold the true effect, at nominal 80, 95 and 99 %."]
-)
+LEAD = """\
+A cell is a method on a population of `tests/populations.py`, with n records and an epsilon.
+Tables have shares in %: of nominal 80, 95 and 99 % intervals that hold the true effect, pooled
+over the runs of all cells. Methods run at their defaults; in trials those that have the option
+are told so by `design="randomised"`. The designs:
+
+- **trial**: treatment by a coin; covariates predict the outcome, or nothing;
+- **confounded, models right**: log odds of treatment and outcomes are linear in the terms of the
+  formula; effects may vary;
+- **confounded, models wrong**: treatment and outcome follow the same sine, step, product or
+  square where the formula has lines, or strata are too coarse;
+- **confounded, not adjusted**: the method compares the arms, or says that it could not adjust.
+
+A cell below 90 % is counted once, by what says so: a *caution*, in the lines with stars above the
+estimate; an *assumption*, where the line "Assumes" above the estimate names what does not hold in
+this design; *chance*, where as few hold with probability above 1 % if 95 % do; *silent*, if none
+of it is so. Methods and epsilons share samples, so that chance repeats itself. "No caution" are
+runs without a line of stars. "Type I error" is the share of p-values below 0.05 where there is no
+effect; an association has none.
+
+Coverage above the nominal has two reasons. Where the released variance carries noise as large as
+itself, an interval that holds for every variance the release leaves plausible is too wide for the
+smallest (`dpeffects.inference.intervals.interval`). And methods that adjust allow for confounding
+that noise in their models may hide."""
 
 
 def main() -> None:

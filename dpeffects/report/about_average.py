@@ -55,11 +55,9 @@ def _(fit: Result, conf_level: float = 0.95) -> Summary:
     what = called(fit)
     private = f"Private {what}" if fit.level != "none" else f"Not private: {what}"
     notes = (*_inference_notes(fit, conf_level), *fit.notes)
-    return Summary(
-        f"{private}: {fit.method_title} ({fit.method})",
-        alert(fit),
-        (header(fit, _assumes(fit)), effect_table(fit, conf_level), _error_parts(fit), *closing(fit, notes)),
-    )
+    first = (header(fit, _assumes(fit)), effect_table(fit, conf_level), _error_parts(fit))
+    title = f"{private}: {fit.method_title} ({fit.method})"
+    return Summary(title, alert(fit), (*first, *closing(fit, notes)))
 
 
 @describe.register
