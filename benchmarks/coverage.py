@@ -1,130 +1,612 @@
-"""Coverage of nominal 95 % intervals, by simulation.
+"""How often intervals cover, by design: trials, confounded studies with right and wrong models.
 
-    python benchmarks/coverage.py            # 500 runs a cell: about an hour on two cores; resumes
-    python benchmarks/coverage.py --fresh    # the same from the start
-    python benchmarks/coverage.py --table    # only the table, of the cells on file
-    python benchmarks/coverage.py --small    # 60 runs, two sizes
+    python benchmarks/coverage.py                # 40 minutes on one core; resumes
+    python benchmarks/coverage.py --workers 2    # the same on two
+    python benchmarks/coverage.py --fresh        # from the start
+    python benchmarks/coverage.py --table        # only the page, of the cells on file
+    python benchmarks/coverage.py --small        # a few cells with few runs, in a file of their own
+    python benchmarks/coverage.py --methods private_ipw model_folds    # these methods only
 
-Three designs, each with a continuous and a binary outcome in [0, 1] and a true effect of 0.1:
-"randomised" (treatment by a coin; methods that do not adjust are consistent), "strata" (one binary
-covariate moves treatment and outcome; exact matching is) and "observational" (a binary and a
-continuous covariate do; methods that adjust are). A method is run on the design in which its
-estimator is consistent. Noise is seeded.
+Populations are those of `tests/populations.py`. Every exact method is run at its defaults; in a
+trial, methods that have the option are told so by ``design="randomised"``. Samples and noise are
+seeded; methods and epsilons are compared on the same samples. Every finished cell is kept.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+import argparse
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
+from cells import keep, on_file, sample
 from report import RESULTS, save
+from scipy.stats import binom
 
 import dpeffects as dpe
-from dpeffects.inference.estimate import Unavailable
+from dpeffects.errors import DPEffectsError
+from dpeffects.estimators import proved
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.intervals import interval, p_value
+from tests.populations import POPULATIONS, STRATA, TRIALS, WRONG
 
-BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1), "a": [0, 1], "b": [0, 1]}
-STRATA = "y ~ t | a + b"
-ALL = "y ~ t | x1 + x2 + a + b"
-CASES = {
-    "diff_in_means, private arms": ("randomised", "diff_in_means", "y ~ t", {}),
-    "diff_in_means, public arms": ("randomised", "diff_in_means", "y ~ t", {"arms": "public"}),
-    "private_psm, sample": ("randomised", "private_psm", ALL, {}),
-    "private_psm, label": ("observational", "private_psm", ALL, {"level": "label"}),
-    "smooth_matching": ("strata", "smooth_matching", STRATA, {"delta": 1e-5}),
-    "global_matching": ("strata", "global_matching", STRATA, {}),
-    "private_ipw": ("observational", "private_ipw", ALL, {}),
-    "auto": ("observational", "auto", ALL, {}),
-    "auto, randomised": ("randomised", "auto", ALL, {"design": "randomised"}),
-}
+WIDTHS = 30
+"""Runs of a cell whose intervals are made to the end, for their width."""
+CHANCE = 0.01
+"""A cell below 90 % may be chance where as few of its runs hold this often by chance."""
+LEVELS = (0.8, 0.95, 0.99)
+EPSILONS = (0.1, 0.5, 1.0, 4.0)
+SLOW = ("model_folds", "sample_aggregate")
+MATCHING = ("smooth_matching", "global_matching")
+UNADJUSTED = ("clipped_contrast", "diff_in_means")
+RUNS = {300: 300, 1000: 200, 2000: 150, 5000: 100, 20_000: 50}
+FEWER = {300: 200, 2000: 120, 20_000: 40}
+FEWEST = {300: 60, 2000: 24, 20_000: 8}
+
+TRIAL = ("trial", "trial with a binary outcome", "trial with skewed costs")
+CORE = (
+    "three confounders",
+    "ten covariates",
+    "rare outcome",
+    "few treated",
+    "skewed costs",
+    "correlated confounders",
+    "binary and continuous",
+    "most treated, nothing to find",
+    "varying effects",
+    "varying effects on few treated",
+    "sines",
+    "square",
+)
+MORE = (
+    "common binary outcome",
+    "patients in natural units",
+    "thresholds",
+    "product",
+    "product, with x1:x2",
+    "square, with I(x1**2)",
+)
+FEW = ("trial", "three confounders", "few treated", "rare outcome", "square")
+NULL = tuple(f"{name}, no effect" for name in ("trial", "three confounders", "few treated"))
+STRATIFIED = tuple(population.name for population in STRATA)
+IN_TRIALS = {name for p in TRIALS for name in (p.name, p.null.name)}
+CURVES = {name for p in (*WRONG[:8:2], STRATA[-1]) for name in (p.name, p.null.name)}
 
 
-COLUMNS = ["method", "binary", "n", "epsilon", "runs", "covered", "width"]
+class Cell(NamedTuple):
+    part: str
+    population: str
+    n: int
+    method: str
+    level: str
+    estimand: str
+    epsilon: float
+    delta: float
+    runs: int
 
 
-def sample(design: str, binary: bool, n: int, seed: int) -> pd.DataFrame:
-    rng = np.random.default_rng([seed, n, binary])
-    x = rng.random((n, 2))
-    a, b = rng.integers(0, 2, (2, n))
-    pull = {"randomised": 0.0, "strata": 0.0, "observational": 1.0}[design] * (x[:, 0] - 0.5)
-    pull = pull + (0.0 if design == "randomised" else 0.6) * (a - 0.5)
-    t = rng.random(n) < 1 / (1 + np.exp(-(pull - 0.2)))
-    mean = 0.2 + 0.15 * x[:, 0] + 0.1 * x[:, 1] + 0.1 * a + 0.05 * b + 0.1 * t
-    y = rng.random(n) < mean if binary else mean + 0.3 * (rng.random(n) - 0.5)
-    frame = pd.DataFrame({"y": np.asarray(y, float), "t": t, "x1": x[:, 0], "x2": x[:, 1]})
-    return frame.assign(a=a, b=b)
+class Found(NamedTuple):
+    """Shares of the runs, and of those with an interval; means and medians over them.
+
+    ``refused``: an error before anything was charged; ``absent``: no interval, and why; ``warned``:
+    with a caution above the estimate, most often ``said``; ``silent``: what covers at 95 % of those
+    without one; ``rejected``: p below 0.05 where there is no effect; ``assumes``: what the summary
+    says above the estimate; ``design``: one of `DESIGNS`.
+    """
+
+    refused: float
+    absent: float
+    cover80: float
+    cover95: float
+    cover99: float
+    warned: float
+    silent: float
+    associated: float
+    rejected: float
+    half_width: float
+    bias: float
+    spread: float
+    noise: float
+    said: str
+    assumes: str = ""
+    design: str = ""
 
 
-def cell(task) -> tuple[float, float]:
-    label, binary, n, epsilon, runs = task
-    design, method, formula, options = CASES[label]
-    hits, widths = 0, []
-    for seed in range(runs):
-        data = sample(design, binary, n, seed)
-        fit = dpe.dp_ate(
-            formula, data, method, epsilon=epsilon, bounds=BOUNDS, seed=seed, **options
+DESIGNS = (
+    "trial",
+    "confounded, models right",
+    "confounded, models wrong",
+    "confounded, not adjusted",
+)
+
+
+def design(cell: Cell, found: Found) -> str:
+    """What kind of study a cell is: one of `DESIGNS`."""
+    if cell.population in IN_TRIALS:
+        return DESIGNS[0]
+    if found.associated > 0.5 or cell.method in UNADJUSTED:
+        return DESIGNS[3]
+    return DESIGNS[2 if cell.population in CURVES else 1]
+
+
+def populations(method: str) -> tuple[str, ...]:
+    if method in MATCHING:
+        return STRATIFIED
+    if method in SLOW:
+        return FEW
+    if method in UNADJUSTED:
+        return (*(p.name for p in TRIALS), *CORE[:4])
+    return (*(p.name for p in TRIALS), *CORE, *MORE) if method == "auto" else (*TRIAL, *CORE)
+
+
+def grid() -> Iterator[Cell]:
+    """Every exact method on whole records."""
+    for method in proved():
+        quick = method in ("auto", *UNADJUSTED, *MATCHING)
+        runs = RUNS if quick else FEWEST if method in SLOW else FEWER
+        delta = 1e-6 if method == "smooth_matching" else 0.0
+        for name in (*populations(method), *nulls(method)):
+            for n in (300, 2000, 20_000):
+                for epsilon in EPSILONS if name not in NULL else EPSILONS[1::2]:
+                    if n < 20_000 or name not in NULL:
+                        yield Cell(
+                            "grid", name, n, method, "sample", "ATE", epsilon, delta, runs[n]
+                        )
+
+
+def nulls(method: str) -> tuple[str, ...]:
+    if method in MATCHING:
+        return tuple(f"{name}, no effect" for name in STRATIFIED[:2])
+    return NULL[:1] if method in UNADJUSTED else NULL[:2] if method in SLOW else NULL
+
+
+def others() -> Iterator[Cell]:
+    """Other levels, estimands and sizes, and a delta, on some populations."""
+    for method, spec in proved().items():
+        made = Cell("others", "", 2000, method, "sample", "ATE", 1.0, 0.0, RUNS[2000])
+        if "label" in spec.levels:
+            names = (*TRIAL[:2], *FEW[1:]) if method not in UNADJUSTED else TRIAL
+            slow = method in ("auto", "one_step")
+            for name in names:
+                for n, runs in ((300, 100), (2000, 40 if slow else 100)):
+                    for epsilon in (0.5, 4.0):
+                        yield made._replace(
+                            population=name, n=n, level="label", epsilon=epsilon, runs=runs
+                        )
+        if "ATT" in spec.estimands and method not in (*UNADJUSTED, *SLOW):
+            for name in ("varying effects", "varying effects on few treated"):
+                for estimand in ("ATT", "ATC"):
+                    yield made._replace(population=name, estimand=estimand, epsilon=4.0)
+    for name in (*TRIAL[:2], *CORE[:4]):
+        for epsilon in EPSILONS:
+            made = Cell("others", name, 1000, "auto", "sample", "ATE", epsilon, 0.0, RUNS[1000])
+            yield made
+            yield made._replace(n=5000, runs=RUNS[5000])
+            yield made._replace(n=2000, delta=1e-6, runs=RUNS[5000])
+
+
+def noise() -> Iterator[Cell]:
+    """One sample, other noise every time."""
+    for method in proved():
+        names = STRATIFIED if method in MATCHING else (TRIAL[0], *CORE[:4], "binary and continuous")
+        names = TRIAL if method in UNADJUSTED else FEW[:3] if method in SLOW else names
+        delta = 1e-6 if method == "smooth_matching" else 0.0
+        runs = 40 if method in SLOW else 200
+        for name in names:
+            for epsilon in (0.5, 4.0):
+                yield Cell("noise", name, 2000, method, "sample", "ATE", epsilon, delta, runs)
+    for cell in groups():
+        if cell.n == 2000:
+            yield cell._replace(part="noise", runs=100)
+
+
+def groups() -> Iterator[Cell]:
+    """Effects by group: every group of every run counts once."""
+    for method in ("dr_learner", "r_learner"):
+        for name in (TRIAL[0], "three confounders", "varying effects", CORE[9]):
+            for n in (2000, 20_000):
+                for epsilon in (1.0, 4.0):
+                    made = Cell("groups", name, n, method, "sample", "CATE", epsilon, 0.0, 60)
+                    yield made._replace(runs=60 if n == 2000 else 20)
+
+
+def balance() -> Iterator[Cell]:
+    """Standardised differences on one sample, other noise every time."""
+    for method in ("dp_balance", "dp_balance, after weighting"):
+        for name in (TRIAL[0], *CORE[:4]):
+            for epsilon in (0.5, 4.0):
+                yield Cell("balance", name, 5000, method, "sample", "ATE", epsilon, 0.0, 100)
+
+
+PARTS = {"grid": grid, "others": others, "noise": noise, "groups": groups, "balance": balance}
+
+
+def small() -> list[Cell]:
+    """One cell for every method."""
+    found = [cell for cell in grid() if cell.n == 300 and cell.epsilon == 4.0]
+    first = {cell.method: cell._replace(runs=4) for cell in reversed(found)}
+    return list(first.values())
+
+
+def measure(cell: Cell) -> Found:
+    run = of_groups if cell.estimand == "CATE" else of_average
+    found = of_balance(cell) if cell.part == "balance" else run(cell)
+    return found._replace(design=design(cell, found))
+
+
+def of_average(cell: Cell) -> Found:
+    spec = proved()[cell.method]
+    effect = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}[cell.estimand]
+    designed = "design" in {field.name for field in fields(spec.options)}
+    options = {"design": "randomised"} if designed and cell.population in IN_TRIALS else {}
+    first, rows, said, assumes = crc32(repr(cell).encode()), [], Counter(), ""
+    for seed in range(cell.runs):
+        population, data = sample(cell.population, cell.n, 0 if cell.part == "noise" else seed)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fit = effect(
+                    population.formula if spec.uses_covariates else "y ~ t",
+                    data,
+                    cell.method,
+                    epsilon=cell.epsilon,
+                    delta=cell.delta,
+                    level=cell.level,
+                    bounds=population.declared,
+                    seed=first + seed,
+                    **options,
+                )
+        except DPEffectsError as error:
+            said[words(str(error))] += 1
+            continue
+        truth = population.truth[cell.estimand]
+        rows.append(of_estimate(fit.released, fit.caution, truth, seed < WIDTHS))
+        said[words(fit.caution)] += bool(fit.caution)
+        assumes = assumes or assumed(fit)
+    return summed(rows, cell.runs, said)._replace(assumes=assumes)
+
+
+def words(caution: str) -> str:
+    """The beginning of a caution, without the numbers of one run."""
+    return caution.split("; ")[0].split(":")[0][:90]
+
+
+def assumed(fit: dpe.Result) -> str:
+    """What the summary says above the estimate that it assumes."""
+    above = str(fit.summary()).partition("\n\n")[0]
+    found = re.search(r"^Assumes +(.*?)(?=^\S|\Z)", above, re.MULTILINE | re.DOTALL)
+    return " ".join(found[1].split()) if found else "-"
+
+
+def of_estimate(
+    estimate: Estimate, caution: str, truth: float, width: bool = True
+) -> tuple[float, ...]:
+    """A row of one run. An interval holds the truth where the truth would not be rejected."""
+    p = p_value(replace(estimate, basis=""), truth)
+    first = (bool(caution), estimate.associated)
+    if isinstance(p, Unavailable):
+        return (*first, *[np.nan] * 7)
+    low, high = interval(estimate, 0.95) if width else (np.nan, np.nan)
+    assert not width or (low <= truth <= high) == (p >= 0.05)
+    return (
+        *first,
+        *(p >= 1.0 - level for level in LEVELS),
+        (high - low) / 2,
+        (p < 0.05 and not estimate.associated) if truth == 0.0 else np.nan,
+        estimate.point - truth,
+        estimate.noise_variance,
+    )
+
+
+def of_groups(cell: Cell) -> Found:
+    rows, said = [], Counter()
+    for seed in range(cell.runs):
+        again = cell.part == "noise"
+        population, data = sample(cell.population, cell.n, 0 if again else seed)
+        low, high = population.bounds["x1"]
+        fit = dpe.dp_cate(
+            population.formula,
+            data,
+            cell.method,
+            release="groups",
+            by=f"cut(x1, [{low}, 0, {high}])",
+            epsilon=cell.epsilon,
+            bounds=population.declared,
+            seed=crc32(repr(cell).encode()) + seed,
         )
-        if design == "observational" and fit.released.caution.startswith("NOT ADJUSTED"):
-            return float("nan"), float("nan")  # the plan is not to adjust, and it says so
-        if isinstance(fit.std_error, Unavailable):
-            continue  # it says why there is no interval
-        low, high = fit.conf_int(0.95)
-        hits += low <= 0.1 <= high
-        widths.append(high - low)
-    if len(widths) < runs / 2:
-        return float("nan"), float("nan")
-    return hits / len(widths), float(np.median(widths))
+        caution = getattr(fit, "caution", "")
+        said[words(caution)] += bool(caution)
+        pairs = list(zip(fit.effects, truths(cell.population), strict=True))
+        pairs = pairs[:1] if again else pairs
+        rows += [of_estimate(estimate, caution, truth) for estimate, truth in pairs]
+    return summed(rows, len(rows), said)
 
 
-def measured(tasks, path) -> pd.DataFrame:
-    """Run the cells that are not on file yet; every finished cell is kept, so a run can resume."""
-    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
-    known = set(map(tuple, done[COLUMNS[:5]].itertuples(index=False)))
-    left = [task for task in tasks if task not in known]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for task, result in zip(left, pool.map(cell, left), strict=True):
-            row = pd.DataFrame([(*task, *result)], columns=COLUMNS)
-            row.to_csv(path, mode="a", header=not path.exists(), index=False)
-            print(*row.iloc[0].tolist(), flush=True)
-    return pd.read_csv(path)
+@lru_cache
+def truths(name: str) -> list[float]:
+    """Average effects of the two groups, by a million records."""
+    population = POPULATIONS[name]
+    columns = population.covariates(np.random.default_rng(0), 1_000_000)
+    effect = np.broadcast_to(population.effect(columns), 1_000_000)
+    return [float(effect[columns["x1"] <= 0].mean()), float(effect[columns["x1"] > 0].mean())]
+
+
+def of_balance(cell: Cell) -> Found:
+    population, data = sample(cell.population, cell.n, 0)
+    weighted = "weighting" in cell.method
+    columns = ["smd_adjusted", "noise_sd_adjusted"] if weighted else ["smd", "noise_sd"]
+    tables = [
+        dpe.dp_balance(
+            population.formula,
+            data,
+            epsilon=cell.epsilon,
+            bounds=population.declared,
+            adjusted=weighted,
+            seed=crc32(repr(cell).encode()) + seed,
+        ).tidy()[columns]
+        for seed in range(cell.runs)
+    ]
+    found = np.array(tables, float)  # runs, covariates, (difference, noise)
+    there = ~np.isnan(found).any(axis=2)
+    found[~there] = np.nan
+    kept = there.sum(axis=0) > 1
+    spread = np.sqrt(np.nanmean(np.nanvar(found[:, kept, 0], axis=0, ddof=1)))
+    reported = np.sqrt(np.nanmean(found[:, kept, 1] ** 2))
+    none = [np.nan] * 9
+    return Found(0.0, 1.0 - float(there.mean()), *none, float(spread), float(reported), "")
+
+
+def summed(rows: list[tuple[float, ...]], runs: int, said: Counter[str]) -> Found:
+    first = said.most_common(1)[0][0] if +said else ""
+    if not rows:
+        return Found(1.0, *[np.nan] * 12, first)
+    found = np.array(rows, float)
+    there = found[~np.isnan(found[:, 2])]
+    refused, absent = 1.0 - len(found) / runs, 1.0 - len(there) / len(found)
+    warned, associated = found[:, :2].mean(axis=0)
+    if len(there) < 2:
+        return Found(refused, 1.0, *[np.nan] * 3, warned, np.nan, associated, *[np.nan] * 5, first)
+    quiet = there[there[:, 0] == 0, 3]
+    half, rejected, error, variance = there[:, 5:].T
+    return Found(
+        refused,
+        absent,
+        *there[:, 2:5].mean(axis=0),
+        warned,
+        quiet.mean() if len(quiet) else np.nan,
+        associated,
+        rejected.mean(),
+        np.nanmedian(half),
+        error.mean(),
+        error.std(ddof=1),
+        np.sqrt(variance.mean()),
+        first,
+    )
+
+
+# Tables
+
+
+def read(table: pd.DataFrame) -> pd.DataFrame:
+    """Cells with what is derived from them: design, counted runs, and whether a miss is silent."""
+    made = table.fillna({"said": "", "assumes": ""})
+    made["counted"] = (made["runs"] * (1 - made["refused"]) * (1 - made["absent"])).fillna(0)
+    made["low"] = made["cover95"] < 0.9
+    held = (made["counted"] * made["cover95"]).round()
+    made["chance"] = binom.cdf(held, made["counted"].round(), 0.95)
+    unsaid = made["low"] & (made["warned"] <= 0.9) & (made["silent"] < 0.9)
+    broken = made["assumes"].str.contains("models|stratum") & (made["design"] == DESIGNS[2])
+    broken |= made["assumes"].str.contains("randomised") & (made["design"] == DESIGNS[3])
+    made["assumed"] = unsaid & broken
+    made["perhaps"] = unsaid & ~broken & (made["chance"] > CHANCE)
+    made["quiet"] = unsaid & ~broken & (made["chance"] <= CHANCE)
+    made["name"] = [
+        f"{row.method if row.level == 'sample' else f'{row.method}, label'}"
+        for row in made.itertuples()
+    ]
+    return made
+
+
+def pooled(table: pd.DataFrame, column: str, weight: str = "counted") -> float:
+    kept = table[table[column].notna()]
+    total = kept[weight].sum()
+    return float((kept[column] * kept[weight]).sum() / total) if total else np.nan
+
+
+def percent(value: float) -> str:
+    return "" if np.isnan(value) else f"{100 * value:.1f}"
+
+
+def counts(made: pd.DataFrame) -> dict[str, int]:
+    """Cells, those below 90 %, and how many of them have each reason."""
+    said = made["low"] & ~made["assumed"] & ~made["perhaps"] & ~made["quiet"]
+    return {
+        "cells": len(made),
+        "below 90 %": int(made["low"].sum()),
+        "caution": int(said.sum()),
+        "assumption": int(made["assumed"].sum()),
+        "chance": int(made["perhaps"].sum()),
+        "silent": int(made["quiet"].sum()),
+    }
+
+
+def in_short(made: pd.DataFrame) -> pd.DataFrame:
+    """One row for each method: coverage at the three levels, by design."""
+    rows = []
+    for name, found in made[made["counted"] > 0].groupby("name"):
+        row = {"method": f"`{name.partition(',')[0]}`{''.join(name.partition(',')[1:])}"}
+        for kind in DESIGNS[:3]:
+            here = found[found["design"] == kind]
+            row[kind] = " / ".join(percent(pooled(here, f"cover{100 * x:g}")) for x in LEVELS)
+            row[kind] = row[kind] if len(here) else "-"
+        rows.append({**row, **counts(found)})
+    return pd.DataFrame(rows)
+
+
+def by_design(made: pd.DataFrame) -> pd.DataFrame:
+    """One row for each design and method."""
+    rows = []
+    made = made.assign(unwarned=made["counted"] * (1 - made["warned"]))
+    made = made[made["counted"] > 0].sort_values(
+        ["design", "name"], key=lambda x: x.map(DESIGNS.index) if x.name == "design" else x
+    )
+    for (kind, name), shown in made.groupby(["design", "name"], sort=False):
+        least = shown.loc[shown["cover95"].idxmin()]
+        rows.append(
+            {
+                "design": kind,
+                "method": name,
+                "runs": int(shown["counted"].sum()),
+                **{f"{100 * x:g} %": percent(pooled(shown, f"cover{100 * x:g}")) for x in LEVELS},
+                "95 %, no caution": percent(pooled(shown, "silent", "unwarned")),
+                "least cell": f"{percent(least['cover95'])} ({named(least)})",
+                **counts(shown),
+                "type I error": percent(pooled(shown, "rejected")),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def named(row: pd.Series) -> str:
+    estimand = "" if row["estimand"] in ("ATE", "CATE") else f", {row['estimand']}"
+    return f"{row['population']}, n {row['n']:,}, eps {row['epsilon']:g}{estimand}"
+
+
+def of_noise(made: pd.DataFrame) -> pd.DataFrame:
+    """Reported over real standard deviation of the noise, by method."""
+    rows = []
+    made = made[made["spread"] > 0].assign(ratio=made["noise"] / made["spread"])
+    for name, found in made.groupby("name", sort=False):
+        far = found.loc[(np.log(found["ratio"])).abs().idxmax()]
+        rows.append(
+            {
+                "method": name,
+                "cells": len(found),
+                "reruns": int(found["runs"].max()),
+                "least": round(found["ratio"].min(), 2),
+                "median": round(found["ratio"].median(), 2),
+                "largest": round(found["ratio"].max(), 2),
+                "farthest from 1": f"{far['ratio']:.2f} ({named(far)})",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def misses(made: pd.DataFrame) -> pd.DataFrame:
+    """Every cell below 90 %, one line for a method and a population; silent ones first."""
+    rows = []
+    for (name, population), low in made[made["low"]].groupby(["name", "population"]):
+        worst = low.loc[low["chance"].idxmin()]
+        cells = [
+            f"{row.n:,} / {row.epsilon:g}{'' if row.estimand == 'ATE' else f' {row.estimand}'}: "
+            f"{percent(row.cover95)}"
+            for row in low.sort_values(["n", "epsilon"]).itertuples()
+        ]
+        said = f"{worst['said']} ({worst['warned']:.0%})" if worst["warned"] else "none"
+        rows.append(
+            {
+                "design": worst["design"],
+                "method": name,
+                "population": population,
+                "n / epsilon: covers, %": "; ".join(cells),
+                "silent": int(low["quiet"].sum()),
+                "first line": said,
+                "why": reason(worst),
+            }
+        )
+    rows.sort(key=lambda row: (-row["silent"], DESIGNS.index(row["design"]), row["method"]))
+    return pd.DataFrame(rows)
+
+
+def reason(row: pd.Series) -> str:
+    """Why a cell is below 90 %, in words."""
+    off = f"off by {row['bias']:.2g} on average, {abs(row['bias']) / row['spread']:.1f} sd"
+    if row["chance"] > CHANCE:
+        return f"chance would give as few in {row['chance']:.0%} of such cells"
+    if row["design"] == DESIGNS[3]:
+        return f"arms are compared, nothing is adjusted for: {off}"
+    if row["population"] in CURVES:
+        return f"the score is no line in the terms of the formula: {off}"
+    if abs(row["bias"]) > 0.5 * row["spread"]:
+        return off
+    return f"too short: half-width {row['half_width']:.2g}, 1.96 sd {1.96 * row['spread']:.2g}"
+
+
+def page(made: pd.DataFrame, name: str, folder: Path) -> None:
+    average = made[made["part"].isin(["grid", "others"])]
+    short = in_short(average)
+    tables = {
+        "In short": short,
+        "By design": by_design(average),
+        "Effects by group": by_design(made[made["part"] == "groups"]),
+        "Reported over real standard deviation of the noise": of_noise(
+            made[made["part"].isin(["noise", "balance"])]
+        ),
+        "Cells below 90 %": misses(made[made["part"] != "noise"]),
+    }
+    tables = {title: table for title, table in tables.items() if len(table)}
+    save(name, "How often intervals cover", tables, folder=folder, lead=LEAD)
+    if folder == RESULTS and name == "coverage":
+        path = RESULTS.parents[1] / "README.md"
+        before, _, rest = path.read_text().partition("<!-- coverage -->\n")
+        after = rest.partition("<!-- end -->")[2]
+        table = short[~short["method"].str.contains(",")].to_markdown(index=False)
+        path.write_text(f"{before}<!-- coverage -->\n{table}\n<!-- end -->{after}")
+
+
+LEAD = """\
+A cell is a method on a population of `tests/populations.py`, with n records and an epsilon.
+Tables have shares in %: of nominal 80, 95 and 99 % intervals that hold the true effect, pooled
+over the runs of all cells. Methods run at their defaults; in trials those that have the option
+are told so by `design="randomised"`. The designs:
+
+- **trial**: treatment by a coin; covariates predict the outcome, or nothing;
+- **confounded, models right**: log odds of treatment and outcomes are linear in the terms of the
+  formula; effects may vary;
+- **confounded, models wrong**: treatment and outcome follow the same sine, step, product or
+  square where the formula has lines, or strata are too coarse;
+- **confounded, not adjusted**: the method compares the arms, or says that it could not adjust.
+
+A cell below 90 % is counted once, by what says so: a *caution*, in the lines with stars above the
+estimate; an *assumption*, where the line "Assumes" above the estimate names what does not hold in
+this design; *chance*, where as few hold with probability above 1 % if 95 % do; *silent*, if none
+of it is so. Methods and epsilons share samples, so that chance repeats itself. "No caution" are
+runs without a line of stars. "Type I error" is the share of p-values below 0.05 where there is no
+effect; an association has none.
+
+Coverage above the nominal has two reasons. Where the released variance carries noise as large as
+itself, an interval that holds for every variance the release leaves plausible is too wide for the
+smallest (`dpeffects.inference.intervals.interval`). And methods that adjust allow for confounding
+that noise in their models may hide."""
 
 
 def main() -> None:
-    small = "--small" in sys.argv
-    runs = 60 if small else 500
-    sizes = (1000, 5000) if small else (1000, 5000, 20_000)
-    tasks = [
-        (label, binary, n, epsilon, runs)
-        for label, n, epsilon, binary in itertools.product(
-            CASES, sizes, (0.5, 1.0, 2.0), (False, True)
-        )
-    ]
-    path = RESULTS / ("coverage_small.csv" if small else "coverage.csv")
-    if "--fresh" in sys.argv:
+    asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for flag in ("small", "fresh", "table"):
+        asked.add_argument(f"--{flag}", action="store_true")
+    asked.add_argument("--workers", type=int, default=1)
+    asked.add_argument("--methods", nargs="*")
+    asked.add_argument("--parts", nargs="*", default=list(PARTS))
+    asked.add_argument("--folder", type=Path, default=RESULTS)
+    given = asked.parse_args()
+    name = "coverage_small" if given.small else "coverage"
+    path = given.folder / f"{name}.csv"
+    if given.fresh:
         path.unlink(missing_ok=True)
-    table = pd.read_csv(path) if "--table" in sys.argv else measured(tasks, path)
-    table["outcome"] = np.where(table["binary"], "binary", "continuous")
-    table["coverage"] = (100 * table["covered"]).round(1)
-    table["median width"] = [float(f"{w:.3g}") for w in table["width"]]
-    wide = table.pivot(index=["method", "n", "outcome"], columns="epsilon", values="coverage")
-    width = table.pivot(index=["method", "n", "outcome"], columns="epsilon", values="median width")
-    wide.columns = [f"eps {c:g}" for c in wide.columns]
-    width.columns = [f"width, eps {c:g}" for c in width.columns]
-    both = wide.join(width).loc[list(CASES)].reset_index()
-    se = 100 * np.sqrt(0.95 * 0.05 / runs)
-    notes = (
-        f"{runs} runs a cell: the standard error of a coverage of 95 % is {se:.1f} points. "
-        "Coverage above 97 % has two reasons. Where the released variance carries noise as large "
-        "as itself, an interval that holds for every variance the release leaves plausible must be "
-        "too wide for the smallest (`dpeffects.inference.intervals.interval`). And private_ipw and "
-        "auto allow for confounding that noise in their models may hide. Empty cells are not on "
-        "file yet."
-    )
-    save("coverage", "Coverage of 95 % intervals", {"": both}, notes)
+    if not given.table:
+        cells = small() if given.small else [c for part in given.parts for c in PARTS[part]()]
+        cells = [c for c in cells if not given.methods or c.method in given.methods]
+        cells.sort(key=lambda cell: (cell.n, cell.population))
+        keep(path, cells, measure, given.workers)
+    page(read(on_file(path)), name, given.folder)
 
 
 if __name__ == "__main__":

@@ -17,20 +17,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 import pandas as pd
+from cells import RANDOMISED, STUDIES, keep, on_file, sample
 from report import RESULTS, save
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import dpeffects as dpe
 from dpeffects.inference.estimate import Unavailable
-from tests.populations import POPULATIONS, RIGHT, TRIALS, WRONG, Population, drawn
+from tests.populations import POPULATIONS, RIGHT, TRIALS, WRONG
 
 SMALL = "--small" in sys.argv
 FILE = RESULTS / ("default_small.csv" if SMALL else "default.csv")
@@ -44,7 +42,6 @@ GRID = (*(round(0.1 * 2 ** (k / 2), 3) for k in range(13)), 8.0)
 """Epsilons from 0.1 to 8, each about 1.4 times the one before."""
 WITH_DELTA = ("ten covariates", "twenty-five covariates", "few treated", "binary and continuous")
 ON_SOME = ("three confounders", "few treated", "binary and continuous", "correlated confounders")
-STUDIES, RANDOMISED = "studies drawn at random", "trials drawn at random"
 POSSIBLE = 0.4
 """Half of private_ipw's half-width is asked for where the non-private one is at most this part of
 it, and where at least 88 % of its intervals hold."""
@@ -159,13 +156,6 @@ def cells(part: str) -> list[Cell]:
     return [c for c in fewer if c.n < 50_000]
 
 
-@lru_cache(maxsize=200)
-def sample(name: str, n: int, seed: int) -> tuple[Population, pd.DataFrame]:
-    made = name in (STUDIES, RANDOMISED)
-    population = drawn(seed, name == RANDOMISED) if made else POPULATIONS[name]
-    return population, population.sample(n, seed)
-
-
 def measure(cell: Cell) -> Found:
     method, options = METHODS[cell.method]
     effect = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}[cell.estimand]
@@ -200,24 +190,9 @@ def measure(cell: Cell) -> Found:
     )
 
 
-def on_file() -> pd.DataFrame:
-    columns = [*Cell._fields, *Found._fields]
-    return pd.read_csv(FILE) if FILE.exists() else pd.DataFrame(columns=columns)
-
-
-def run(parts: list[str]) -> None:
-    known = set(on_file()[list(Cell._fields)].itertuples(index=False, name=None))
-    for cell in [cell for part in parts for cell in cells(part)]:
-        if tuple(cell) not in known:
-            found = [float(f"{value:.6g}") for value in measure(cell)]
-            row = pd.DataFrame([(*cell, *found)], columns=[*Cell._fields, *Found._fields])
-            row.to_csv(FILE, mode="a", header=not FILE.exists(), index=False)
-            print(*row.iloc[0].tolist(), flush=True)
-
-
 def forget() -> None:
     """Drop the cells of the default and keep those of the methods that it is compared with."""
-    kept = on_file()
+    kept = on_file(FILE, *Cell._fields, *Found._fields)
     kept[~kept["method"].str.startswith("auto")].to_csv(FILE, index=False)
 
 
@@ -494,14 +469,17 @@ def main() -> None:
             subprocess.run([sys.executable, script, "--only", "auto"], check=True)
         if "audit" in parts:
             attack()
-        run([part for part in PARTS if part in parts] if parts else list(PARTS))
-    bars, shown = tables(on_file())
+        asked = [part for part in PARTS if part in parts] if parts else list(PARTS)
+        keep(FILE, [cell for part in asked for cell in cells(part)], measure)
+    bars, shown = tables(on_file(FILE, *Cell._fields, *Found._fields))
     held = pd.DataFrame(
         [(b.promise, b.measured, "yes" if not b.misses else f"{len(b.misses)} miss") for b in bars],
         columns=["promise", "measured", "held"],
     )
     lines = [line for bar in bars for line in bar.misses]
-    facts = pd.DataFrame([{"population": p.name, **p.facts} for p in POPULATIONS.values()]).round(4)
+    facts = pd.DataFrame(
+        [{"population": p.name, **p.facts} for p in (*RIGHT, *WRONG, *TRIALS)]
+    ).round(4)
     notes = (
         "Populations and their seeds are in `tests/populations.py`. The results of those with a "
         "name were seen while the method was written; those of populations drawn at random were "

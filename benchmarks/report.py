@@ -18,16 +18,24 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {gib:.0f} GiB, Python {platform.python_version()}"
 
 
-def save(name: str, title: str, tables: dict[str, pd.DataFrame], notes: str = "") -> None:
+def save(
+    name: str,
+    title: str,
+    tables: dict[str, pd.DataFrame],
+    notes: str = "",
+    folder: Path = RESULTS,
+    lead: str = "",
+) -> None:
+    """Write a page: ``lead``, the tables by their headings, ``notes``."""
     lines = [f"# {title}", "", f"{datetime.now(UTC):%Y-%m-%d}, {machine()}."]
-    lines += [
-        f"Made by `python benchmarks/{name}.py {' '.join(sys.argv[1:])}`.".replace(" `.", "`.")
-    ]
+    made = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    lines += [f"Made by `python benchmarks/{made}`."]
+    lines += ["", lead] if lead else []
     for heading, table in tables.items():
         lines += ["", f"## {heading}" if heading else "", "", table.to_markdown(index=False)]
     if notes:
         lines += ["", notes]
     text = "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(text)
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.md").write_text(text)
     print(text)

@@ -3,8 +3,9 @@
 `RIGHT` are observational studies in which the log odds of treatment and the mean outcome of each
 arm are linear in the formula's terms, with one effect for all. `WRONG` are those in which something
 is not so, most of them once with plain terms and once with terms that help. `TRIALS` are trials.
-Their results were seen while the method was written; those of populations `drawn` at random were
-not, before it was finished.
+`STRATA` have discrete terms only, for exact matching; in the last of them that leaves confounding
+within strata. Their results were seen while the method was written; those of populations `drawn` at
+random were not, before it was finished.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class Population:
         mean = self.control(columns) + treated * self.effect(columns)
         y = np.clip(self.draw(rng, mean), *self.outcome)
         return pd.DataFrame({"y": y, "t": treated.astype(int), **columns})
+
+    @property
+    def null(self) -> Population:
+        """The same with no effect."""
+        return replace(self, name=f"{self.name}, no effect", effect=constant(0.0))
 
     @cached_property
     def truth(self) -> dict[str, float]:
@@ -434,7 +440,44 @@ TRIALS = (
     ),
 )
 
-POPULATIONS = {population.name: population for population in (*RIGHT, *WRONG, *TRIALS)}
+_HALVES = " + ".join(f"cut(x{j}, [-1, 0, 1])" for j in range(1, 4))
+STRATA = (
+    Population(
+        "four strata",
+        lambda rng, n: {f"b{j}": (rng.random(n) < 0.5).astype(int) for j in (1, 2)},
+        linear(-0.4, b1=0.9, b2=-0.4),
+        linear(0.4, b1=0.12, b2=0.08),
+        constant(0.05),
+        around(0.5),
+        bounds={"b1": [0, 1], "b2": [0, 1]},
+    ),
+    Population(
+        "four regions and two answers",
+        lambda rng, n: {k: x for k, x in households(rng, n).items() if k in ("b3", "b4", "region")},
+        lambda columns: (
+            linear(-0.5, b3=0.7, b4=-0.5)(columns) + 0.5 * (columns["region"] == "north")
+        ),
+        lambda columns: (
+            linear(0.3, b3=0.1, b4=0.05)(columns) + 0.1 * (columns["region"] == "north")
+        ),
+        constant(-0.05),
+        coin,
+        bounds={"b3": [0, 1], "b4": [0, 1], "region": ["east", "north", "south", "west"]},
+    ),
+    Population(
+        "effects that differ between strata",
+        lambda rng, n: {f"b{j}": (rng.random(n) < 0.4).astype(int) for j in range(1, 4)},
+        linear(-0.9, b1=0.8, b2=0.6),
+        linear(0.4, b1=0.1, b2=0.06, b3=0.05),
+        linear(0.02, b1=0.08),
+        around(0.4),
+        bounds={f"b{j}": [0, 1] for j in range(1, 4)},
+    ),
+    replace(RIGHT[0], name="three confounders, cut in two", terms=_HALVES),
+)
+
+POPULATIONS = {p.name: p for p in (*RIGHT, *WRONG, *TRIALS, *STRATA)}
+POPULATIONS |= {p.null.name: p.null for p in POPULATIONS.values()}
 
 
 def drawn(seed: int, randomised: bool = False) -> Population:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -130,11 +131,14 @@ def test_which_method_agrees_with_the_results_on_file():
     accuracy = (results / "accuracy.md").read_text()
     line = re.search(r"^\| Lalonde +\| +445 \| +1 +\|(.*)\|$", accuracy, re.MULTILINE)[1]
     assert float(found["Lalonde, n = 445"]) == float(line.split("|")[3])
-    found = rows(page, "Intervals and seconds at epsilon 1").loc["`private_ipw`"]
+    found = rows(page, "Intervals and seconds").loc["`private_ipw`"]
     coverage = pd.read_csv(results / "coverage.csv")
-    kept = (coverage["method"] == "private_ipw") & ~coverage["binary"] & (coverage["epsilon"] == 1)
-    covered = 100 * coverage[kept]["covered"].dropna()
-    assert found["coverage, %"] == f"{covered.min():.1f} to {covered.max():.1f}"
+    kept = coverage.query(
+        "method == 'private_ipw' and level == 'sample' and part == 'grid' and design == 'trial'"
+    ).dropna(subset="cover95")
+    runs = kept["runs"] * (1 - kept["refused"]) * (1 - kept["absent"])
+    covered = 100 * np.average(kept["cover95"], weights=runs)
+    assert found["trials, %"] == f"{covered:.1f}"
     seconds = pd.read_csv(results / "seconds.csv").set_index(["method", "n"])["seconds"]
     assert found["seconds, n = 100,000"] == f"{seconds['private_ipw', 100_000]:.2g}"
     conditional = pd.read_csv(results / "cate.csv").set_index(["data", "case", "epsilon"])["pehe"]
@@ -152,7 +156,7 @@ def test_which_method_follows_the_results(tmp_path, monkeypatch):
     frame.loc[(frame["method"] == "private_ipw") & (frame["n"] == 100_000), "seconds"] = 98.7
     frame.to_csv(path, index=False)
     monkeypatch.setattr(which_method, "RESULTS", tmp_path / "results")
-    found = rows(which_method.text(), "Intervals and seconds at epsilon 1")
+    found = rows(which_method.text(), "Intervals and seconds")
     assert found["seconds, n = 100,000"]["`private_ipw`"] == "99"
 
 

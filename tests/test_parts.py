@@ -267,25 +267,27 @@ def test_an_association_stands_out_in_comparisons_frames_and_records(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("basis", "words", "condition"),
+    ("basis", "above", "words", "condition"),
     [
         (
             "adjusted",
+            "that no confounder is missing from the formula, and that the models are linear",
             "assumes that no confounder is missing from the formula, and models that are linear",
             "if treatment was as good as random given the covariates",
         ),
         (
             "randomised",
+            "that treatment was randomised, as the call says",
             "Treatment is taken as randomised because the call said so",
             "if treatment was randomised.",
         ),
     ],
 )
-def test_what_an_effect_rests_on_is_said(basis, words, condition):
+def test_what_an_effect_rests_on_is_said(basis, above, words, condition):
     fit = make(replace(WHOLE, value=9.0, basis=basis))
-    assert words in flat(fit)
+    assert f"Assumes {above}" in flat(fit).partition("std. error")[0]
     assert words in fit.report().text
     assert condition in fit.report().text
     assert not isinstance(fit.p_value, Unavailable)
-    assert words not in flat(make())
+    assert above not in flat(make())
     assert basis in BASES

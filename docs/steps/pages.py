@@ -45,7 +45,7 @@ def texts() -> dict[str, str]:
 
 
 def _table() -> dict[str, str]:
-    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"report"}
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"report", "cells"}
     names = scripts | {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.md")}
     pages = {f"benchmarks/results/{name}.md": f"benchmarks/{name}.md" for name in sorted(names)}
     return {**PAGES, **pages}

@@ -36,16 +36,24 @@ ADVICE = {
     "dp_ebm": "to compare with DP-EBM; the guarantee is the library's, and has a gap",
     "k_anonymous": "to see what k-anonymisation gives; it protects nobody",
 }
-_MEASURED = {  # rows of the table, with their names in accuracy.md, coverage.csv, seconds.csv
-    "`diff_in_means`": ("diff_in_means", "diff_in_means, private arms", "diff_in_means"),
-    "`auto`": ("auto", "auto", "auto"),
-    "`private_ipw`": ("private_ipw", "private_ipw", "private_ipw"),
-    "`private_psm`, label level": ("", "private_psm, label", ""),
-    "`private_psm`, sample level": ("private_psm, debiased", "private_psm, sample", "private_psm"),
-    "`private_psm` with `debias=False`": ("private_psm, paper", "", ""),
-    "`smooth_matching`": ("", "smooth_matching", "smooth_matching"),
-    "`global_matching`": ("", "global_matching", "global_matching"),
-    "`sample_aggregate`": ("", "", "sample_aggregate"),
+_MEASURED = {  # rows of the table, with their names in accuracy.md and seconds.csv
+    "`diff_in_means`": ("diff_in_means", "diff_in_means"),
+    "`clipped_contrast`": ("", "clipped_contrast"),
+    "`auto`": ("auto", "auto"),
+    "`one_step`": ("", "one_step"),
+    "`private_ipw`": ("private_ipw", "private_ipw"),
+    "`private_psm`, label level": ("", ""),
+    "`private_psm`, sample level": ("private_psm, debiased", "private_psm"),
+    "`private_psm` with `debias=False`": ("private_psm, paper", ""),
+    "`smooth_matching`": ("", "smooth_matching"),
+    "`global_matching`": ("", "global_matching"),
+    "`sample_aggregate`": ("", "sample_aggregate"),
+    "`model_folds`": ("", "model_folds"),
+}
+_DESIGNS = {  # columns of the table, with their names in coverage.csv
+    "trials": "trial",
+    "models right": "confounded, models right",
+    "models wrong": "confounded, models wrong",
 }
 _CATE = {
     "R-learner, function": ("r_learner", "function", "exact"),
@@ -57,6 +65,7 @@ _CATE = {
     "sample and aggregate, forest, 300 points": ("sample_aggregate", "300 points", "exact"),
     "paper's finite release, forest, R (claimed)": ("r_learner, forest", "points", "asymptotic"),
 }
+_TYPICAL = ("three confounders", "four strata", "trial")
 _ABSENT = "-"
 _PRIVATE = {"sample": "whole records", "label": "outcomes only"}
 _TREATMENTS = ("randomised", "observational")
@@ -135,21 +144,33 @@ def errors() -> pd.DataFrame:
 
 
 def intervals() -> pd.DataFrame:
-    """Coverage and half-widths of 95 % intervals at epsilon 1, and seconds of a call."""
-    coverage = pd.read_csv(RESULTS / "coverage.csv").query("epsilon == @EPSILON and not binary")
+    """Coverage of 95 % intervals by design, a half-width at epsilon 1, and seconds of a call."""
+    cells = pd.read_csv(RESULTS / "coverage.csv")
+    cells = cells[(cells["part"] == "grid") | (cells["level"] == "label")]
     seconds = pd.read_csv(RESULTS / "seconds.csv").query("n == 100_000").set_index("method")
-    planned = table("plan", "").query("data == 'confounded' and epsilon == @EPSILON")
-    planned = planned.set_index("method")["half-width, real"]
     rows = []
-    for name, (_, design, timed) in _MEASURED.items():
-        if design or timed:
-            covered = coverage[coverage["method"] == design].set_index("n")
-            row = {"method": name, "coverage, %": _range(100 * covered["covered"])}
-            row["half-width, n = 5,000"] = _short(covered["width"].get(5000, float("nan")) / 2)
-            row["confounded, n = 20,000"] = _short(planned.get(timed, float("nan")))
-            row["seconds, n = 100,000"] = _short(seconds["seconds"].get(timed, float("nan")))
-            rows.append(row)
+    for name, (_, timed) in _MEASURED.items():
+        level = "label" if "label" in name else "sample"
+        found = cells[(cells["method"] == name.split("`")[1]) & (cells["level"] == level)]
+        if "debias" in name:
+            continue
+        row = {"method": name}
+        for column, design in _DESIGNS.items():
+            row[f"{column}, %"] = _percent(found[found["design"] == design])
+        suited = found[found["design"].isin(_DESIGNS.values())].set_index("population")
+        half = suited.query("n == 2000 and epsilon == @EPSILON")["half_width"]
+        places = [half[name] for name in _TYPICAL if name in half]
+        row["half-width, n = 2,000"] = _short(places[0] if places else float("nan"))
+        row["seconds, n = 100,000"] = _short(seconds["seconds"].get(timed, float("nan")))
+        rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _percent(cells: pd.DataFrame) -> str:
+    """Return how often intervals hold, of all runs of some cells that have one."""
+    kept = cells.dropna(subset="cover95")
+    runs = kept["runs"] * (1 - kept["refused"]) * (1 - kept["absent"])
+    return f"{100 * (kept['cover95'] * runs).sum() / runs.sum():.1f}" if len(kept) else _ABSENT
 
 
 def _short(value: float) -> str:

@@ -67,7 +67,6 @@ def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimat
         sampling=_variance(curator, means, sizes, sums.scale),
         laplace=tuple(float(b) for b in laplace if b > 0),
         details=_arm_sizes(sizes, count.scale),
-        notes=("Unadjusted: it is a treatment effect where treatment was randomised.",),
     )
 
 
