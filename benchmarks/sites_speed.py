@@ -73,7 +73,7 @@ def main() -> None:
         row = {"sites": count, "reading": reading}
         for rule in RULES:
             row[rule] = seconds(lambda sites=sites, rule=rule: combine(sites, rule).conf_int())
-        row["summary"] = seconds(lambda sites=sites: str(combine(sites).summary())) - row["mvagg"]
+        row["summary"] = seconds(lambda sites=sites: str(combine(sites).summary())) - row["ivw"]
         rows.append({k: v if k == "sites" else f"{v:.3f}" for k, v in row.items()})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     notes = (

@@ -507,9 +507,9 @@ findings(
 # What to take home
 # -----------------
 #
-# - Use ``ivw`` or ``mvagg``; both need the variance that every release brings along. With the
-#   variances of this package ``ivw`` is hardly ever worse, and often better where good sites are
-#   small: ``mvagg`` can take a site or leave it, but its weights are the records.
+# - ``ivw`` is the default of ``combine``. With the variances of this package it is hardly ever
+#   worse than ``mvagg``, and often better where good sites are small: ``mvagg`` can take a site or
+#   leave it, but its weights are the records. Both need the variance that a release brings along.
 # - Both rules assume that all sites have the same effect, as the paper does. The summary tests that
 #   (Cochran's Q); where it fails, ``rule="random"`` estimates the mean of the sites' effects.
 # - Weights that are chosen by noisy variances make a combination look more precise than it is. The

@@ -280,13 +280,14 @@ def rules() -> pd.DataFrame:
     best = table("sites", "How often").set_index("budgets")
     coverage = pd.read_csv(RESULTS / "sites_coverage.csv")
     same = coverage[~coverage["design"].str.contains("effects differ")]
-    differ = coverage[coverage["design"].str.contains("effects differ")].set_index("rule")
+    differ = coverage[coverage["design"].str.contains("effects differ")]
     rows = []
     for rule in coverage["rule"].unique():
         row = {"rule": f"`{rule}`"}
         row |= {f"best, {b}": best[rule][b] if rule in best else _ABSENT for b in best.index}
         row["coverage, %"] = _range(100 * same[same["rule"] == rule]["covered"])
-        row["coverage where effects differ, %"] = f"{100 * differ['covered'][rule]:.1f}"
+        apart = 100 * differ[differ["rule"] == rule]["covered"]
+        row["coverage where effects differ, %"] = _range(apart)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -306,7 +307,7 @@ def text() -> str:
         "runs": _found("accuracy", r"mean of (\d+) runs"),
         "samples": _found("accuracy", r"Confounded.* (\d+) samples"),
         "constant": _found("cate", r"best constant: ([\d.]+) \(data set 1\)"),
-        "designs": str(pd.read_csv(RESULTS / "sites_coverage.csv")["design"].nunique() - 1),
+        "designs": str(pd.read_csv(RESULTS / "sites_coverage.csv")["design"].nunique()),
     }
     for name, part in parts.items():
         template = template.replace("{{" + name + "}}", part)

@@ -300,7 +300,7 @@ COMMANDS = (
         skip=["conf_level"],
         changes={
             "releases": {"metavar": "FILE", "help": "site releases (dpeffects release)"},
-            "rule": {"choices": list(RULES), "help": "mvagg has minimum variance"},
+            "rule": {"choices": list(RULES), "help": "ivw has the least error in most settings"},
             "trust": {"metavar": "FOLDER"},
             "request": {"metavar": "ID"},
             "left_out": {"metavar": "SITE=REASON", "help": "a site that did not answer"},

@@ -66,7 +66,7 @@ class Question:
     method: str = "auto"
     estimand: str = "ATE"
     delta: float = 0.0
-    rule: str = "mvagg"
+    rule: str = "ivw"
     options: Mapping[str, Scalar] = field(default_factory=dict)
     deadline: float = 60.0
 

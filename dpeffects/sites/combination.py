@@ -25,11 +25,12 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.error_distribution import Errors, StudentLaw, SumLaw
-from dpeffects.sites.notes import listed, notes
+from dpeffects.sites.error_distribution import Errors, SumLaw
+from dpeffects.sites.notes import FEW_SITES, listed, notes
+from dpeffects.sites.random_effects import MixedLaw, random_effects
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
-from dpeffects.sites.weights import Floats, ivw
+from dpeffects.sites.weights import Floats
 from dpeffects.summary import Summary, draw, summarise
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Combined(Reported):
         The combined effect.
     std_error
         Its standard error, which allows for weights that were chosen by noisy variances, or why
-        there is none.
+        there is none. With the rule "random", half the width of the 68.3 % interval.
     releases, weights
         The releases, in the order given, and the weight of each; the weights sum to one.
     left_out
@@ -72,7 +73,7 @@ class Combined(Reported):
     heterogeneity: Heterogeneity | Unavailable
     notes: tuple[str, ...]
     conf_level: float = 0.95
-    law: Law | StudentLaw | Unavailable = field(default=Unavailable(""), compare=False)
+    law: Law | MixedLaw | Unavailable = field(default=Unavailable(""), compare=False)
 
     @property
     def estimand(self) -> str:
@@ -115,12 +116,14 @@ class Combined(Reported):
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """Cautions of the sites that were used, each with its sites."""
+        """Cautions of the sites that were used, each with its sites, and what few cannot show."""
         sites_of: dict[str, list[str]] = {}
         for release in self.used:
             for words in release.released.cautions:
                 sites_of.setdefault(words, []).append(release.site)
-        return tuple(f"{listed(sites)}: {words}" for words, sites in sites_of.items())
+        few = FEW_SITES.get(len(self.used), "") if RULES[self.rule].random_effects else ""
+        said = [f"{listed(sites)}: {words}" for words, sites in sites_of.items()]
+        return tuple(filter(None, (*said, few)))
 
     @property
     def caution(self) -> str:
@@ -299,7 +302,7 @@ def _same(values: Iterable[str]) -> str:
 
 def combine(
     releases: Iterable[SiteRelease | Mapping[str, Any] | str | os.PathLike[str]],
-    rule: str = "mvagg",
+    rule: str = "ivw",
     *,
     conf_level: float = 0.95,
     trust: str | os.PathLike[str] | None = None,
@@ -313,9 +316,10 @@ def combine(
     releases
         `SiteRelease` objects, their dicts, or paths of their files.
     rule
-        "mvagg": by records, over the subset of sites with the least variance (papers 002/003).
-        "ivw": by inverse variance. "all": by records, every site. "largest": the site with most
-        records. "random": DerSimonian and Laird's random effects, for sites whose effects differ.
+        "ivw": by inverse variance. "mvagg": by records, over the subset of sites with the least
+        variance (papers 002/003). "all": by records, every site. "largest": the site with most
+        records. "random": random effects, for the mean effect of sites like these where effects
+        may differ between sites.
     conf_level
         Level of the interval in the summary.
     trust
@@ -376,22 +380,14 @@ def _combined(
     estimates = np.array([release.released.value for release in releases], dtype=float)
     n = np.array([release.n for release in releases], dtype=float)
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
-    variance = errors.variance + test.tau2 if rule.random_effects else errors.variance
     weights = np.zeros(len(releases))
-    if rule.needs_variance:
-        weights[known] = rule.weights(n[known], variance)
+    law: Law | MixedLaw | Unavailable
+    if rule.random_effects and known.size > 1:
+        weights[known], law = random_effects(estimates[known], errors)
     else:
-        weights = rule.weights(n, n)
-    law: Law | StudentLaw | Unavailable
-    used = zip(releases, weights.tolist(), strict=True) if unusable else ()
-    blind = [release.site for release, w in used if w and release.site in unusable]
-    if blind:
-        law = Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
-    elif rule.random_effects and known.size > 1:
-        law = _hartung_knapp(estimates[known], variance, errors)
-    else:
-        inflation = rule.inflation and rule.inflation(n[known], errors, weights[known])
-        law = SumLaw(errors, weights[known], inflation)
+        index = known if rule.needs_variance else slice(None)
+        weights[index] = rule.weights(n[index], errors.variance if rule.needs_variance else n)
+        law = _law(releases, weights, rule, (known, errors, unusable))
     low, high = _possible(releases, weights.tolist()) or (-math.inf, math.inf)
     return Combined(
         rule=rule.name,
@@ -407,9 +403,10 @@ def _combined(
     )
 
 
-def _usable(
-    releases: tuple[SiteRelease, ...],
-) -> tuple[npt.NDArray[np.int64], Errors, dict[str, str]]:
+Usable = tuple[npt.NDArray[np.int64], Errors, dict[str, str]]
+
+
+def _usable(releases: tuple[SiteRelease, ...]) -> Usable:
     """Sites with a variance above zero, their errors, and why the others have none."""
     estimates = [release.released for release in releases]
     blind = [j for j, e in enumerate(estimates) if isinstance(e.sampling, Unavailable)]
@@ -428,16 +425,18 @@ def _reason(estimate: Estimate) -> str:
     return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
 
 
-def _hartung_knapp(estimate: Floats, variance: Floats, errors: Errors) -> StudentLaw:
-    """Student's t around the random-effects mean; never narrower than its own standard error.
-
-    A bias that is common to the sites does not show in how far their estimates are apart.
-    """
-    w = ivw(estimate, variance)
-    own = 1.0 / float(np.sum(1.0 / variance)) - float(w**2 @ errors.bias)
-    df = estimate.size - 1
-    observed = float(w @ (estimate - w @ estimate) ** 2) / df
-    return StudentLaw(math.sqrt(max(own, observed) + errors.common_bias(w)), df)
+def _law(
+    releases: tuple[SiteRelease, ...], weights: Floats, rule: Rule, usable: Usable
+) -> SumLaw | Unavailable:
+    """The law of the weighted sum of the sites' errors, where all that have a weight say theirs."""
+    known, errors, unusable = usable
+    used = zip(releases, weights.tolist(), strict=True) if unusable else ()
+    blind = [release.site for release, w in used if w and release.site in unusable]
+    if blind:
+        return Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
+    n = np.array([releases[j].n for j in known], dtype=float)
+    inflation = rule.inflation and rule.inflation(n, errors, weights[known])
+    return SumLaw(errors, weights[known], inflation)
 
 
 def _possible(

@@ -168,23 +168,3 @@ class SumLaw(Law):
         for vj, pj in zip(v, p, strict=True):
             phi *= pj @ np.exp(np.multiply.outer(-0.5 * vj, nodes**2))
         self.nodes, self.kernel = nodes, tail_weights()[matters] * phi
-
-
-@dataclass(frozen=True)
-class StudentLaw:
-    """Student's t with ``df`` degrees of freedom times ``unit``."""
-
-    unit: float
-    df: int
-
-    def tail(self, x: float) -> float:
-        """Return the probability of an error above ``x``, for x >= 0."""
-        from scipy.special import stdtr
-
-        return float(stdtr(self.df, -x / self.unit))
-
-    def upper_point(self, tail: float) -> float:
-        """Return the x >= 0 exceeded with probability ``tail``."""
-        from scipy.special import stdtrit
-
-        return self.unit * float(stdtrit(self.df, 1.0 - tail))

@@ -34,7 +34,7 @@ def dp_multisite(
     site: str,
     epsilon: float | Mapping[Any, float],
     sites: Sequence[Any] | None = None,
-    rule: str = "mvagg",
+    rule: str = "ivw",
     estimand: str = "ATE",
     conf_level: float = 0.95,
     seed: int | None = None,

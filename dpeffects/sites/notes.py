@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dpeffects.inference.estimate import BASES, Unavailable
-from dpeffects.sites.error_distribution import StudentLaw
+from dpeffects.sites.random_effects import MixedLaw
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import Heterogeneity, Rule
 from dpeffects.sites.weights import Floats
@@ -14,10 +14,23 @@ _LAW = (
     "Interval and p-value come from the sites' normal sampling errors plus their privacy noise, "
     "averaged over the uncertainty of the released variances"
 )
-_STUDENT = (
-    "Interval and p-value are Hartung and Knapp's, from Student's t with one degree of freedom "
-    "less than there are sites; they allow for effects that differ between sites."
+_RANDOM = (
+    "Interval and p-value are for the mean effect of sites like these. They average over how far "
+    "effects may differ between sites, with a prior by which half of the standard deviations "
+    "between sites are below three times the typical standard error of a site."
 )
+FEW_SITES = {
+    1: "ONE SITE CANNOT SHOW HOW FAR EFFECTS DIFFER: this is the interval for its own effect",
+    2: (
+        "TWO SITES HARDLY SHOW HOW FAR EFFECTS DIFFER: a 95 % interval covers 92 % or more while "
+        "the effects' standard deviation is below six of the sites' standard errors, else 88 %"
+    ),
+    3: (
+        "THREE SITES HARDLY SHOW HOW FAR EFFECTS DIFFER: a 95 % interval covers about 92 % where "
+        "the effects' standard deviation is above three of the sites' standard errors"
+    ),
+}
+"""What the rule "random" cannot know, by the number of sites."""
 _SEVERAL = (
     "Each site's guarantee covers the people in its own data; combining adds nothing to it. For "
     "somebody whose data is in several sites, the budgets of these sites add up."
@@ -80,8 +93,8 @@ def _bases(releases: Sequence[SiteRelease], weights: Floats) -> list[str]:
 def _interval(rule: Rule, law: object) -> str:
     if isinstance(law, Unavailable):
         return f"Standard error, interval and p-value are {law}."
-    if isinstance(law, StudentLaw):
-        return _STUDENT
+    if isinstance(law, MixedLaw):
+        return _RANDOM
     chosen = ", and allow for weights that were chosen by them" if rule.inflation else ""
     return f"{_LAW}{chosen}."
 

@@ -42,6 +42,7 @@ class Rule:
 RULES = {
     rule.name: rule
     for rule in (
+        Rule("ivw", "by inverse variance", ivw, inflation_ivw),
         Rule(
             "mvagg",
             "by records, over the subset of sites with the least variance",
@@ -50,7 +51,6 @@ RULES = {
             by_records=True,
             leaves_out="using it would raise the variance of the combination",
         ),
-        Rule("ivw", "by inverse variance", ivw, inflation_ivw),
         Rule("all", "by records, every site", all_sites, needs_variance=False, by_records=True),
         Rule(
             "largest",
@@ -61,7 +61,7 @@ RULES = {
         ),
         Rule(
             "random",
-            "random effects: by inverse variance, that between sites added",
+            "random effects: by inverse variance, what may lie between sites added",
             ivw,
             random_effects=True,
         ),

@@ -60,9 +60,9 @@ def test_the_whole_way(folder, capsys):
     for site in ("north", "south", "east"):
         assert release(site) == 0
     assert "written to east.json" in capsys.readouterr().out
-    assert cli.main(["combine", "north.json", "south.json", "east.json", "--rule", "mvagg"]) == 0
+    assert cli.main(["combine", "north.json", "south.json", "east.json"]) == 0
     out = capsys.readouterr().out
-    assert "Private average treatment effect of 3 sites (mvagg)" in out
+    assert "Private average treatment effect of 3 sites (ivw)" in out
     assert max(map(len, out.splitlines())) <= 80
 
 

@@ -81,7 +81,7 @@ def test_round_trip_and_hash():
     assert again.digest == asked.digest
     later = Question.from_dict({**GOOD, "deadline": 5})
     assert later.digest == asked.digest  # a second try may have another deadline
-    for change in ({"epsilon": 0.4}, {"formula": "y ~ t | x"}, {"options": {}}, {"rule": "ivw"}):
+    for change in ({"epsilon": 0.4}, {"formula": "y ~ t | x"}, {"options": {}}, {"rule": "mvagg"}):
         assert Question.from_dict({**GOOD, **change}).digest != asked.digest
 
 

@@ -68,7 +68,7 @@ def cate(**given):
     return dpe.dp_cate(CATE, data, **made)
 
 
-def combined(seed=None, rule="mvagg"):
+def combined(seed=None, rule="ivw"):
     sent = [
         dpe.site_release(
             "outcome ~ treatment",
@@ -367,7 +367,7 @@ def test_a_forest_has_all_sites_and_a_diamond():
     across = diamond.get_xy()[:, 0]
     assert (across.min(), across.max()) == pytest.approx(tuple(found.conf_int(0.9)))
     labels = [t.get_text() for t in ax.get_yticklabels()]
-    assert labels == ["site 0", "site 1", "site 2", "combined (mvagg)"]
+    assert labels == ["site 0", "site 1", "site 2", "combined (ivw)"]
     caption = ax.get_title(loc="left")
     assert f"Q = {found.heterogeneity.q:.3g}" in caption
     assert "no release from Isles" in caption

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.inference.intervals import _law, plausible_variances, sampling_variance
 from dpeffects.sites import variance_inflation as inflation
-from dpeffects.sites.error_distribution import Errors, StudentLaw, SumLaw
+from dpeffects.sites.error_distribution import Errors, SumLaw
 from dpeffects.sites.rules import ivw, mvagg
 from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
 
@@ -75,12 +75,6 @@ def test_excess_kurtosis_of_a_laplace_and_a_normal_error():
     laplace = Estimate(0.0, SamplingVariance(0.0, 0.0, 1.0), (2.0,))
     normal = Estimate(0.0, SamplingVariance(1.0, 0.0, 1.0))
     assert Errors.of([laplace, normal]).excess == pytest.approx([3.0, 0.0])
-
-
-def test_student_law():
-    law = StudentLaw(2.0, 3)
-    assert law.upper_point(0.025) == pytest.approx(2 * stats.t(3).isf(0.025))
-    assert law.tail(law.upper_point(0.01)) == pytest.approx(0.01)
 
 
 # --- inflation -----------------------------------------------------------------------------------
