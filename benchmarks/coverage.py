@@ -132,7 +132,8 @@ def design(cell: Cell, found: Found) -> str:
     """What kind of study a cell is: one of `DESIGNS`."""
     if cell.population in IN_TRIALS:
         return DESIGNS[0]
-    if found.associated > 0.5 or cell.method in UNADJUSTED:
+    hardly = found.warned > 0.5 and found.said.startswith(("HARDLY ADJUSTED", "NOT ADJUSTED"))
+    if hardly or found.associated > 0.5 or cell.method in UNADJUSTED:
         return DESIGNS[3]
     return DESIGNS[2 if cell.population in CURVES else 1]
 
@@ -443,7 +444,7 @@ def in_short(made: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, found in made[made["counted"] > 0].groupby("name"):
         row = {"method": f"`{name.partition(',')[0]}`{''.join(name.partition(',')[1:])}"}
-        for kind in DESIGNS[:3]:
+        for kind in DESIGNS:
             here = found[found["design"] == kind]
             row[kind] = " / ".join(percent(pooled(here, f"cover{100 * x:g}")) for x in LEVELS)
             row[kind] = row[kind] if len(here) else "-"
@@ -532,7 +533,7 @@ def reason(row: pd.Series) -> str:
     if row["chance"] > CHANCE:
         return f"chance would give as few in {row['chance']:.0%} of such cells"
     if row["design"] == DESIGNS[3]:
-        return f"arms are compared, nothing is adjusted for: {off}"
+        return f"nothing, or hardly anything, is adjusted for: {off}"
     if row["population"] in CURVES:
         return f"the score is no line in the terms of the formula: {off}"
     if abs(row["bias"]) > 0.5 * row["spread"]:
@@ -573,7 +574,8 @@ are told so by `design="randomised"`. The designs:
   formula; effects may vary;
 - **confounded, models wrong**: treatment and outcome follow the same sine, step, product or
   square where the formula has lines, or strata are too coarse;
-- **confounded, not adjusted**: the method compares the arms, or says that it could not adjust.
+- **confounded, not adjusted**: the method compares the arms, or most runs say that they
+  could hardly adjust.
 
 A cell below 90 % is counted once, by what says so: a *caution*, in the lines with stars above the
 estimate; an *assumption*, where the line "Assumes" above the estimate names what does not hold in

@@ -47,7 +47,7 @@ def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones(tmp_path
     page = (tmp_path / "coverage_small.md").read_text()
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     short = next(line for line in lines if line and line[0] == "`auto`")
-    assert short == ["`auto`", "-", "80.0 / 80.0 / 99.0", "-", "3", "2", "1", "0", "0", "1"]
+    assert short == ["`auto`", "-", "80.0 / 80.0 / 99.0", "-", "-", "3", "2", "1", "0", "0", "1"]
     low = [line[2:] for line in lines if line and line[:2] == ["confounded, models right", "auto"]]
     low = [line for line in low if line[0] in ("b", "c")]
     assert [line[:4] for line in low] == [

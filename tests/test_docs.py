@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.estimators import proved
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
@@ -174,6 +175,16 @@ def test_times_at_scale_in_the_readme_are_those_on_file():
     label, sample = (found.loc[(f"private_psm, {x}", 5_000_000)] for x in ("label", "sample"))
     for value in (label["seconds"], sample["seconds"], sample["of it noise"]):
         assert f" {value:g} " in text
+
+
+def test_coverage_in_the_readme_is_that_on_file():
+    """Every method of the README's table has the line that the page of results has."""
+    text, page = (ROOT / "README.md").read_text(), ROOT / "benchmarks/results/coverage.md"
+    shown = text.partition("<!-- coverage -->\n")[2].partition("<!-- end -->")[0].splitlines()
+    short = page.read_text().partition("## In short")[2].partition("\n## ")[0]
+    lines = [re.sub(" +", " ", line) for line in short.splitlines()]
+    assert [line.split("`")[1] for line in shown[2:]] == sorted(proved())
+    assert all(re.sub(" +", " ", line) in lines for line in shown[2:])
 
 
 # --- the leaderboard ------------------------------------------------------------------------------
