@@ -37,8 +37,6 @@ _PUBLIC_STRENGTH = 1e-3
 _UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
-_VARIED = 0.85
-"""Mean of e(1 - e) against that of a flat model: propensities that vary tell less."""
 _KEPT_SD = 0.5
 """How far the logarithm of the information may be off: products of covariates are not known."""
 _SLOPE, _CONFOUNDED = 0.3, 0.035
@@ -52,8 +50,9 @@ _SHARE_SPREAD = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
-_DEPTHS = np.linspace(0.8, 4.0, 33)
-"""Clips that are compared: so many standard deviations from the mean of the log odds."""
+_DEPTHS = np.linspace(2.0, 4.0, 21)
+"""Clips that are compared, so many standard deviations from the mean of the log odds: at least
+19 of 20 records are to be within."""
 _LEAST_CLIP = 0.002
 _FAR = 0.15
 """How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
@@ -144,7 +143,8 @@ class BeyondClip:
         """Cells of some rows."""
         model = self.model
         e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
-        return np.where((e < model.low) | (e > model.high), 0, 1)
+        low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
+        return np.where((e < low) | (e > high), 0, 1)
 
 
 def beyond_clip(model: Propensity) -> Cells:
@@ -156,7 +156,7 @@ def beyond_clip(model: Propensity) -> Cells:
 class LogOdds:
     """Log odds of treatment, about ``middle`` and over ``width``."""
 
-    model: PropensityModel
+    model: Propensity
     middle: float
     width: float
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
@@ -276,11 +276,10 @@ def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
     strength = n * penalty if penalty else _PUBLIC_STRENGTH
     weights = public_propensity_model(curator, strength, math.log(share / (1.0 - share)))
     spreads = np.clip(column_squares(curator, "centre").value / n, 1e-9, 0.25)
-    model = _with_error(weights, share, 0.0, _information(n, share, spreads), spreads)
-    middle, width = model.reach
-    sums = curator.sums("log odds", LogOdds(model, middle, width), WithSquares(1), share="centre")
-    mean, square = sums.value / n
-    sd = width * math.sqrt(max(float(square - mean**2), 0.0))
+    model = _with_error(weights, n, share, 0.0, spreads)
+    row = LogOdds(model.within((0.0, 1.0)), *model.reach)
+    mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
+    sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
     return replace(model, scores=typical_scores(share, sd), details={})
 
 
@@ -304,36 +303,31 @@ def private_model(
         strength = max(n * setting.penalty, least)
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    information = _information(n, share, spreads)
-    return _with_error(weights, share, share_sd(curator, count), information, spreads), count
-
-
-def _information(n: int, share: float, spreads: FloatArray) -> FloatArray:
-    """Information about each weight, the intercept's first."""
-    variances = np.concatenate([[1.0], spreads])
-    return _VARIED * n * share * (1.0 - share) * variances / unit_norm(variances.size) ** 2
+    return _with_error(weights, n, share, share_sd(curator, count), spreads), count
 
 
 def _with_error(
-    weights: Weights,
-    share: float,
-    share_sd: float,
-    information: FloatArray,
-    spreads: FloatArray,
+    weights: Weights, n: int, share: float, share_sd: float, spreads: FloatArray
 ) -> PropensityModel:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
     norm = unit_norm(weights.value.size)
+
+    def scores(slopes: FloatArray) -> FloatArray:
+        sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
+        return typical_scores(share, min(sd, 20.0))
+
+    e = scores(weights.value[1:])
+    information = n * float(np.mean(e * (1.0 - e))) * np.append(1.0, spreads) / norm**2
     shrunk = 1.0 + weights.strength / information
     undo = np.minimum(shrunk, _UNDO)
     by_noise = undo / (information + weights.strength) if weights.inside else undo
     value = undo * weights.value
-    sd = _CORRELATED * math.sqrt(float(spreads @ value[1:] ** 2)) / norm
     noise, kept = by_noise * weights.noise_sd, undo / shrunk
     by_share = (1.0 - float(kept[0])) * share_sd / (share * (1.0 - share))
     return PropensityModel(
         value,
         math.log(share / (1.0 - share)),
-        typical_scores(share, min(sd, 20.0)),
+        scores(value[1:]),
         noise,
         math.hypot(float(noise[0]) / norm, by_share),
         spreads,

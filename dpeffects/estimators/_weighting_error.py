@@ -31,6 +31,18 @@ _FAR = 1.1
 """How far mean outcomes of records beyond the clip are from the mean, in standard deviations."""
 
 
+def reweighted(estimand: str, share: float) -> FloatArray:
+    """How far (treated, control) records are from the population: an arm that is it, not at all.
+
+    It is the part of a confounding that the weights of the arm remove, and by how much they change
+    with the log odds.
+    """
+    own = ESTIMANDS[estimand]
+    if own.of_treated and own.of_control:
+        return np.array([1.0 - share, share])
+    return np.array([not own.of_treated, not own.of_control], float)
+
+
 @dataclass(frozen=True)
 class WeightingError:
     """What is known of the error of an estimate by weighting, all of it released.
@@ -84,12 +96,9 @@ class WeightingError:
     @property
     def weights_off(self) -> FloatArray:
         """Standard deviations of 1 - W for (treated, control)."""
-        own, pi = ESTIMANDS[self.estimand], self.centres.share
-        shares, level = np.array([pi, 1.0 - pi]), self.model.level_sd
-        both = own.of_treated and own.of_control
-        weighted = 1.0 - shares if both else np.array([not own.of_treated, not own.of_control])
-        by_chance = weighted**2 / (self.centres.n * shares)
-        return np.sqrt((weighted * level) ** 2 + by_chance + self.lost**2)
+        far = reweighted(self.estimand, self.centres.share)
+        by_chance = far**2 / self.centres.sizes
+        return np.sqrt((far * self.model.level_sd) ** 2 + by_chance + self.lost**2)
 
     def parts(self) -> tuple[Part, ...]:
         """Parts of the error beside the noise in the sum and the sampling error."""

@@ -55,7 +55,7 @@ from dpeffects.estimators import _propensity
 from dpeffects.estimators._centres import Centres, centres_of
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_clip
-from dpeffects.estimators._weighting_error import WeightingError
+from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
@@ -85,15 +85,17 @@ _REST = {
 _FIRST_HALF = {"counts": 0.08, "spread": 0.06, "model": 0.86}
 _TYPICAL_SD = 0.15
 """Standard deviation of outcomes, in ranges of the outcome, where it is not released."""
-_EXPLAINED, _FAR_SD = 0.3, 0.29
-"""Part of the variance of outcomes that covariates explain, and distance of outcomes from a fixed
-centre in ranges, before anything is seen."""
+_EXPLAINED, _MOST_EXPLAINED = 0.3, 0.7
+"""Part of the variance of outcomes that covariates explain before anything is seen, and at most:
+what they have in common with correlated covariates looks like more."""
+_FAR_SD = 0.29
+"""Distance of outcomes from a fixed centre, in ranges, before anything is seen."""
 _ROUGH = 0.2
 """Relative error of a sampling variance that takes residuals as independent of weights."""
 _HARDLY, _NOTHING = 0.5, 0.1
 """Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
 an association."""
-_MANY = 0.03
+_MANY = 0.05
 """Records beyond the clip that a caution is for."""
 _LINEAR = (
     "The log odds of treatment are taken to be linear in the terms of the formula. The interval "
@@ -450,16 +452,14 @@ class WeightedSum:
         What squares of residuals say of it, ``value`` with noise ``sd``, has less noise, but takes
         residuals as independent of weights: both count by their precision.
         """
-        own, size, middles = ESTIMANDS[self.row.score.estimand], self._size, self.row.middles
-        one, zero = self.centres.sizes
-        scores, width = self.extra * size, self.row.width
-        squares = width**2 * float(self.release.value[1]) + sum(middles) * scores
-        squares -= one * middles[0] ** 2 + zero * middles[1] ** 2
-        if own.of_treated and own.of_control:
-            squares -= (self.extra**2 - self.noise_variance) * size
-        else:
-            squares += (self.extra**2 - self.noise_variance) * size
-        own_sd = self.release.sd * width * math.hypot(width, sum(middles)) / size**2
+        size, width, middles = self._size, self.row.width, np.array(self.row.middles)
+        estimand, average = self.row.score.estimand, self.extra**2 - self.noise_variance
+        from_middle = 2.0 * float(middles @ reweighted(estimand, self.centres.share))
+        squares = width**2 * float(self.release.value[1]) + from_middle * self.extra * size
+        squares -= float(self.centres.sizes @ middles**2)
+        # scores of an arm that is the population itself add up to 0, those of two to the average
+        squares += (-1.0 if size == self.centres.n else 1.0) * average * size
+        own_sd = self.release.sd * width * math.hypot(width, from_middle) / size**2
         other_sd = math.hypot(sd, _ROUGH * value)
         precision = 1.0 / max(own_sd, 1e-300) ** 2, 1.0 / max(other_sd, 1e-300) ** 2
         both = (squares / size**2 * precision[0] + value * precision[1]) / sum(precision)
@@ -489,9 +489,9 @@ def _moved_by_model(
     sds = np.concatenate([[0.0 if centred else model.noise_sd[0]], model.noise_sd[1:]])
     largest, d = float(sds.max()), sds.size
     scale, norm = sds / largest, unit_norm(d)
-    spreads = float(model.spreads @ scale[1:] ** 2) / norm**2
-    prior = _EXPLAINED * spread * spreads / (d - 1)
-    prior += (_FAR_SD * centres.range * float(scale[0]) / norm) ** 2
+    by_column = spread * model.spreads * (scale[1:] / norm) ** 2
+    level = (_FAR_SD * centres.range * float(scale[0]) / norm) ** 2
+    prior = _EXPLAINED * float(by_column.mean()) + level
     if not curator.has("variance"):
         return largest**2 * prior
     row = OutcomeMoment((float(centres.means[0]), float(centres.means[1])), scale)
@@ -500,8 +500,9 @@ def _moved_by_model(
     seen, noise = float(moment) / curator.n, moment.variance / curator.n**2
     both = 1.0 / (1.0 / noise + 1.0 / prior)
     mean = both * (seen / noise + math.sqrt(prior) / prior)
-    by_chance = spread * spreads / curator.n
-    return largest**2 * max(mean**2 + both - by_chance, 0.0)
+    square = mean**2 + both - float(by_column.sum()) / curator.n
+    most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
+    return largest**2 * min(max(square, 0.0), most)
 
 
 def _clipped(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
