@@ -53,7 +53,8 @@ _CORRELATED = 1.2
 _DEPTHS = np.linspace(2.0, 4.0, 21)
 """Clips that are compared, so many standard deviations from the mean of the log odds: at least
 19 of 20 records are to be within."""
-_LEAST_CLIP = 0.002
+_LEAST = 0.15
+"""The least clip, over the share of the arm."""
 _FAR = 0.15
 """How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
 _TYPICAL_CLIP = 0.06
@@ -66,9 +67,9 @@ class PropensityModel:
     """Known weights of a model, and their error.
 
     ``noise_sd`` is the standard deviation of the noise in each weight, ``level_sd`` that in the log
-    odds of an average record, and ``kept`` the part of the slopes that a penalty left. ``spreads``
-    are the variances of the covariates, and ``scores`` typical propensities, as many as they are
-    likely: those of normal log odds with the right mean.
+    odds of an average record, ``kept_slopes`` the part of each slope that a penalty left.
+    ``spreads`` are the variances of the covariates, and ``scores`` typical propensities, as many as
+    they are likely: those of normal log odds with the right mean.
     """
 
     weights: FloatArray
@@ -77,13 +78,23 @@ class PropensityModel:
     noise_sd: FloatArray
     level_sd: float
     spreads: FloatArray
-    kept: float
+    kept_slopes: FloatArray
     details: dict[str, Any]
 
     @property
+    def kept(self) -> float:
+        """The part that a penalty left of the slopes that matter, which may be those it hit."""
+        return float(self.kept_slopes.mean() - 0.5 * self.kept_slopes.std())
+
+    @property
     def kept_sd(self) -> float:
-        """How far ``kept`` may be off."""
-        return _KEPT_SD * self.kept * (1.0 - self.kept)
+        """How far that may be off."""
+        return math.hypot(_KEPT_SD * self.kept * (1.0 - self.kept), float(self.kept_slopes.std()))
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the log odds over the records that noise in the slopes makes."""
+        return float(self.spreads @ self.noise_sd[1:] ** 2) / unit_norm(self.weights.size) ** 2
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -97,16 +108,18 @@ class PropensityModel:
         return Propensity.within(self.weights, self.offset, limits)
 
     def limits(self, estimand: str, noise: float) -> Interval:
-        """The clip with the least noise and bias.
+        """The clip with the least noise and bias, where log odds that are not noise reach to.
 
         ``noise`` is that in the estimate for a largest weight of 1, in ranges of the outcome.
         """
         own, e = ESTIMANDS[estimand], self.scores
-        log_odds = np.log(e / (1.0 - e))
+        log_odds, share = np.log(e / (1.0 - e)), float(e.mean())
+        variance = float(log_odds.var())
+        sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
         best = (math.inf, (0.0, 1.0))
         for depth in _DEPTHS:
-            ends = log_odds.mean() + depth * log_odds.std() * np.array([-1.0, 1.0])
-            low, high = np.clip(sigmoid(ends), _LEAST_CLIP, 1.0 - _LEAST_CLIP)
+            low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
+            low, high = max(low, _LEAST * share), min(high, 1.0 - _LEAST * (1.0 - share))
             limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
             a, b, lost = self._clipped(estimand, limits)
             error = (noise * max(a.max(), b.max())) ** 2 + (_FAR * lost) ** 2
@@ -331,6 +344,6 @@ def _with_error(
         noise,
         math.hypot(float(noise[0]) / norm, by_share),
         spreads,
-        float(kept[1:].mean()),
+        kept[1:],
         {"strength of the ridge penalty": weights.strength},
     )

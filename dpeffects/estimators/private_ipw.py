@@ -502,7 +502,8 @@ def _moved_by_model(
     mean = both * (seen / noise + math.sqrt(prior) / prior)
     square = mean**2 + both - float(by_column.sum()) / curator.n
     most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
-    return largest**2 * min(max(square, 0.0), most)
+    second_order = 1.0 + model.noise_variance / 2.0
+    return largest**2 * second_order * min(max(square, 0.0), most)
 
 
 def _clipped(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
