@@ -37,8 +37,8 @@ _PUBLIC_STRENGTH = 1e-3
 _UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
-_KEPT_SD = 0.5
-"""How far the logarithm of the information may be off: products of covariates are not known."""
+_INFORMATION_SD = 0.5
+"""Relative error of the information, because products of covariates are not known."""
 _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
@@ -50,6 +50,8 @@ _SHARE_SPREAD = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
+_WIDER = 1.3
+"""The same once more, where a clip is chosen: one that is too low costs less than one too high."""
 _DEPTHS = np.linspace(2.0, 4.0, 21)
 """Clips that are compared, so many standard deviations from the mean of the log odds: at least
 19 of 20 records are to be within."""
@@ -68,8 +70,8 @@ class PropensityModel:
 
     ``noise_sd`` is the standard deviation of the noise in each weight, ``level_sd`` that in the log
     odds of an average record, ``kept_slopes`` the part of each slope that a penalty left.
-    ``spreads`` are the variances of the covariates, and ``scores`` typical propensities, as many as
-    they are likely: those of normal log odds with the right mean.
+    ``spreads`` are the variances of the covariates, with an error of ``spread_sd``, and ``scores``
+    typical propensities, as many as they are likely: those of normal log odds with the right mean.
     """
 
     weights: FloatArray
@@ -78,6 +80,7 @@ class PropensityModel:
     noise_sd: FloatArray
     level_sd: float
     spreads: FloatArray
+    spread_sd: float
     kept_slopes: FloatArray
     details: dict[str, Any]
 
@@ -88,8 +91,11 @@ class PropensityModel:
 
     @property
     def kept_sd(self) -> float:
-        """How far that may be off."""
-        return math.hypot(_KEPT_SD * self.kept * (1.0 - self.kept), float(self.kept_slopes.std()))
+        """How far that may be off: columns differ, and their information is not well known."""
+        k = self.kept_slopes
+        by_spread = np.minimum(self.spread_sd / self.spreads, 1.0)
+        unknown = k * (1.0 - k) * np.hypot(_INFORMATION_SD, by_spread)
+        return math.hypot(float(k.std()), math.sqrt(float(np.mean(unknown**2))))
 
     @property
     def noise_variance(self) -> float:
@@ -112,16 +118,17 @@ class PropensityModel:
 
         ``noise`` is that in the estimate for a largest weight of 1, in ranges of the outcome.
         """
-        own, e = ESTIMANDS[estimand], self.scores
-        log_odds, share = np.log(e / (1.0 - e)), float(e.mean())
+        own, share = ESTIMANDS[estimand], float(self.scores.mean())
+        log_odds = np.log(self.scores / (1.0 - self.scores))
         variance = float(log_odds.var())
         sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
+        wider = replace(self, scores=typical_scores(share, _WIDER * sd))
         best = (math.inf, (0.0, 1.0))
         for depth in _DEPTHS:
             low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
             low, high = max(low, _LEAST * share), min(high, 1.0 - _LEAST * (1.0 - share))
             limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
-            a, b, lost = self._clipped(estimand, limits)
+            a, b, lost = wider._clipped(estimand, limits)
             error = (noise * max(a.max(), b.max())) ** 2 + (_FAR * lost) ** 2
             best = min(best, (error, limits))
         return best[1]
@@ -274,10 +281,14 @@ def column_squares(curator: Curator, share: str) -> Noisy:
     return replace(noisy, value=value, scale=scale)
 
 
-def _spreads(curator: Curator, squares: Noisy) -> FloatArray:
-    """Variances of the columns, pulled to a typical one by as much as noise explains."""
+def _spreads(curator: Curator, squares: Noisy) -> tuple[FloatArray, float]:
+    """Variances of the columns, pulled to a typical one by as much as noise explains.
+
+    And what is not known of them, as a standard deviation.
+    """
     pull = _TYPICAL_SD**2 / (_TYPICAL_SD**2 + squares.variance / curator.n**2)
-    return np.clip(_TYPICAL + pull * (squares.value / curator.n - _TYPICAL), _LEAST_SPREAD, 0.25)
+    pulled = _TYPICAL + pull * (squares.value / curator.n - _TYPICAL)
+    return np.clip(pulled, _LEAST_SPREAD, 0.25), _TYPICAL_SD * math.sqrt(1.0 - pull)
 
 
 def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
@@ -307,7 +318,7 @@ def private_model(
     price = curator.epsilon("model")
     count = treated_count(curator, "counts")
     share = share_treated(curator, count)
-    spreads = _spreads(curator, column_squares(curator, "spread"))
+    spreads, spread_sd = _spreads(curator, column_squares(curator, "spread"))
     setting = replace(setting, spread=float(spreads.mean()))
     if setting.penalty is None:
         strength = plan(setting, {1.0: (price, estimate)})[1]
@@ -316,7 +327,8 @@ def private_model(
         strength = max(n * setting.penalty, least)
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    return _with_error(weights, n, share, share_sd(curator, count), spreads), count
+    model = _with_error(weights, n, share, share_sd(curator, count), spreads)
+    return replace(model, spread_sd=spread_sd), count
 
 
 def _with_error(
@@ -344,6 +356,7 @@ def _with_error(
         noise,
         math.hypot(float(noise[0]) / norm, by_share),
         spreads,
+        0.0,
         kept[1:],
         {"strength of the ridge penalty": weights.strength},
     )

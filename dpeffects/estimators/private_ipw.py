@@ -468,12 +468,17 @@ class WeightedSum:
 
 
 def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
-    """Mean square of residuals from their centres, and the sd of its noise; or a typical one."""
+    """Mean square of residuals from their centres, pulled to a typical one by its noise.
+
+    And what is not known of it, as a standard deviation.
+    """
     typical = min((_TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not squares:
         return typical, typical
-    seen, sd = float(squares[0]) / centres.n, squares[0].sd / centres.n
-    return min(max(seen, (0.02 * centres.range) ** 2), centres.longest**2), sd
+    seen, noise = float(squares[0]) / centres.n, squares[0].variance / centres.n**2
+    both = 1.0 / (1.0 / noise + 1.0 / typical**2)
+    pulled = both * (seen / noise + 1.0 / typical)
+    return min(max(pulled, (0.02 * centres.range) ** 2), centres.longest**2), math.sqrt(both)
 
 
 def _moved_by_model(
