@@ -119,16 +119,21 @@ class Centres:
 
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
     """Release the number of treated records and the sums of outcomes by arm."""
-    n, (low, high) = curator.n, curator.outcome_range
-    counted, width = treated_count(curator, count), high - low
+    n, counted = curator.n, treated_count(curator, count)
     if not counted.variance and float(counted) in (0.0, n):  # the arms are public
         raise EstimationError("an arm has no records: there is no effect to estimate")
     precise = _SHARE_VARIANCE / (_SHARE_VARIANCE + counted.variance / n**2)
     share = 0.5 + precise * (float(counted) / n - 0.5)
     if counted.variance:
         share = min(max(share, _LEAST_SHARE), 1.0 - _LEAST_SHARE)
-    sums = arm_sums(curator, means)
-    sizes = n * np.array([share, 1.0 - share])
+    share_sd = math.sqrt((1.0 - precise) * _SHARE_VARIANCE)
+    return centres_of(curator, share, share_sd, arm_sums(curator, means))
+
+
+def centres_of(curator: Curator, share: float, share_sd: float, sums: Noisy) -> Centres:
+    """Centres by a released share of treated records and released sums of outcomes by arm."""
+    n, (low, high) = curator.n, curator.outcome_range
+    width, sizes = high - low, n * np.array([share, 1.0 - share])
     mean_sd = math.sqrt(sums.variance) / sizes
     own = np.clip(sums.value / sizes, -width / 2.0, width / 2.0)
     together = float(np.clip(sums.value.sum() / n, -width / 2.0, width / 2.0))
@@ -139,7 +144,7 @@ def release_centres(curator: Curator, count: str = "count", means: str = "means"
     return Centres(
         n=n,
         share=share,
-        share_sd=math.sqrt((1.0 - precise) * _SHARE_VARIANCE),
+        share_sd=share_sd,
         means=low + width / 2.0 + pulled,
         mean_sd=mean_sd,
         unknown=np.hypot(mean_sd * np.sqrt(1.0 - pull), _FAR_SD * width * lost),

@@ -1,64 +1,44 @@
-"""The propensity model of inverse probability weighting: its price, and what its error does.
+"""The propensity model of inverse probability weighting: its price, its clip, and its error.
 
-With r the centred outcome, x the row and z the error of the weights, the error of the model moves
-the estimate by the mean of r x'z, to first order. The norm of the mean of r x is released; z is
-noise of known variance, and shrinkage, up to the information matrix of the model. Its diagonal is
-known from the released variances of the covariates, as far as noise allows; covariates that crowd
-in a corner of their declared ranges (incomes) tell little about treatment at the same price. Use
-ranges that fit, or transform them (``sqrt``, ``log``, ``cut``).
-
-Coverage of nominal 95 % intervals for the ATE in per cent, 300 runs each, continuous and binary
-outcomes, logits of variance 0.36, an effect of 0.1 where the unadjusted difference is 0.13 with 2
-covariates and 0.16 with 5:
-
-=========== ========== ========== ========== ========== ========== ==========
-covariates  2          2          2          5          5          5
-epsilon     0.5        1          2          0.5        1          2
-=========== ========== ========== ========== ========== ========== ==========
-n = 1,000   100. 100.  98.3 97.0  98.0 96.3  100. 100.  100. 99.3  96.0 96.0
-n = 5,000   97.0 98.3  96.0 94.7  97.7 95.3  95.3 94.7  97.0 97.0  97.7 96.0
-n = 20,000  96.3 94.0  97.3 95.0  98.7 98.3  98.0 94.7  97.3 94.3  97.3 95.3
-=========== ========== ========== ========== ========== ========== ==========
-
-With 2 covariates in a corner of their ranges (beta(1, 6), variance 0.015) it is 75 to 78 % where
-epsilon n is 2,000 to 2,500 and 94 to 100 % elsewhere, with 5 of them 98 to 100 % (80 runs).
-At n = 1,000 and a small epsilon the model is nearly flat, and intervals are wide because they must
-allow for confounding left in. At large n they are a little wide because propensities are taken as
-known, as is usual, while fitting them lowers the variance.
+Noise and a penalty leave two errors in the weights of a released model. Both are known as far as
+the information matrix of the model is: its diagonal follows from the released variances of the
+covariates, and products of covariates are not released. Covariates that crowd in a corner of their
+declared ranges (incomes) tell little about treatment at the same price. Use ranges that fit, or
+transform them (``sqrt``, ``log``, ``cut``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, Interval
+from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.design.features import logits, unit_rows
+from dpeffects.errors import EstimationError
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import treated_count
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.logistic import unit_l1, unit_norm
+from dpeffects.privacy.logistic import sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights, public_propensity_model
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.rows import Block, Cells, reads
 
 _PUBLIC_STRENGTH = 1e-3
 """At label level the model costs nothing, so the penalty is only a numerical safeguard."""
 _UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
-_VARIED = 0.85
-"""Mean of e(1 - e) against that of a flat model: propensities that vary tell less."""
-_ALIGNED = 0.7
-"""Cosine between what drives treatment and what drives outcomes, where nothing is known of it."""
-_LOGIT_VARIANCE = 0.5
-"""Variance of true logits, where the released ones are mostly noise."""
+_INFORMATION_SD = 0.5
+"""Relative error of the information, because products of covariates are not known."""
 _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
@@ -68,36 +48,152 @@ pulled to the mean."""
 _LEAST_SPREAD = 0.002
 _SHARE_SPREAD = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
+_CORRELATED = 1.2
+"""Standard deviation of log odds over that of a sum of uncorrelated covariates."""
+_WIDER = 1.3
+"""The same once more, where a clip is chosen: one that is too low costs less than one too high."""
+_DEPTHS = np.linspace(2.0, 4.0, 21)
+"""Clips that are compared, so many standard deviations from the mean of the log odds: at least
+19 of 20 records are to be within."""
+_LEAST = 0.15
+"""The least clip, over the share of the arm."""
+_FAR = 0.15
+"""How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
+_TYPICAL_CLIP = 0.06
+"""What `plan` takes a clip to be that is yet to be chosen."""
+_NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
 
 @dataclass(frozen=True)
 class PropensityModel:
-    """A known model and the error of its weights.
+    """Known weights of a model, and their error.
 
-    Measured by ``scale``, about one over a column's standard deviation, the error of the weights is
-    noise of standard deviation ``noise_sd`` in each direction and shrinkage of size ``bias``.
-    ``steepest`` bounds what outcomes have in common with covariates in that measure, for a line
-    that stays within the range of the outcome; ``kept`` is the part of the slopes that is left.
+    ``noise_sd`` is the standard deviation of the noise in each weight, ``level_sd`` that in the log
+    odds of an average record, ``kept_slopes`` the part of each slope that a penalty left.
+    ``spreads`` are the variances of the covariates, with an error of ``spread_sd``, and ``scores``
+    typical propensities, as many as they are likely: those of normal log odds with the right mean.
     """
 
-    propensity: Propensity
+    weights: FloatArray
+    offset: float
+    scores: FloatArray
+    noise_sd: FloatArray
+    level_sd: float
+    spreads: FloatArray
+    spread_sd: float
+    kept_slopes: FloatArray
     details: dict[str, Any]
-    noise_sd: float = 0.0
-    scale: FloatArray = field(default_factory=lambda: np.ones(1))
-    bias: float = 0.0
-    steepest: float = 0.0
-    kept: float = 1.0
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Say it where the model is too weak to adjust for much."""
-        if self.kept > 0.5:
-            return ()
-        return (
-            f"At this size and budget the propensity model keeps about {100 * self.kept:.0f} % of "
-            "its slopes, so little is adjusted for; the interval allows for confounding that is "
-            "left.",
-        )
+    def kept(self) -> float:
+        """The part that a penalty left of the slopes that matter, which may be those it hit."""
+        return float(self.kept_slopes.mean() - 0.5 * self.kept_slopes.std())
+
+    @property
+    def kept_sd(self) -> float:
+        """How far that may be off: columns differ, and their information is not well known."""
+        k = self.kept_slopes
+        by_spread = np.minimum(self.spread_sd / self.spreads, 1.0)
+        unknown = k * (1.0 - k) * np.hypot(_INFORMATION_SD, by_spread)
+        return math.hypot(float(k.std()), math.sqrt(float(np.mean(unknown**2))))
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the log odds over the records that noise in the slopes makes."""
+        return float(self.spreads @ self.noise_sd[1:] ** 2) / unit_norm(self.weights.size) ** 2
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Middle and width of the log odds that records within the declared ranges can have."""
+        norm = unit_norm(self.weights.size)
+        width = max(float(np.abs(self.weights[1:]).sum()) / norm, 1e-9)
+        return self.offset + float(self.weights[0]) / norm, width
+
+    def within(self, limits: Interval) -> Propensity:
+        """The model with its propensities clipped."""
+        return Propensity.within(self.weights, self.offset, limits)
+
+    def limits(self, estimand: str, noise: float) -> Interval:
+        """The clip with the least noise and bias, where log odds that are not noise reach to.
+
+        ``noise`` is that in the estimate for a largest weight of 1, in ranges of the outcome.
+        """
+        own, share = ESTIMANDS[estimand], float(self.scores.mean())
+        log_odds = np.log(self.scores / (1.0 - self.scores))
+        variance = float(log_odds.var())
+        sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
+        wider = replace(self, scores=typical_scores(share, _WIDER * sd))
+        best = (math.inf, (0.0, 1.0))
+        for depth in _DEPTHS:
+            low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
+            low, high = max(low, _LEAST * share), min(high, 1.0 - _LEAST * (1.0 - share))
+            limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
+            a, b, lost = wider._clipped(estimand, limits)
+            error = (noise * max(a.max(), b.max())) ** 2 + (_FAR * lost) ** 2
+            best = min(best, (error, limits))
+        return best[1]
+
+    def _clipped(self, estimand: str, limits: Interval) -> tuple[FloatArray, FloatArray, float]:
+        """Weights by clipped propensities over the size of the population, and what they lack."""
+        own, e = ESTIMANDS[estimand], self.scores
+        size = float(np.mean(own.population(e, 1.0 - e)))
+        (a, b), (full_a, full_b) = own.weights(np.clip(e, *limits)), own.weights(e)
+        lost = np.mean(e * np.abs(full_a - a) + (1.0 - e) * np.abs(full_b - b))
+        return a / size, b / size, float(lost) / size
+
+    def beyond(self, estimand: str, limits: Interval) -> tuple[float, float]:
+        """Shares to expect of records beyond the limits, and of the weight that they lack."""
+        share = float(np.mean((self.scores < limits[0]) | (self.scores > limits[1])))
+        return share, self._clipped(estimand, limits)[2]
+
+    def mean_square_weight(self, estimand: str, limits: Interval) -> float:
+        """Mean over all records of their squared weights, over the size of the population."""
+        a, b, _ = self._clipped(estimand, limits)
+        return float(np.mean(self.scores * a**2 + (1.0 - self.scores) * b**2))
+
+
+@dataclass(frozen=True, eq=False)
+class BeyondClip:
+    """0 for a record whose propensity is clipped, 1 for all others."""
+
+    model: Propensity
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    def __call__(self, rows: Block) -> IntArray:
+        """Cells of some rows."""
+        model = self.model
+        e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
+        low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
+        return np.where((e < low) | (e > high), 0, 1)
+
+
+def beyond_clip(model: Propensity) -> Cells:
+    """One cell, of the records whose propensities are clipped."""
+    return Cells(BeyondClip(model), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class LogOdds:
+    """Log odds of treatment, about ``middle`` and over ``width``."""
+
+    model: Propensity
+    middle: float
+    width: float
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Log odds of some rows, within [-1/2, 1/2]."""
+        at = logits(unit_rows(rows.covariates), self.model.weights, self.model.offset)
+        return np.asarray((at - self.middle) / self.width)
+
+
+def typical_scores(share: float, sd: float) -> FloatArray:
+    """Propensities with this mean whose log odds are normal with this standard deviation."""
+    mean = math.log(share / (1.0 - share))
+    for _ in range(30):
+        e = sigmoid(mean + sd * _NODES)
+        mean += (share - float(e.mean())) / max(float((e * (1.0 - e)).mean()), 0.02 * share)
+    return np.asarray(sigmoid(mean + sd * _NODES))
 
 
 @dataclass(frozen=True)
@@ -107,7 +203,7 @@ class Setting:
     records: tuple[int, int]
     d: int
     delta: float
-    clip: float
+    clip: float | None
     way: str
     noise: str = "auto"
     penalty: float | None = None
@@ -123,6 +219,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
     """
     (m, n), d, spread = setting.records, setting.d, setting.spread
     norm, inside = unit_norm(d), setting.way == "objective"
+    clip = setting.clip or _TYPICAL_CLIP
     information = TREATED_VARIANCE * m * spread / norm**2
     best = (math.inf, 0.0, 0.0)
     for part, (model, estimate) in prices.items():
@@ -135,7 +232,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
         noise = undo * sd / (strength + (information if inside else 0.0))
         signal = undo * kept * norm / math.sqrt((d - 1) * spread)
         reach = 0.4 * (d - 1) * np.hypot(noise, signal) / norm
-        low = np.maximum(setting.clip, 1.0 / (1.0 + np.exp(np.minimum(reach, 50.0))))
+        low = np.maximum(clip, 1.0 / (1.0 + np.exp(np.minimum(reach, 50.0))))
         errors = (
             1.15 * math.sqrt(2.0) / (low * estimate * n),  # noise in the weighted sum
             _SLOPE * math.sqrt(SPREAD * spread) / norm * noise,
@@ -149,10 +246,18 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
 
 def share_treated(curator: Curator, count: Noisy) -> float:
     """Share of treated records: the noisy one, pulled to 1/2 by as much as noise explains."""
-    noisy = float(count) / curator.n
-    pull = _SHARE_SPREAD / (_SHARE_SPREAD + count.variance / curator.n**2)
+    noisy, pull = float(count) / curator.n, _precision(curator, count)
     least = max(count.scale, 1.0) / curator.n
     return min(max(0.5 + pull * (noisy - 0.5), min(least, 0.5)), max(1.0 - least, 0.5))
+
+
+def _precision(curator: Curator, count: Noisy) -> float:
+    return _SHARE_SPREAD / (_SHARE_SPREAD + count.variance / curator.n**2)
+
+
+def share_sd(curator: Curator, count: Noisy) -> float:
+    """What noise leaves unknown of the share of treated records, as a standard deviation."""
+    return math.sqrt((1.0 - _precision(curator, count)) * _SHARE_SPREAD)
 
 
 @reads("covariates")
@@ -176,32 +281,44 @@ def column_squares(curator: Curator, share: str) -> Noisy:
     return replace(noisy, value=value, scale=scale)
 
 
-def _spreads(curator: Curator, squares: Noisy) -> FloatArray:
-    """Variances of the columns, pulled to a typical one by as much as noise explains."""
+def _spreads(curator: Curator, squares: Noisy) -> tuple[FloatArray, float]:
+    """Variances of the columns, pulled to a typical one by as much as noise explains.
+
+    And what is not known of them, as a standard deviation.
+    """
     pull = _TYPICAL_SD**2 / (_TYPICAL_SD**2 + squares.variance / curator.n**2)
-    return np.clip(_TYPICAL + pull * (squares.value / curator.n - _TYPICAL), _LEAST_SPREAD, 0.25)
+    pulled = _TYPICAL + pull * (squares.value / curator.n - _TYPICAL)
+    return np.clip(pulled, _LEAST_SPREAD, 0.25), _TYPICAL_SD * math.sqrt(1.0 - pull)
 
 
-def public_model(curator: Curator, penalty: float | None, clipped: Interval) -> PropensityModel:
+def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
     """Fit the model where it costs nothing: covariates and treatment are public."""
-    strength = curator.n * penalty if penalty else _PUBLIC_STRENGTH
-    weights = public_propensity_model(curator, strength, 0.0)
-    model = Propensity.within(weights.value, 0.0, clipped)
-    return PropensityModel(model, _shown(model))
+    n = curator.n
+    share = float(treated_count(curator, "centre")) / n
+    if not 0.0 < share < 1.0:
+        raise EstimationError("an arm has no records: there is no effect to estimate")
+    strength = n * penalty if penalty else _PUBLIC_STRENGTH
+    weights = public_propensity_model(curator, strength, math.log(share / (1.0 - share)))
+    spreads = np.clip(column_squares(curator, "centre").value / n, 1e-9, 0.25)
+    model = _with_error(weights, n, share, 0.0, spreads)
+    row = LogOdds(model.within((0.0, 1.0)), *model.reach)
+    mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
+    sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
+    return replace(model, scores=typical_scores(share, sd), details={})
 
 
 def private_model(
-    curator: Curator, setting: Setting, estimate: float, clipped: Interval
+    curator: Curator, setting: Setting, estimate: float
 ) -> tuple[PropensityModel, Noisy]:
     """Release the number of treated records, the spread of covariates, and a model.
 
     ``estimate`` is the epsilon that the estimate will have, for the balance of the two.
     """
-    n, d = curator.n, curator.width
+    n = curator.n
     price = curator.epsilon("model")
     count = treated_count(curator, "counts")
     share = share_treated(curator, count)
-    spreads = _spreads(curator, column_squares(curator, "spread"))
+    spreads, spread_sd = _spreads(curator, column_squares(curator, "spread"))
     setting = replace(setting, spread=float(spreads.mean()))
     if setting.penalty is None:
         strength = plan(setting, {1.0: (price, estimate)})[1]
@@ -210,43 +327,36 @@ def private_model(
         strength = max(n * setting.penalty, least)
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    variances = np.concatenate([[1.0], spreads])
-    information = _VARIED * n * share * (1.0 - share) * variances / unit_norm(d) ** 2
-    return _with_error(weights, information, spreads, offset, clipped), count
+    model = _with_error(weights, n, share, share_sd(curator, count), spreads)
+    return replace(model, spread_sd=spread_sd), count
 
 
 def _with_error(
-    weights: Weights,
-    information: FloatArray,
-    spreads: FloatArray,
-    offset: float,
-    clipped: Interval,
+    weights: Weights, n: int, share: float, share_sd: float, spreads: FloatArray
 ) -> PropensityModel:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
-    d, norm = weights.value.size, unit_norm(weights.value.size)
+    norm = unit_norm(weights.value.size)
+
+    def scores(slopes: FloatArray) -> FloatArray:
+        sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
+        return typical_scores(share, min(sd, 20.0))
+
+    e = scores(weights.value[1:])
+    information = n * float(np.mean(e * (1.0 - e))) * np.append(1.0, spreads) / norm**2
     shrunk = 1.0 + weights.strength / information
     undo = np.minimum(shrunk, _UNDO)
     by_noise = undo / (information + weights.strength) if weights.inside else undo
-    scale = 1.0 / np.sqrt(np.maximum(spreads, SPREAD / 6.0))
-    most = float(np.max(by_noise[1:] / scale))
-    # weights before shrinkage: as released less their noise, as far as that is reliable
-    kept = (undo / shrunk)[1:]
-    left = ((1.0 - kept) / scale) ** 2
-    expected = float(left @ (norm**2 * _LOGIT_VARIANCE / ((d - 1) * spreads)))
-    noise = float(left @ (shrunk * by_noise / undo * weights.noise_sd)[1:] ** 2)
-    seen = max(float(left @ (shrunk * weights.value)[1:] ** 2) - noise, 0.0)
-    size = math.sqrt((seen * expected + expected * noise) / max(expected + noise, 1e-300))
-    model = Propensity.within(undo * weights.value, offset, clipped)
+    value = undo * weights.value
+    noise, kept = by_noise * weights.noise_sd, undo / shrunk
+    by_share = (1.0 - float(kept[0])) * share_sd / (share * (1.0 - share))
     return PropensityModel(
-        model,
-        {"strength of the ridge penalty": weights.strength, **_shown(model)},
-        noise_sd=most * weights.noise_sd,
-        scale=np.concatenate([[by_noise[0] / most], scale]),
-        bias=_ALIGNED * size,
-        steepest=float(np.max(spreads * scale)) / norm,
-        kept=float(kept.mean()),
+        value,
+        math.log(share / (1.0 - share)),
+        scores(value[1:]),
+        noise,
+        math.hypot(float(noise[0]) / norm, by_share),
+        spreads,
+        0.0,
+        kept[1:],
+        {"strength of the ridge penalty": weights.strength},
     )
-
-
-def _shown(model: Propensity) -> dict[str, Any]:
-    return {"propensities within": f"[{model.low:.4g}, {model.high:.4g}]"}

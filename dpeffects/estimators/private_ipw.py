@@ -52,27 +52,55 @@ from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import _propensity
+from dpeffects.estimators._centres import Centres, centres_of
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
-from dpeffects.estimators._propensity import PropensityModel, Setting
+from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_clip
+from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy.sets import COUNT, Box, entries
 
 _SQUARES, _MOMENT = 0.5, 0.5
-"""Parts of the share "variance": for the squares, and for the effect of noise in the model."""
+"""Parts of the share "variance": for squares of residuals, and for the effect of noise in the
+model."""
 _PARTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 """Parts of the budget that the model may get (`plan` chooses), and how the rest is divided."""
-_REST = {"counts": 0.09, "spread": 0.06, "centre": 0.11, "estimate": 0.54, "variance": 0.2}
+_REST = {
+    "counts": 0.09,
+    "spread": 0.06,
+    "centre": 0.11,
+    "overlap": 0.03,
+    "estimate": 0.55,
+    "variance": 0.16,
+}
 _FIRST_HALF = {"counts": 0.08, "spread": 0.06, "model": 0.86}
+_TYPICAL_SD = 0.15
+"""Standard deviation of outcomes, in ranges of the outcome, where it is not released."""
+_EXPLAINED, _MOST_EXPLAINED = 0.3, 0.7
+"""Part of the variance of outcomes that covariates explain before anything is seen, and at most:
+what they have in common with correlated covariates looks like more."""
+_FAR_SD = 0.29
+"""Distance of outcomes from a fixed centre, in ranges, before anything is seen."""
+_ROUGH = 0.2
+"""Relative error of a sampling variance that takes residuals as independent of weights."""
+_HARDLY, _NOTHING = 0.5, 0.1
+"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
+an association."""
+_MANY = 0.05
+"""Records beyond the clip that a caution is for."""
+_LINEAR = (
+    "The log odds of treatment are taken to be linear in the terms of the formula. The interval "
+    "does not allow for curves or products that the formula lacks, nor for confounders."
+)
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
 _HALVES = (
     "A random half of the rows fits the model, the other half estimates; the charges of the first "
@@ -95,7 +123,7 @@ class PrivateIPWOptions(Options):
     delta allows it), "laplace" or "gaussian" (the paper's).
     """
 
-    clip: float = 0.1
+    clip: float | None = None
     propensity: str = "objective"
     split: bool = False
     centre: str = "arms"
@@ -104,7 +132,8 @@ class PrivateIPWOptions(Options):
     noise: str = "auto"
 
     def __post_init__(self) -> None:
-        check_clip(self.clip)
+        if self.clip is not None:
+            check_clip(self.clip)
         check_penalty(self.penalty)
         if not isinstance(self.split, bool):
             raise OptionError(f"split must be True or False, got {self.split!r}")
@@ -169,7 +198,7 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
     whole budget on the other half.
     """
     if level == "label":
-        whole = {"centre": 0.08, "estimate": 0.72, "variance": 0.2}
+        whole = {"centre": 0.1, "estimate": 0.82, "variance": 0.08}
     elif options.split:
         whole = {name: rest for name, rest in _REST.items() if name != "spread"}
     else:
@@ -185,23 +214,21 @@ class Score:
     """What one record adds to an inverse-probability-weighted sum, given released values.
 
     A treated record adds a (y - c_1), a control record -b (y - c_0), with the weights a and b of
-    the estimand and centres (c_1, c_0); ``minus`` = (treated, control) is taken off for the squares
-    of residuals.
+    the estimand and centres (c_1, c_0).
     """
 
     estimand: str
     model: Propensity
     centres: tuple[float, float]
     outcome_range: Interval
-    minus: tuple[float, float] = (0.0, 0.0)
     reads: ClassVar[tuple[str, ...]] = ("outcome", "treated", "covariates")
 
     def arms(self) -> tuple[Interval, Interval]:
         """Intervals of what a treated and a control record can add."""
         a, b = ESTIMANDS[self.estimand].weights(np.array([self.model.low, self.model.high]))
-        outcomes, (m1, m0) = np.array(self.outcome_range), self.minus
-        treated = np.multiply.outer(a, outcomes - self.centres[0]) - m1  # extremes are at corners
-        control = np.multiply.outer(b, self.centres[1] - outcomes) - m0
+        outcomes = np.array(self.outcome_range)
+        treated = np.multiply.outer(a, outcomes - self.centres[0])  # extremes are at corners
+        control = np.multiply.outer(b, self.centres[1] - outcomes)
         return (
             (float(treated.min()), float(treated.max())),
             (float(control.min()), float(control.max())),
@@ -215,36 +242,46 @@ class Score:
     def __call__(self, rows: Block) -> FloatArray:
         """Return what each record adds: a function of that record and of released values."""
         a, b = ESTIMANDS[self.estimand].weights(self.model.scores(unit_rows(rows.covariates)))
-        return np.where(
-            rows.treated,
-            a * (rows.outcome - self.centres[0]) - self.minus[0],
-            -b * (rows.outcome - self.centres[1]) - self.minus[1],
-        )
+        one, zero = self.centres
+        return np.where(rows.treated, a * (rows.outcome - one), -b * (rows.outcome - zero))
 
 
 @dataclass(frozen=True)
 class WithinArm:
-    """A score less the middle of what its arm can add: nobody changes arm where arms are public."""
+    """A score less the middle of what a record of its arm can add, over the width of that."""
 
     score: Score
     middles: tuple[float, float]
+    width: float
     reads: ClassVar[tuple[str, ...]] = Score.reads
 
+    @classmethod
+    def of(cls, score: Score, public: bool) -> WithinArm:
+        """Where arms are public, nobody changes arm; elsewhere both have one interval."""
+        arms = score.arms() if public else (score.interval(),) * 2
+        middles = [(low + high) / 2.0 for low, high in arms]
+        return cls(score, (middles[0], middles[1]), max(high - low for low, high in arms))
+
     def __call__(self, rows: Block) -> FloatArray:
-        """Values of some rows."""
-        return self.score(rows) - np.where(rows.treated, *self.middles)
+        """Values of some rows, within [-1/2, 1/2]."""
+        return (self.score(rows) - np.where(rows.treated, *self.middles)) / self.width
 
 
 @dataclass(frozen=True)
-class SquaredScore:
-    """The square of a score."""
+class SquaredResidual:
+    """The square of the distance from the centre of the arm."""
 
-    score: Score
-    reads: ClassVar[tuple[str, ...]] = Score.reads
+    centres: tuple[float, float]
+    reads: ClassVar[tuple[str, ...]] = ("outcome", "treated")
+
+    def box(self, outcome_range: Interval) -> Box:
+        """What a record can add."""
+        return Box(0, max(abs(end - c) for end in outcome_range for c in self.centres) ** 2)
 
     def __call__(self, rows: Block) -> FloatArray:
         """Squares of some rows."""
-        return self.score(rows) ** 2
+        off: FloatArray = rows.outcome - np.where(rows.treated, *self.centres)
+        return off * off
 
 
 @dataclass(frozen=True)
@@ -280,16 +317,15 @@ def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | No
 
 def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
     """Algorithm 1: the model, then the weighted sum."""
-    clipped = ESTIMANDS[estimand].clip_limits(options.clip)
     estimate, n = curator.epsilon("estimate"), curator.n
     records = ((n + 1) // 2, n // 2) if options.split else (n, n)
 
     def released(rows: Curator) -> tuple[PropensityModel, Noisy]:
         setting = options.setting(records, rows.width, rows.delta("model"))
-        return _propensity.private_model(rows, setting, estimate, clipped)
+        return _propensity.private_model(rows, setting, estimate)
 
     if curator.is_public("covariates"):
-        model = _propensity.public_model(curator, options.penalty, clipped)
+        model = _propensity.public_model(curator, options.penalty)
     elif options.split:
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
         facts = Facts(n, curator.width, Budget(1.0), "sample")
@@ -300,17 +336,18 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
     return _estimate(curator, options, estimand, model, treated_count(curator, "counts"))
 
 
-def _centres(curator: Curator, options: PrivateIPWOptions, treated: float) -> tuple[float, float]:
+def _centres(curator: Curator, options: PrivateIPWOptions, count: Noisy) -> Centres:
     """Released means of the treated and the control arm, or the same constant for both."""
     lower, upper = curator.outcome_range
-    middle = lower + (upper - lower) / 2.0
-    if options.centre != "arms":
-        constant = middle if options.centre == "middle" else 0.0
-        return constant, constant
-    sums = arm_sums(curator, "centre")
-    sizes = np.array([treated, curator.n - treated])
-    one, zero = np.clip(middle + sums.value / sizes, lower, upper)
-    return float(one), float(zero)
+    middle, n = lower + (upper - lower) / 2.0, curator.n
+    share, sd = _propensity.share_treated(curator, count), _propensity.share_sd(curator, count)
+    if options.centre == "arms":
+        centres = centres_of(curator, share, sd, arm_sums(curator, "centre"))
+        by_size = (centres.means - middle) * sd * n / centres.sizes  # sizes divide the sums
+        return replace(centres, unknown=np.hypot(centres.unknown, by_size))
+    constant = np.full(2, middle if options.centre == "middle" else 0.0)
+    none, two_valued = np.zeros(2), curator.values[-1] == 2
+    return Centres(n, share, sd, constant, none, none, curator.outcome_range, two_valued)
 
 
 def _estimate(
@@ -320,78 +357,182 @@ def _estimate(
     model: PropensityModel,
     count: Noisy,
 ) -> Estimate:
-    """Release the weighted sum; everything after that is post-processing."""
-    n = float(curator.n)
-    treated = n * _propensity.share_treated(curator, count)
-    size = ESTIMANDS[estimand].population(treated, n - treated)
-    centres = _centres(curator, options, treated)
-    score = Score(estimand, model.propensity, centres, curator.outcome_range)
-    total = _weighted_sum(curator, score, count)
-    extra = float(total) / size
-    by_count = 0.0 if estimand == "ATE" else abs(extra) / size
-    terms = ((total, 1.0 / size), (count, by_count))
+    """Release centres and the weighted sum; everything after that is post-processing."""
+    if options.clip is None:
+        limits = model.limits(estimand, curator.noise_sd("estimate") / curator.n)
+    else:
+        limits = ESTIMANDS[estimand].clip_limits(options.clip)
+    propensity, centres = model.within(limits), _centres(curator, options, count)
+    means = (float(centres.means[0]), float(centres.means[1]))
+    score = Score(estimand, propensity, means, curator.outcome_range)
+    row = WithinArm.of(score, curator.is_public("treatment"))
+    asked = [
+        Asked("weighted sum and squares", row, WithSquares(1), None, "estimate"),
+        Asked("records beyond the clip", None, COUNT, beyond_clip(propensity), "overlap"),
+    ]
+    if curator.has("variance"):
+        squared, part = SquaredResidual(means), _SQUARES if model.noise_sd.any() else 1.0
+        box = squared.box(curator.outcome_range)
+        asked.append(Asked("squares of residuals", squared, box, None, "variance", part))
+    released, beyond, *squares = curator.several(*asked)
+    total = WeightedSum(row, centres, released)
+    clipped, lost = _clipped(curator.n, beyond, *model.beyond(estimand, limits))
+    spread, spread_sd = _spread(centres, *squares)
+    weight = model.mean_square_weight(estimand, limits) / curator.n
+    sampling = total.sampling(weight * spread, weight * spread_sd)
+    error = WeightingError(
+        estimand,
+        model,
+        centres,
+        extra=total.extra,
+        noise=total.noise_variance,
+        moved=_moved_by_model(curator, model, centres, spread, options.centre == "arms"),
+        lost=lost,
+        spread=spread,
+        sampling=max(sampling.value, 0.0),
+        centred=options.centre == "arms",
+    )
+    scale, most = (1.0 + error.further) * total.scale, centres.range
     return Estimate(
-        value=centres[0] - centres[1] + extra,
-        sampling=_variance(curator, score, model, extra, (total, size)),
-        laplace=tuple(x.scale * f for x, f in terms if not x.gaussian and x.scale * f > 0),
-        gaussian=sum(x.variance * f**2 for x, f in terms if x.gaussian),
-        details={"treated records": round(treated), **model.details},
+        value=means[0] - means[1] + (1.0 + error.further) * total.extra,
+        sampling=sampling if squares else Unavailable("variance=False was asked for"),
+        laplace=() if released.gaussian else (scale,),
+        gaussian=scale**2 if released.gaussian else 0.0,
+        parts=error.parts(),
+        possible=(-most, most),
+        basis="adjusted" if model.kept >= _NOTHING else "association",
+        details={
+            "treated records": round(centres.sizes[0]),
+            **model.details,
+            "propensities within": f"[{propensity.low:.4g}, {propensity.high:.4g}]",
+            "records beyond the clip": f"{100.0 * clipped:.1f} %",
+            "slopes kept by the propensity model": f"{100.0 * model.kept:.0f} %",
+        },
+        caution=_caution(model, clipped),
         notes=(
-            *model.notes,
+            _LINEAR,
             *((_SHIFTS,) if options.centre != "arms" else ()),
             *((_HALVES,) if options.split else ()),
         ),
     )
 
 
-def _weighted_sum(curator: Curator, score: Score, count: Noisy) -> Noisy:
-    """Release the sum of a score over the records."""
-    if not curator.is_public("treatment"):
-        return curator.sums("weighted sum", score, Box(*score.interval()), share="estimate")
-    middles = [(low + high) / 2.0 for low, high in score.arms()]
-    half = max(high - low for low, high in score.arms()) / 2.0
-    within = WithinArm(score, (middles[0], middles[1]))
-    total = curator.sums("weighted sum", within, Box(-half, half), share="estimate")
-    known = float(count) * middles[0] + (curator.n - float(count)) * middles[1]
-    return replace(total, value=total.value + known)
+@dataclass(frozen=True)
+class WeightedSum:
+    """A released sum of scores, each over the width of its interval, and of their squares."""
+
+    row: WithinArm
+    centres: Centres
+    release: Noisy
+
+    @property
+    def _size(self) -> float:
+        """Records that the effect is the average over."""
+        return float(ESTIMANDS[self.row.score.estimand].population(*self.centres.sizes))
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise in `extra`."""
+        return self.release.scale * self.row.width / self._size
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in `extra`."""
+        return self.release.variance * (self.row.width / self._size) ** 2
+
+    @property
+    def extra(self) -> float:
+        """The sum of scores over the size of the population."""
+        known = float(self.centres.sizes @ self.row.middles)
+        return (self.row.width * float(self.release.value[0]) + known) / self._size
+
+    def sampling(self, value: float, sd: float) -> SamplingVariance:
+        """Mean square of the scores about the estimate, over n.
+
+        What squares of residuals say of it, ``value`` with noise ``sd``, has less noise, but takes
+        residuals as independent of weights: both count by their precision.
+        """
+        size, width, middles = self._size, self.row.width, np.array(self.row.middles)
+        estimand, average = self.row.score.estimand, self.extra**2 - self.noise_variance
+        from_middle = 2.0 * float(middles @ reweighted(estimand, self.centres.share))
+        squares = width**2 * float(self.release.value[1]) + from_middle * self.extra * size
+        squares -= float(self.centres.sizes @ middles**2)
+        # scores of an arm that is the population itself add up to 0, those of two to the average
+        squares += (-1.0 if size == self.centres.n else 1.0) * average * size
+        own_sd = self.release.sd * width * math.hypot(width, from_middle) / size**2
+        other_sd = math.hypot(sd, _ROUGH * value)
+        precision = 1.0 / max(own_sd, 1e-300) ** 2, 1.0 / max(other_sd, 1e-300) ** 2
+        both = (squares / size**2 * precision[0] + value * precision[1]) / sum(precision)
+        largest = max(abs(end) for end in self.row.score.interval()) ** 2 * self.centres.n
+        return SamplingVariance(both, math.sqrt(0.5 / sum(precision)), largest / size**2)
 
 
-def _variance(
-    curator: Curator,
-    score: Score,
-    model: PropensityModel,
-    extra: float,
-    released: tuple[Noisy, float],
-) -> SamplingVariance | Unavailable:
-    """Mean square of the terms about the estimate, over n; and the error of the model."""
+def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
+    """Mean square of residuals from their centres, pulled to a typical one by its noise.
+
+    And what is not known of it, as a standard deviation.
+    """
+    typical = min((_TYPICAL_SD * centres.range) ** 2, centres.most_variance)
+    if not squares:
+        return typical, typical
+    seen, noise = float(squares[0]) / centres.n, squares[0].variance / centres.n**2
+    both = 1.0 / (1.0 / noise + 1.0 / typical**2)
+    pulled = both * (seen / noise + 1.0 / typical)
+    return min(max(pulled, (0.02 * centres.range) ** 2), centres.longest**2), math.sqrt(both)
+
+
+def _moved_by_model(
+    curator: Curator, model: PropensityModel, centres: Centres, spread: float, centred: bool
+) -> float:
+    """Variance by noise in the model: what outcomes have in common with covariates, times it.
+
+    An error z of the weights moves the estimate by the mean of (y - centre) x'z, to first order.
+    The norm of that mean, each entry times the sd of its z, is released.
+    """
+    if not model.noise_sd.any():
+        return 0.0
+    sds = np.concatenate([[0.0 if centred else model.noise_sd[0]], model.noise_sd[1:]])
+    largest, d = float(sds.max()), sds.size
+    scale, norm = sds / largest, unit_norm(d)
+    by_column = spread * model.spreads * (scale[1:] / norm) ** 2
+    level = (_FAR_SD * centres.range * float(scale[0]) / norm) ** 2
+    prior = _EXPLAINED * float(by_column.mean()) + level
     if not curator.has("variance"):
-        return Unavailable("variance=False was asked for")
-    (total, size), n = released, curator.n
-    own = ESTIMANDS[score.estimand]
-    minus = (extra * own.of_treated, extra * own.of_control)
-    about = replace(score, minus=minus)
-    part = _SQUARES if model.noise_sd > 0 else 1.0
-    top = max(abs(end) for end in about.interval())
-    squares = curator.sums(
-        "weighted squares", SquaredScore(about), Box(0, top**2), share="variance", part=part
-    )
-    value = float(squares) - total.variance / size  # the noise in the estimate adds its square
-    noise = math.sqrt(squares.variance / 2.0) / size**2
-    largest = top**2 * n / size**2
-    if not model.noise_sd > 0:
-        return SamplingVariance(value / size**2, noise, largest)
-    row = OutcomeMoment(score.centres, model.scale)
+        return largest**2 * prior
+    row = OutcomeMoment((float(centres.means[0]), float(centres.means[1])), scale)
     box = row.box(curator.outcome_range)
     moment = curator.norm_of_sum("outcome and covariates", row, box, share="variance", part=_MOMENT)
-    lower, upper = curator.outcome_range
-    most = (upper - lower) * model.steepest
-    slope, spread = min(max(float(moment) / n, 0.0), most), min(moment.scale / n, most)
-    error = model.noise_sd**2 + model.bias**2
-    return SamplingVariance(
-        value / size**2 + slope**2 * error,
-        math.hypot(noise, 2.0 * max(slope, spread) * spread * error),
-        largest + most**2 * error,
-    )
+    seen, noise = float(moment) / curator.n, moment.variance / curator.n**2
+    both = 1.0 / (1.0 / noise + 1.0 / prior)
+    mean = both * (seen / noise + math.sqrt(prior) / prior)
+    square = mean**2 + both - float(by_column.sum()) / curator.n
+    most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
+    second_order = 1.0 + model.noise_variance / 2.0
+    return largest**2 * second_order * min(max(square, 0.0), most)
+
+
+def _clipped(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
+    """Share of records beyond the clip, released and expected, and the weight that they lack."""
+    noise, prior = (beyond.sd / n) ** 2, (0.02 + expected / 2.0) ** 2
+    share = (float(beyond) / n * prior + expected * noise) / (prior + noise)
+    share = min(max(share, 0.0), 1.0)
+    return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
+
+
+def _caution(model: PropensityModel, clipped: float) -> str:
+    """What nobody should overlook."""
+    found = []
+    if model.kept < _HARDLY:
+        found.append(
+            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * model.kept:.0f} % of its "
+            "slopes at this size and budget, so little is adjusted for"
+        )
+    if clipped > _MANY:
+        found.append(
+            f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
+            "weights are truncated, and confounding among them is not adjusted for"
+        )
+    return "; ".join(found)
 
 
 def reference(
@@ -400,18 +541,18 @@ def reference(
     rows: FloatArray,
     *,
     estimand: str = "ATE",
-    clip: float = 0.1,
+    clip: float | None = None,
     centre: str = "arms",
     **options: Any,
 ) -> tuple[float, float]:
-    """Inverse probability weighting by statsmodels' logit, with the same clip and centres.
+    """Inverse probability weighting by statsmodels' logit, with the same centres and a given clip.
 
     The standard error takes the propensities as known, as the private one does.
     """
     import statsmodels.api as sm
 
     logit = sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200)
-    e = np.clip(np.asarray(logit.predict(rows)), *ESTIMANDS[estimand].clip_limits(clip))
+    e = np.clip(np.asarray(logit.predict(rows)), *ESTIMANDS[estimand].clip_limits(clip or 0.0))
     middle = (outcome.min() + outcome.max()) / 2.0 if centre == "middle" else 0.0
     arms = (outcome[treated].mean(), outcome[~treated].mean())
     one, zero = arms if centre == "arms" else (middle, middle)

@@ -52,7 +52,9 @@ def test_statsmodels_at_huge_epsilon(estimand, group, level):
     assert ours.estimate == pytest.approx(theirs, abs=0.05 * ours.std_error)
     reference = dpe.reference(FORMULA, data, "private_ipw", estimand=estimand, bounds=BOUNDS)
     assert ours.estimate == pytest.approx(reference.estimate, abs=0.02 * ours.std_error)
-    assert ours.std_error == pytest.approx(reference.std_error, rel=0.01)
+    # where arms are public, squares are taken from the middle of what each arm can add
+    within = 0.01 if level == "sample" else 0.03
+    assert ours.std_error == pytest.approx(reference.std_error, rel=within)
 
 
 def test_estimands_differ_where_effects_do():
@@ -150,7 +152,7 @@ def test_split_charges_the_even_half_only(options):
 def test_gaussian_noise_everywhere_when_asked_for():
     fit = run(delta=1e-6, noise="gaussian", propensity="output")
     found = {s.label: s.mechanism for s in fit.spends}
-    assert found["weighted sum"] == found["propensity model"] == "Gaussian"
+    assert found["weighted sum and squares"] == found["propensity model"] == "Gaussian"
     assert fit.noise_variance > 0
 
 

@@ -11,6 +11,7 @@ import importlib
 import itertools
 import math
 import pkgutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,13 +38,13 @@ from dpeffects.estimators import (
     private_ipw,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
-from dpeffects.estimators._centres import Residual
+from dpeffects.estimators._centres import Centres, Residual
 from dpeffects.estimators._kernel_learner import BINS
 from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.privacy.moments import Bins
+from dpeffects.privacy.moments import Bins, WithSquares
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
 from tests.privacy.bare import curator
@@ -101,7 +102,7 @@ ODDS = one_step._Score(
     means=np.array([0.3, -0.3]),
 )
 FROM_MODEL = one_step._FromModel(MODELS, np.array([0.55, 0.35]))
-SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0), (0.1, 0.2))
+SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 CASES = {
     "Outcome": [Outcome()],
     "ScaledSquare": [ScaledSquare(0.1, 0.7)],
@@ -148,8 +149,10 @@ CASES = {
     "Score": [
         private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
     ],
-    "WithinArm": [private_ipw.WithinArm(SCORE, (0.3, -0.2))],
-    "SquaredScore": [private_ipw.SquaredScore(SCORE)],
+    "WithinArm": [private_ipw.WithinArm(SCORE, (0.3, -0.2), 4.0)],
+    "SquaredResidual": [private_ipw.SquaredResidual((0.6, 0.4))],
+    "BeyondClip": [_propensity.BeyondClip(MODEL)],
+    "LogOdds": [_propensity.LogOdds(MODEL, 0.1, 3.0)],
     "OutcomeMoment": [private_ipw.OutcomeMoment((0.6, 0.4), np.arange(1.0, D + 1))],
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
@@ -326,9 +329,8 @@ def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
     for _ in range(200):
         limits = ESTIMANDS[estimand].clip_limits(0.15)
         model = Propensity.within(rng.normal(size=3) * 4, float(rng.normal()), limits)
-        minus = tuple((rng.normal(size=2) * rng.choice([0.0, 1.0])).tolist())
         centres = tuple(rng.uniform(-0.3, 1.3, 2).tolist())
-        score = private_ipw.Score(estimand, model, centres, (0.0, 1.0), minus)
+        score = private_ipw.Score(estimand, model, centres, (0.0, 1.0))
         found = np.concatenate([score(Block(t, y, np.tile(corner, (4, 1)))) for corner in corners])
         low, high = score.interval()
         assert found.min() >= low - 1e-9
@@ -352,28 +354,54 @@ def test_weighted_sums_are_what_they_say(estimand):
     score = private_ipw.Score(estimand, model, (0.6, 0.4), (0.0, 1.0))
     total = c.sums("sum", score, Box(*score.interval()), share="a")
     assert float(total) == pytest.approx(terms.sum(), abs=1e-4)
-    top = max(abs(end) for end in score.interval())
-    squares = c.sums("squares", private_ipw.SquaredScore(score), Box(0, top**2), share="a")
-    assert float(squares) == pytest.approx((terms**2).sum(), abs=1e-4)
+    squared = private_ipw.SquaredResidual((0.6, 0.4))
+    squares = c.sums("squares", squared, squared.box((0.0, 1.0)), share="a")
+    direct = np.sum((y - np.where(t, 0.6, 0.4)) ** 2)
+    assert float(squares) == pytest.approx(direct, abs=1e-4)
     row = private_ipw.OutcomeMoment((0.6, 0.4), np.array([0.5, 1.0, 2.0]))
     moment = c.norm_of_sum("norm", row, row.box((0.0, 1.0)), share="a")
     direct = (y - np.where(t, 0.6, 0.4)) @ (unit_rows(x) * row.scale)
     assert float(moment) == pytest.approx(np.linalg.norm(direct), abs=1e-3)
 
 
-def test_sums_of_scores_within_public_arms():
-    """Where arms are public, less noise: the sum is the same."""
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+@pytest.mark.parametrize("public", [False, True])
+def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
+    """The sum, and the mean square of what a record adds about the estimate."""
     y, t, x = records()
-    score = private_ipw.Score(
-        "ATE", Propensity.within(WEIGHTS[:3], 0.0, (0.1, 0.9)), (0.6, 0.4), (0, 1)
-    )
-    both = []
-    for public in ((), ("treatment",)):
-        c, noise = curator(y, t, x, public=public)
-        c._releaser.split.shares["estimate"] = c._releaser.split.shares["a"]
-        count = treated_count(c, "a")
-        both.append((float(private_ipw._weighted_sum(c, score, count)), noise.sensitivity[-1]))
-    assert both[0][0] == pytest.approx(both[1][0], abs=1e-4)
+    x[:, 1] = np.clip(x[:, 1] - 0.2 * t, 0, 1)
+    y = np.clip(y + 0.3 * (x[:, 1] - 0.5), 0, 1)
+    model = Propensity.within(WEIGHTS[:3], -0.4, ESTIMANDS[estimand].clip_limits(0.1))
+    means = (float(y[t].mean()), float(y[~t].mean()))
+    score = private_ipw.Score(estimand, model, means, (0.0, 1.0))
+    row = private_ipw.WithinArm.of(score, public)
+    c, _ = curator(y, t, x, public=("treatment",) if public else ())
+    noisy = c.sums("sum", row, WithSquares(1), share="a")
+    share, none = float(t.mean()), np.zeros(2)
+    centres = Centres(400, share, 0.0, np.array(means), none, none, (0.0, 1.0), False)
+    total = private_ipw.WeightedSum(row, centres, noisy)
+    terms = score(Block(t, y, x))
+    part = ESTIMANDS[estimand].population(1.0 * t, 1.0 - t)
+    extra = terms.sum() / part.sum()
+    assert total.extra == pytest.approx(extra, abs=1e-4)
+    direct = np.sum((terms - extra * part) ** 2) / part.sum() ** 2
+    exact = replace(total, release=replace(noisy, scale=1e-9))
+    assert exact.sampling(1.0, 1.0).value == pytest.approx(direct, rel=0.01 if public else 1e-3)
+    narrower = private_ipw.WithinArm.of(score, True).width
+    assert narrower <= private_ipw.WithinArm.of(score, False).width
+
+
+def test_records_beyond_a_clip_are_counted():
+    y, t, x = records()
+    model = Propensity.within(np.array([0.2, 4.0, -3.0]), 0.3, (0.3, 0.8))
+    e = 1 / (1 + np.exp(-(unit_rows(x) @ model.weights + 0.3)))
+    outside = int(np.sum((e < 0.3) | (e > 0.8)))
+    c, _ = curator(y, t, x)
+    count = c.sums("count", None, COUNT, _propensity.beyond_clip(model), share="a")
+    assert 0 < outside < 400
+    assert float(count) == pytest.approx(outside)
+    flat = Propensity.within(np.array([0.7, 0.0, 0.0]), 0.3, (0.3, 0.8))
+    assert not float(c.sums("count", None, COUNT, _propensity.beyond_clip(flat), share="a"))
 
 
 def test_a_released_model_bounds_its_own_weights():
