@@ -65,6 +65,9 @@ NO_EFFECT = (
     "ASSOCIATION, NOT AN EFFECT: nothing was adjusted for, and treatment was not declared to be "
     "randomised"
 )
+UNADJUSTED = "NOT ADJUSTED: an effect only where treatment was randomised"
+NOISY_SCORE = "HARDLY ADJUSTED: the scores are mostly noise"
+"""What a method does not adjust for; the first lines of a summary say it."""
 
 
 @dataclass(frozen=True)
