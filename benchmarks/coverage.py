@@ -38,7 +38,7 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import interval, p_value
 from tests.populations import POPULATIONS, STRATA, TRIALS, WRONG
 
-WIDTHS = 30
+WIDTHS = 20
 """Runs of a cell whose intervals are made to the end, for their width."""
 CHANCE = 0.01
 """A cell below 90 % may be chance where as few of its runs hold this often by chance."""
@@ -47,8 +47,8 @@ EPSILONS = (0.1, 0.5, 1.0, 4.0)
 SLOW = ("model_folds", "sample_aggregate")
 MATCHING = ("smooth_matching", "global_matching")
 UNADJUSTED = ("clipped_contrast", "diff_in_means")
-RUNS = {300: 300, 1000: 200, 2000: 150, 5000: 100, 20_000: 50}
-FEWER = {300: 200, 2000: 120, 20_000: 40}
+RUNS = {300: 200, 1000: 150, 2000: 100, 5000: 80, 20_000: 40}
+FEWER = {300: 120, 2000: 80, 20_000: 30}
 FEWEST = {300: 60, 2000: 24, 20_000: 8}
 
 TRIAL = ("trial", "trial with a binary outcome", "trial with skewed costs")
