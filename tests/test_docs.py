@@ -180,7 +180,7 @@ def test_times_at_scale_in_the_readme_are_those_on_file():
 def test_coverage_in_the_readme_is_that_on_file():
     text, page = (ROOT / "README.md").read_text(), ROOT / "benchmarks/results/coverage.md"
     marked = text.partition("<!-- coverage -->\n")[2].partition("<!-- end -->")[0]
-    shown, found = rows(f"## Short\n{marked}", "Short"), rows(page.read_text(), "In short")
+    shown, found = rows(f"## Short\n\n{marked}", "Short"), rows(page.read_text(), "In short")
     assert sorted(shown.index) == [f"`{name}`" for name in sorted(proved())]
     pd.testing.assert_frame_equal(shown, found.loc[shown.index, shown.columns])
 
