@@ -178,13 +178,11 @@ def test_times_at_scale_in_the_readme_are_those_on_file():
 
 
 def test_coverage_in_the_readme_is_that_on_file():
-    """Every method of the README's table has the line that the page of results has."""
     text, page = (ROOT / "README.md").read_text(), ROOT / "benchmarks/results/coverage.md"
-    shown = text.partition("<!-- coverage -->\n")[2].partition("<!-- end -->")[0].splitlines()
-    short = page.read_text().partition("## In short")[2].partition("\n## ")[0]
-    lines = [re.sub(" +", " ", line) for line in short.splitlines()]
-    assert [line.split("`")[1] for line in shown[2:]] == sorted(proved())
-    assert all(re.sub(" +", " ", line) in lines for line in shown[2:])
+    marked = text.partition("<!-- coverage -->\n")[2].partition("<!-- end -->")[0]
+    shown, found = rows(f"## Short\n\n{marked}", "Short"), rows(page.read_text(), "In short")
+    assert sorted(shown.index) == [f"`{name}`" for name in sorted(proved())]
+    pd.testing.assert_frame_equal(shown, found.loc[shown.index, shown.columns])
 
 
 # --- the leaderboard ------------------------------------------------------------------------------
