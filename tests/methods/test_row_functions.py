@@ -419,11 +419,11 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     assert max(one.max(), zero.max()) <= 1.0
     if weighted:
         s = t - score
-        target = y - score * one - (1 - score) * zero - s * made.nuisance.effect
+        target = y - score * one - (1 - score) * zero - s * made.nuisance.difference
     else:
         s = np.ones(400)
         weight = np.where(t, 1 / score, -1 / (1 - score))
-        target = one - zero + weight * (y - np.where(t, one, zero)) - made.nuisance.effect
+        target = one - zero + weight * (y - np.where(t, one, zero)) - made.nuisance.difference
     clipped = np.clip(target / 0.7, -1, 1)
     effects = np.array([0.3, -0.2, 1.0, -1.0, 0.0])
     residual = np.clip(clipped - s * effects[g], -1, 1)
