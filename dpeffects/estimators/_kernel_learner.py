@@ -289,7 +289,7 @@ class KernelLearner(ABC):
             variation=variation,
             margins=margins,
             spread=_spread(curator, learner),
-            usual=self._information(curator, learner),
+            usual=_INSIDE * self._information(curator, learner),
             n=curator.n,
             nuisance_sd=nuisance.noise_sd,
             confounding=nuisance.left * nuisance.confounding,
@@ -327,7 +327,8 @@ class KernelLearner(ABC):
         at, nuisance = features(points), learner.nuisance
         noisy = noisy_predictions(curator, "effects at points", problem, at, "effect")
         even = np.full((curator.width - 1, BINS), 1.0 / BINS)
-        shape = Shape.of(features, even, self._information(curator, learner), problem.strength)
+        usual = _INSIDE * self._information(curator, learner)
+        shape = Shape.of(features, even, usual, problem.strength)
         carried = nuisance.difference_sd * (1.0 - at @ shape.response)
         effects = at_points(noisy, nuisance.difference, learner.threshold)
         return Effects(
@@ -396,7 +397,7 @@ class KernelLearner(ABC):
         )
 
     def _information(self, curator: Curator, learner: Learner) -> float:
-        return _INSIDE * curator.n * self.squared_slope(learner.nuisance.propensity)
+        return curator.n * self.squared_slope(learner.nuisance.propensity)
 
 
 def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:
