@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dpeffects.errors import OptionError, did_you_mean
-from dpeffects.estimators import conditional_methods, current, registry
+from dpeffects.estimators import conditional_methods, current, default_learner, registry
 from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
@@ -128,7 +128,7 @@ def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
 def dp_cate(
     formula: str,
     data: Any,
-    method: str = "r_learner",
+    method: str | None = None,
     *,
     release: str = "function",
     at: Any = None,
@@ -152,9 +152,11 @@ def dp_cate(
     formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
-        "r_learner" (careful where overlap is poor), "dr_learner" (less error where it is good), or
-        for points "sample_aggregate": any scikit-learn learners, exact, at the price of more noise;
-        or "dp_ebm": boosted additive models, with a library's guarantee.
+        "r_learner" (careful where overlap is poor; the default for functions and points),
+        "dr_learner" (less error where overlap is good; the default for groups, where the R-learner
+        gives overlap-weighted effects), or for points "sample_aggregate": any scikit-learn
+        learners, exact, at the price of more noise; or "dp_ebm": boosted additive models, with a
+        library's guarantee.
     release
         "function" (a function of the covariates that answers any number of queries), "points"
         (effects at the rows of ``at``), or "groups" (effects by the groups of ``by``).
@@ -177,6 +179,8 @@ def dp_cate(
     Returns
     -------
     CateFunction or CateEffects
+        Functions are smooth: they do not follow steps of the effect, nor turns sharper than the
+        kernel's bandwidth (`CateFunction.bandwidths`).
 
     Examples
     --------
@@ -192,7 +196,7 @@ def dp_cate(
         "CATE",
         formula,
         data,
-        method,
+        default_learner(release) if method is None else method,
         epsilon=epsilon,
         delta=delta,
         bounds=bounds,

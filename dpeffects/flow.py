@@ -394,6 +394,7 @@ def _result(estimation: Estimation, released: Any) -> Result | CateFunction | Ca
                 labels=labels,
                 effects=released.estimates,
                 points=columns,
+                overlap_weighted=released.overlap_weighted,
                 notes=(*notes, *released.notes),
                 details={} if by is None else {"groups": by},
                 **about,

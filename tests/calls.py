@@ -257,6 +257,7 @@ RELEASES: dict[str, dict[str, Any]] = {
     "linear": {"second_stage": "linear"},
     "linear, kernel noise": {"second_stage": "linear", "noise": "kernel"},
     "joint kernel": {"kernel": "gaussian"},
+    "trial": {"design": "randomised"},
     "points": {"release": "points", "at": AT},
     "points, linear": {"release": "points", "at": AT, "second_stage": "linear"},
     "groups": {"release": "groups", "by": GROUPS},
@@ -265,7 +266,7 @@ CONDITIONAL = {
     f"{learner}, {name}{', no delta' if delta == 0.0 else ''}": cate(learner, delta=delta, **given)
     for name, given in RELEASES.items()
     for learner, delta in itertools.product(("r_learner", "dr_learner"), (1e-5, 0.0))
-    if name != "joint kernel" or delta > 0.0
+    if name not in ("joint kernel", "trial") or delta > 0.0
 } | {
     "r_learner, found bounds": Call(
         "dp_cate", "r_learner", n=2000, declared=("g", "z"), given={"epsilon": 8.0, **DELTA}

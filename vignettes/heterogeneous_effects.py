@@ -114,7 +114,7 @@ for row, learner in zip(axes, LEARNERS, strict=True):
         shown = "no noise" if epsilon == ALMOST_INFINITE else f"epsilon {epsilon:g}"
         ax.set_title(f"{learner}, {shown}", fontsize="medium", loc="left")
 axes[0, 0].legend(frameon=False, fontsize="small")
-figure.supxlabel("x1 (x2 midway)", fontsize="medium")
+figure.supxlabel("x1 (x2 at its median)", fontsize="medium")
 figure.supylabel("effect", fontsize="medium")
 
 # %%
@@ -378,8 +378,10 @@ if STAGES:
 #
 # - A function (above) for effects that vary smoothly. With three or more covariates the kernel is
 #   additive; write interactions as terms.
-# - Effects by group, where a few groups are what you want to know. Intervals hold for the effect,
-#   and with ``simultaneous=True`` for all groups at once:
+#   It does not follow steps: what is sharper than ``fit.bandwidths`` is smoothed out.
+# - Effects by group, where a few groups are what you want to know, by the DR-learner (the R-learner
+#   gives overlap-weighted effects, and says so). Intervals hold for the effect, and with
+#   ``simultaneous=True`` for all groups at once:
 
 cuts = [0, 0.25, 0.5, 1]
 groups = dpe.dp_cate(

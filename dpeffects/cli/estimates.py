@@ -11,7 +11,7 @@ import dpeffects as dpe
 from dpeffects.cli.functions import function_command
 from dpeffects.cli.output import put_text
 from dpeffects.errors import OptionError
-from dpeffects.estimators import get
+from dpeffects.estimators import default_learner, get
 from dpeffects.estimators._kernel_learner import RELEASES
 from dpeffects.files import column_names, is_parquet, read_data
 from dpeffects.sites import signing
@@ -45,6 +45,7 @@ def _with_data_for_cate(args: argparse.Namespace, values: Values) -> Values:
     _check_release(args, values["release"])
     if args.at is not None:
         values["at"] = read_data(args.at, values["bounds"])
+    values["method"] = values["method"] or default_learner(values["release"])
     return with_data_for_method(args, values, "CATE")
 
 

@@ -49,6 +49,16 @@ FORMER = {"private_aipw": "auto"}
 """Names of methods that others replaced. They are accepted wherever a name is, and not listed."""
 
 
+_LEARNERS = {"groups": "dr_learner"}
+"""Learners that a release of conditional effects has by default, where it is not the R-learner: its
+effects by group are overlap-weighted."""
+
+
+def default_learner(release: str) -> str:
+    """Return the method for a release of conditional effects where none is named."""
+    return _LEARNERS.get(release, "r_learner")
+
+
 def current(name: str) -> str:
     """Return the name that a method has now."""
     return FORMER.get(name, name) if isinstance(name, str) else name

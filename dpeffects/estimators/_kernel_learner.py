@@ -1,7 +1,9 @@
 """What the R-learner and the DR-learner have in common: a Huber regression on a kernel's features.
 
 After the first stage (`_first_stage`) a record has a slope s and a target r, and the second stage
-regresses r on s g(x), shrunk towards the average effect. What is released of it:
+regresses r on s g(x), shrunk towards the difference of the means of the arms. That is not adjusted
+for anything, so the function is shrunk towards its own average afterwards, as far as noise allows
+(`EffectFunction.recentred`): nothing has to be released for it. What is released:
 
 - a function: the weights of g, with noise in the objective or on the weights (claims 22, 23, 24).
 - points: with noise in its objective a function mostly has the least error at points too. Noise on
@@ -37,6 +39,7 @@ from dpeffects.estimators._nuisance import (
     GroupSquares,
     GroupTerms,
     Learner,
+    Nuisance,
     covariate_bins,
     group,
 )
@@ -44,7 +47,7 @@ from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import least_strength
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.inference.estimate import Effects, Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.huber import Huber
@@ -52,7 +55,7 @@ from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weight
 from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, entries
-from dpeffects.results.effect_function import BINS, EffectFunction
+from dpeffects.results.effect_function import BINS, EffectFunction, Shape
 from dpeffects.unproved.claimed import claimed_effects
 
 RELEASES = {
@@ -69,11 +72,25 @@ _LEAST_THRESHOLD = 0.15
 """Least threshold of Huber's loss for effects, as a share of the outcome's range."""
 _SPREAD = 0.2
 """Standard deviation of effects that the penalty is planned for, as a share of the range."""
+_INSIDE = 0.85
+"""Part of the records whose residuals are below the threshold of Huber's loss, where that is not
+released."""
 _FEW = 3.0
 """A group whose weight is below this many noise scales has no usable effect."""
 _CORNER = 8.0
 """A histogram with noise of less than 1/8 of an even bin is taken nearly as it is."""
+_HARDLY = 0.6
+"""Where more than this part of the confounding may be left, the result says that it is hardly
+adjusted."""
+MODELS = "models of treatment and outcome"
+HARDLY = (
+    "HARDLY ADJUSTED: at this size and budget the models of treatment and outcome are nearly flat"
+)
 NO_VARIANCE = Unavailable("no sampling variance is released for effects at points")
+_TOWARDS = (
+    "Effects are shrunk towards the difference of the means of the arms, which is not adjusted for "
+    "the covariates."
+)
 _CLAIMED = (
     "The paper's finite release: an asymptotic claim, not a proven guarantee at this n. The scale "
     "of its noise was computed from the data."
@@ -96,7 +113,9 @@ class KernelLearnerOptions(Options):
     promises less error for points. ``clip``: propensities are kept within [clip, 1 - clip].
     ``threshold``: of Huber's loss, as a share of the outcome's range, or None to choose it by how
     much of the outcome lies at the ends of its range (released): 0.15 for a bell in the middle, 1
-    for a binary outcome, where anything less would turn means into medians.
+    for a binary outcome, where anything less would turn means into medians. ``design``:
+    "observational", or "randomised" where treatment was assigned by chance: then there is no
+    propensity model, and intervals allow for no confounding.
     """
 
     kernel: str = "auto"
@@ -105,6 +124,7 @@ class KernelLearnerOptions(Options):
     noise: str = "auto"
     clip: float = 0.05
     threshold: float | None = None
+    design: str = "observational"
     release: str = "function"
 
     def __post_init__(self) -> None:
@@ -113,6 +133,7 @@ class KernelLearnerOptions(Options):
         check_choice("noise", self.noise, ("auto", "objective", "kernel"))
         check_between("bandwidth", self.bandwidth, 0.05, 10.0)
         check_between("clip", self.clip, 0.001, 0.4)
+        check_choice("design", self.design, ("observational", "randomised"))
         if self.threshold is not None:
             check_between("threshold", self.threshold, 0.005, 2.0)
         if self.as_in_paper:
@@ -126,6 +147,11 @@ class KernelLearnerOptions(Options):
     def as_in_paper(self) -> bool:
         """True for the paper's finite release, whose guarantee is a claim."""
         return not (isinstance(self.second_stage, str) and self.second_stage in STAGES)
+
+    @property
+    def randomised(self) -> bool:
+        """Whether treatment was assigned by chance."""
+        return self.design == "randomised"
 
     def adapt(self, spec: MethodSpec) -> MethodSpec:
         """The paper's finite release has another guarantee, and needs a delta."""
@@ -159,7 +185,8 @@ def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
     """Split of the budget."""
     if options.as_in_paper:
         return {"effect": 1.0}
-    return {**_first_stage.SHARES, **RELEASES[options.release]}
+    split = {**_first_stage.SHARES, **RELEASES[options.release]}
+    return {k: x for k, x in split.items() if k != "propensity" or not options.randomised}
 
 
 def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float | None]:
@@ -207,7 +234,9 @@ class KernelLearner(ABC):
             noisy = claimed_effects(curator, paper, "effect")
             return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
         smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
-        nuisance = first_stage(curator, smooth, options.clip, by_arm=by_arm)
+        nuisance = first_stage(
+            curator, smooth, options.clip, by_arm=by_arm, randomised=options.randomised
+        )
         lower, upper = nuisance.outcome_range
         if options.release == "groups":
             # residuals are clipped at the outcome's range, or half of it where none is at its ends
@@ -247,10 +276,11 @@ class KernelLearner(ABC):
             )
             least, most = 0.02 * curator.n, learner.steepest**2 * curator.n
             variation, information = (float(np.clip(x, least, most)) for x in squares.value)
-        return EffectFunction(
+        nuisance = learner.nuisance
+        function = EffectFunction(
             features=features,
             weights=weights.value,
-            average=learner.nuisance.effect,
+            average=nuisance.difference,
             unit=learner.threshold,
             strength=strength,
             noise_sd=weights.noise_sd,
@@ -259,9 +289,13 @@ class KernelLearner(ABC):
             variation=variation,
             margins=margins,
             spread=_spread(curator, learner),
-            usual=self._information(curator, learner),
+            usual=_INSIDE * self._information(curator, learner),
             n=curator.n,
+            nuisance_sd=nuisance.noise_sd,
+            confounding=nuisance.left * nuisance.confounding,
+            caution=_caution(nuisance),
         )
+        return function.recentred(nuisance.difference_sd, nuisance.confounding)
 
     def _points(
         self,
@@ -282,13 +316,35 @@ class KernelLearner(ABC):
         if perturbation == "objective":
             function = self._function(curator, learner, features, perturbation)
             pairs = zip(function(points), function.sd(points, "noise"), strict=True)
+            caution = _caution(learner.nuisance)
             return Effects(
-                tuple(Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2) for x, sd in pairs)
+                tuple(
+                    Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2, caution=caution)
+                    for x, sd in pairs
+                )
             )
         problem = self._problem(EffectTerms(learner, features), planned[perturbation][0])
-        at = features(points)
+        at, nuisance = features(points), learner.nuisance
         noisy = noisy_predictions(curator, "effects at points", problem, at, "effect")
-        return Effects(at_points(noisy, learner.nuisance.effect, learner.threshold))
+        even = np.full((curator.width - 1, BINS), 1.0 / BINS)
+        usual = _INSIDE * self._information(curator, learner)
+        shape = Shape.of(features, even, usual, problem.strength)
+        carried = nuisance.difference_sd * (1.0 - at @ shape.response)
+        effects = at_points(noisy, nuisance.difference, learner.threshold)
+        return Effects(
+            tuple(
+                replace(
+                    effect,
+                    parts=(
+                        Part("means of the arms", float(sd) ** 2, noise=True),
+                        Part(MODELS, nuisance.noise_sd**2, noise=True),
+                    ),
+                    caution=_caution(nuisance),
+                )
+                for effect, sd in zip(effects, carried, strict=True)
+            ),
+            (_TOWARDS,),
+        )
 
     def _groups(self, curator: Curator, learner: Learner) -> Effects:
         """Release sums by group, and squares of their residuals."""
@@ -307,9 +363,8 @@ class KernelLearner(ABC):
             squares = curator.sums("squares by group", row, largest, groups, share="variance")
             squares = replace(squares, value=squares.value[:, 0])
         each = range(ratio.size)
-        return Effects(
-            tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
-        )
+        effects = tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
+        return Effects(effects, overlap_weighted=self.weighted_residuals)
 
     def _problem(self, terms: EffectTerms, strength: float) -> Huber:
         """The regression of the second stage."""
@@ -371,7 +426,8 @@ def _in_group(
     laplace = tuple(
         float(s) for s, x in zip(scales, (tops, weights), strict=True) if not x.gaussian and s > 0
     )
-    value = learner.nuisance.effect + unit * float(ratio[g])
+    nuisance = learner.nuisance
+    value = nuisance.difference + unit * float(ratio[g])
     sampling: SamplingVariance | Unavailable
     if weights.value[g] < _FEW * weights.scale:
         sampling = Unavailable("too few records in the group for its noise")
@@ -384,7 +440,16 @@ def _in_group(
         sampling = SamplingVariance(
             factor * float(squares.value[g]), factor * float(scale), float(largest)
         )
-    return Estimate(value, sampling, laplace, gaussian)
+    parts = (
+        Part(MODELS, nuisance.noise_sd**2, noise=True),
+        Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
+    )
+    return Estimate(value, sampling, laplace, gaussian, parts, caution=_caution(nuisance))
+
+
+def _caution(nuisance: Nuisance) -> str:
+    """Say it where both models are shrunk so far that they hardly adjust."""
+    return HARDLY if nuisance.left > _HARDLY else ""
 
 
 def _spread(curator: Curator, learner: Learner) -> float:

@@ -28,7 +28,10 @@ class Nuisance:
     ``means`` are those of the (treated, control) arms. ``outcome`` is empty, or the weights of a
     function added to the mean outcome (``by_arm`` false), or of one for each arm, in units of
     ``threshold``. ``ends`` is the mean square of outcomes scaled to [-1, 1]: 1 if all are at an end
-    of their range.
+    of their range. ``difference_sd`` is the standard deviation of the noise in the difference of
+    the means, ``confounding`` that of what may be left of confounding in it, and ``left`` the part
+    of this that shrinkage of both models lets through. ``noise_sd`` is what noise in the outcome
+    functions adds to effects.
     """
 
     propensity: Propensity
@@ -39,10 +42,14 @@ class Nuisance:
     by_arm: bool
     threshold: float
     ends: float = 0.0
+    difference_sd: float = 0.0
+    confounding: float = 0.0
+    left: float = 0.0
+    noise_sd: float = 0.0
 
     @property
-    def effect(self) -> float:
-        """Difference of the means: what effect functions are shrunk towards."""
+    def difference(self) -> float:
+        """Difference of the means of the arms, which is not adjusted for anything."""
         return self.means[0] - self.means[1]
 
     def scores(self, covariates: FloatArray) -> FloatArray:
@@ -74,7 +81,7 @@ class Learner:
 
     With propensity p, mean outcome m and arm means m_1, m_0, an R-learner fits (a - p) g(x) to
     y - m(x), a DR-learner g(x) to m_1 - m_0 + (a - p) (y - m_a) / (p (1 - p)); both less the
-    average effect, in units of ``threshold``.
+    difference of the means, in units of ``threshold``.
     """
 
     nuisance: Nuisance
@@ -96,11 +103,11 @@ class Learner:
         gap = treated - score
         if self.weighted_residuals:
             mean = score * one + (1.0 - score) * zero
-            target = outcome - mean - gap * self.nuisance.effect
+            target = outcome - mean - gap * self.nuisance.difference
             return gap, target / self.threshold
         residual = outcome - np.where(treated, one, zero)
         pseudo = one - zero + gap / (score * (1.0 - score)) * residual
-        return np.ones_like(gap), (pseudo - self.nuisance.effect) / self.threshold
+        return np.ones_like(gap), (pseudo - self.nuisance.difference) / self.threshold
 
 
 _READS = ("covariates", "treated", "outcome")
@@ -166,8 +173,8 @@ class EffectSquares:
 class GroupTerms:
     """Slope times target and squared slope of a record, over their largest sizes.
 
-    The ratio of their sums is the least-squares effect in a group, less the average effect and in
-    units of the threshold. Targets are clipped to [-1, 1].
+    The ratio of their sums is the least-squares effect in a group, less the difference of the means
+    and in units of the threshold. Targets are clipped to [-1, 1].
     """
 
     learner: Learner

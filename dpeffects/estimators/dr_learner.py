@@ -7,6 +7,7 @@ the R-learner where overlap is good.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators import r_learner
 from dpeffects.estimators._kernel_learner import KernelLearner
+from dpeffects.estimators.strengths import SPREAD
 from dpeffects.estimators.weighting import Propensity
+from dpeffects.privacy.logistic import sigmoid, unit_norm
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,15 @@ class DRLearner(KernelLearner):
     weighted_residuals = False
 
     def smallest_divisor(self, propensity: Propensity) -> float:
-        """The smallest chance of an arm."""
-        return min(propensity.low, 1.0 - propensity.high)
+        """The smallest chance of an arm, for all but 1 % of covariates spread evenly.
+
+        Targets beyond are clipped; the corners of the declared ranges would ask for far more noise.
+        """
+        norm = unit_norm(propensity.weights.size)
+        middle = propensity.offset + float(propensity.weights[0]) / norm
+        reach = 2.576 * math.sqrt(SPREAD) * float(np.linalg.norm(propensity.weights[1:])) / norm
+        low, high = sigmoid(np.array([middle - reach, middle + reach]))
+        return min(max(float(low), propensity.low), 1.0 - min(float(high), propensity.high))
 
     def widening(self, share: float, propensity: Propensity) -> float:
         """About twice, and for outcomes at the ends of their range up to 1 / propensity times."""

@@ -131,7 +131,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Effects:
-    """An estimate for each point or group, and sentences for the reader."""
+    """An estimate for each point or group, and sentences for the reader.
+
+    ``overlap_weighted`` says that records count by p (1 - p) in each group.
+    """
 
     estimates: tuple[Estimate, ...]
     notes: tuple[str, ...] = ()
+    overlap_weighted: bool = False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
 
 from dpeffects.inference import intervals as inference
@@ -17,42 +18,86 @@ from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 _COVARIATES, _EFFECTS, _SENTENCES = 6, 40, 6
 """Covariates and effects in a summary, and effects in a paragraph."""
 _COVERS = {
-    "noise": "privacy noise only: where the function would be without it",
-    "effect": "noise, sampling and shrinkage: the effect, on average over points",
+    "noise": "privacy noise only: where the function would be had none been drawn",
+    "effect": "noise, sampling, shrinkage and confounding left by shrunk models: the effect, on "
+    "average over points",
 }
 _INTERVALS = {
-    "groups": "Intervals are for the effect in each group: sampling error and privacy noise.",
+    "groups": (
+        "Intervals are for the effect in each group: sampling error, privacy noise, and "
+        "confounding that shrunk models of treatment and outcome may leave."
+    ),
     "points": (
-        "Intervals cover privacy noise only: where the fitted effect would be without it. They "
-        "leave out sampling error and shrinkage."
+        "Intervals cover privacy noise only: where the fitted effect would be had none been drawn. "
+        "They leave out sampling error and shrinkage."
     ),
 }
 _NOISE_ONLY = "an interval for the effect (the intervals below cover privacy noise only)"
 
 
 @summarise.register
-def _(fit: CateFunction, conf_level: float = 0.95) -> Summary:
+def _(
+    fit: CateFunction,
+    conf_level: float = 0.95,
+    points: int | Mapping[str, Sequence[Any]] = 3,
+    at: Mapping[str, Any] | None = None,
+) -> Summary:
     rows: list[tuple[str, ...]] = []
-    covers = ""
-    for name in fit.covariates[:_COVARIATES]:
-        for i, point in enumerate(fit.curve(name, 3, conf_level=conf_level).to_dict("records")):
-            values = numbers([point[x] for x in ("effect", "std_dev", "conf_low", "conf_high")])
-            rows.append((name if i == 0 else "", number(point[name]), *values))
-            covers = point["covers"]
+    shown = fit.tidy(conf_level, points, at).to_dict("records")
+    names = list(dict.fromkeys(point["covariate"] for point in shown))
+    for name in names[:_COVARIATES]:
+        for i, point in enumerate(p for p in shown if p["covariate"] == name):
+            low, high = point["conf_low"], point["conf_high"]
+            sd = point["noise_sd"] if math.isnan(point["std_error"]) else point["std_error"]
+            values = numbers([point["estimate"], sd, low, high])
+            rows.append((name if i == 0 else "", number(point["value"]), *values))
+    covers = shown[0]["covers"]
+    others = "others as chosen" if at else "others at their medians"
     table = Table(
-        f"Effect of {fit.treatment} on {fit.outcome} along each covariate, others midway",
+        f"Effect of {fit.treatment} on {fit.outcome} along each covariate, {others}",
         ("covariate", "at", "effect", "std. dev.", *limits(conf_level)),
         tuple(rows),
         "llrrrr",
     )
-    average = Pairs((("Average effect", f"{number(fit.function.average)} (released first)"),))
-    notes = [f"Bands cover {_COVERS[covers]}."]
-    if fit.options.get("second_stage") == "linear":
-        notes.append("A linear function: bands are for the best one, not for effects that bend.")
-    hidden = len(fit.covariates) - _COVARIATES
+    value, low, high = numbers(_average(fit, conf_level, covers))
+    name, whose = ("Average effect", "the function over the records")
+    if fit.function.variation is None:
+        name, whose = ("Average of the function", "evenly over the declared ranges")
+    average = Pairs(((name, f"{value}, from {low} to {high} ({whose})"),))
+    notes = [f"Bands cover {_COVERS[covers]}.", *_limits_of(fit)]
+    hidden = len(names) - _COVARIATES
     if hidden > 0:
         notes.append(f"{hidden} more covariates are not shown; see curve() and plot().")
     return _summary(fit, (average, table), notes)
+
+
+def _average(fit: CateFunction, conf_level: float, covers: str) -> tuple[float, float, float]:
+    """Average of the function over the records, and its interval."""
+    value, sd = fit.function.over_records(covers)
+    half = NormalDist().inv_cdf(0.5 + conf_level / 2.0) * sd
+    return value, value - half, value + half
+
+
+def _limits_of(fit: CateFunction) -> list[str]:
+    """Say what a function cannot follow, and where it is known least."""
+    if fit.options.get("second_stage") == "linear":
+        notes = ["A linear function: bands are for the best one, not for effects that bend."]
+    else:
+        widths = list(fit.bandwidths.items())[:_COVARIATES]
+        sharp = ", ".join(f"{number(float(f'{width:.2g}'))} of {name}" for name, width in widths)
+        within = f": here about {sharp}" if sharp else ""
+        notes = [
+            "Bands do not allow for steps and turns of the effect that are sharper than the "
+            f"kernel's bandwidth{within}."
+        ]
+    worst = "Single points are worst at the ends of the declared ranges and where records are few"
+    if fit.function.variation is None or not fit.bandwidths:
+        return [*notes, f"{worst}."]
+    ranges = []
+    for name in list(fit.bandwidths)[:_COVARIATES]:
+        low, high = (number(float(f"{x:.3g}")) for x in fit.quantiles(name, [0.05, 0.95]))
+        ranges.append(f"{name} from {low} to {high}")
+    return [*notes, f"{worst}; nine in ten have {', '.join(ranges)}."]
 
 
 @summarise.register
@@ -70,8 +115,9 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
         else:
             rows.append((label, number(effect.point), "n/a", "n/a", "n/a"))
     where, error_name = ("by group", "std. error") if groups else ("at points", "noise sd")
+    effect_name = "Overlap-weighted effect" if fit.overlap_weighted else "Effect"
     table = Table(
-        f"Effect of {fit.treatment} on {fit.outcome} {where}",
+        f"{effect_name} of {fit.treatment} on {fit.outcome} {where}",
         (fit.kind.rstrip("s"), "effect", error_name, *limits(conf_level)),
         tuple(rows),
         "lrrrr",
@@ -94,17 +140,19 @@ def _(fit: CateFunction, conf_level: float) -> str:
     rows = fit.tidy(conf_level).to_dict("records")
     covers = rows[0]["covers"]
     bands = (
-        "The bands cover privacy noise, sampling error and shrinkage, and hold on average over "
-        "points."
+        "The bands cover privacy noise, sampling error, shrinkage and confounding that shrunk "
+        "models may leave, and hold on average over points."
         if covers == "effect"
         else "The bands cover privacy noise only, not sampling error and shrinkage."
     )
+    value, low, high = numbers(_average(fit, conf_level, covers))
+    whose = "the records" if fit.function.variation is not None else "the declared ranges"
     findings = [
         "An effect function of the covariates was released, which can be asked for any of their "
-        f"values; the average effect, released first, is {number(fit.function.average)}.",
-        "Along each covariate, with the others midway, effects with pointwise "
+        f"values; its average over {whose} is {value} (from {low} to {high}).",
+        "Along each covariate, with the others at their medians, effects with pointwise "
         f"{percent(conf_level)} bands are {_listed(rows)}.",
-        f"{bands} {_noise(rows)}",
+        f"{bands} {' '.join(_limits_of(fit))} {_noise(rows)}",
     ]
     return paragraph(fit, findings, "" if covers == "effect" else _NOISE_ONLY)
 
@@ -114,15 +162,16 @@ def _(fit: CateEffects, conf_level: float) -> str:
     rows = fit.tidy(conf_level).to_dict("records")
     groups = fit.kind == "groups"
     where = "by group" if groups else "at the points asked for"
+    effects = "Overlap-weighted effects" if fit.overlap_weighted else "Effects"
     covers = (
-        "The intervals cover sampling error and privacy noise, one group at a time and not all at "
-        "once."
+        "The intervals cover sampling error, privacy noise and confounding that shrunk models may "
+        "leave, one group at a time and not all at once."
         if groups
-        else "The intervals say where the fitted effects would be without privacy noise; they "
+        else "The intervals say where the fitted effects would be had no noise been drawn; they "
         "leave out sampling error and shrinkage, so they are no evidence for or against effects."
     )
     findings = [
-        f"Effects {where}, with {percent(conf_level)} intervals, are {_listed(rows)}.",
+        f"{effects} {where}, with {percent(conf_level)} intervals, are {_listed(rows)}.",
         f"{covers} {_noise(rows)}",
     ]
     lost = [row for row in rows if math.isnan(row["conf_low"])]

@@ -88,6 +88,8 @@ def estimand_words(estimand: str) -> str:
 def asked_for(result: Record | Combined) -> str:
     """Return the estimand in words, and whether this is an estimate of it."""
     words = estimand_words(result.estimand)
+    if getattr(result, "overlap_weighted", False):
+        words += ", overlap-weighted in each group"
     return f"{words}; this is an association instead" if result.associated else words
 
 

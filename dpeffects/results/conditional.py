@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 
 _COVERS = ("noise", "effect")
+_OVERLAP = (
+    "OVERLAP-WEIGHTED: in each group records count by p (1 - p), p the chance of treatment; where "
+    "effects vary within a group this is not its average effect"
+)
 _KIND, _VERSION, _UNCHECKED = "dpeffects effect function", 2, 1
 """What a saved file says of itself; files of version 1 have no checksum."""
 
@@ -50,10 +54,15 @@ class CateResult(Record):
 
     def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
         """Effects as a frame whose first columns are those of `Result.tidy`."""
-        about = {"outcome": self.outcome, "estimand": self.estimand, "method": self.method}
+        about = {"outcome": self.outcome, "estimand": self._estimand, "method": self.method}
         about["guarantee"] = self.guarantee.status
         complete = [dict.fromkeys(TIDY, math.nan) | row | about for row in rows]
         return frame_of(complete, list(complete[0]) if complete else list(TIDY))
+
+    @property
+    def _estimand(self) -> str:
+        """What the rows of a frame are estimates of."""
+        return self.estimand
 
     def _head(self, what: str) -> str:
         return (
@@ -108,9 +117,15 @@ class CateFunction(CateResult):
     def bands(self, newdata: Any, conf_level: float = 0.95, covers: str = "effect") -> pd.DataFrame:
         """Return effects with pointwise bands.
 
-        ``covers="noise"``: where the function would be without privacy noise. ``covers="effect"``:
-        noise, sampling error and shrinkage; like the bands of a smoothing spline it holds on
-        average over points, for effects that vary no more than the penalty is planned for.
+        ``covers="noise"``: where the function would be if the same computation, with the same
+        penalties and thresholds, had drawn no noise. ``covers="effect"``: noise, sampling error,
+        shrinkage, and confounding that shrunk models of treatment and outcome may leave; like the
+        bands of a smoothing spline it holds on average over points, for effects that vary no more
+        than the penalty is planned for.
+
+        No band allows for steps and turns that are sharper than the kernel's `bandwidths`: near a
+        step of the effect bands miss it. Single points are worst at the ends of the declared ranges
+        and where records are few (`quantiles`).
         """
         from scipy.special import ndtri
 
@@ -125,22 +140,59 @@ class CateFunction(CateResult):
         columns = {"effect": effect, "std_dev": sd, "conf_low": effect - half}
         return frame_of(columns | {"conf_high": effect + half, "covers": covers})
 
+    @cached_property
+    def bandwidths(self) -> dict[str, float]:
+        """Bandwidth of the kernel along each covariate, in its units; empty for a linear function.
+
+        Effects that change within less than this are smoothed out. Covariates that enter by a
+        transformation or by levels have none.
+        """
+        along = self.function.bandwidths
+        ranges = {name: self.space.interval(name) for name in self._plain}
+        return (
+            {name: along[self._plain[name]] * (high - low) for name, (low, high) in ranges.items()}
+            if along.size
+            else {}
+        )
+
+    @cached_property
+    def _plain(self) -> dict[str, int]:
+        """Covariates that are a term of their own, and where: the released histogram is theirs."""
+        terms = design.names(self._formula, self.space)[1:]
+        numeric = [name for name in self.covariates if not self.space.is_levels(name)]
+        return {name: terms.index(name) for name in numeric if name in terms}
+
+    def quantiles(self, column: str, shares: Sequence[float] | FloatArray) -> FloatArray:
+        """Values of a covariate that these shares of the records lie below.
+
+        They are read off the released histogram of the covariate, so they cost nothing. A covariate
+        that enters by a transformation, or a release without ``variance``, has no histogram: then
+        they spread evenly over the declared range.
+        """
+        low, high = self.space.interval(column)
+        where = np.asarray(shares, dtype=np.float64)
+        if column in self._plain:
+            where = self.function.quantiles(self._plain[column], where)
+        return np.asarray(low + (high - low) * where)
+
     def curve(
         self,
         column: str,
-        points: int = 101,
+        points: int | Sequence[float] = 101,
         at: Mapping[str, Any] | None = None,
         conf_level: float = 0.95,
         covers: str | None = None,
     ) -> pd.DataFrame:
         """Return effects and bands along one covariate.
 
-        The others are at the values in ``at``, else at the middle of their ranges or at their first
-        level.
+        ``points`` are its values, or how many there are, evenly over the declared range. The others
+        are at the values in ``at``, else at their median or most frequent level, as released.
         """
         covers = covers or ("effect" if self.function.variation is not None else "noise")
-        if isinstance(points, bool) or not isinstance(points, int) or points < 2:
-            raise OptionError(f"points must be a whole number from 2 on, got {points!r}")
+        if isinstance(points, int) and (isinstance(points, bool) or points < 2):
+            raise OptionError(f"points must be values, or a number from 2 on, got {points!r}")
+        if isinstance(points, str) or not (isinstance(points, int) or np.size(points)):
+            raise OptionError(f"points must be values, or a number from 2 on, got {points!r}")
         if at is not None and not isinstance(at, Mapping):
             raise OptionError(f"at maps covariates to one value each, got {at!r}")
         grid = self._grid(column, points, dict(at or {}))
@@ -148,7 +200,9 @@ class CateFunction(CateResult):
         bands.insert(0, column, grid[column])
         return bands
 
-    def _grid(self, column: str, points: int, at: dict[str, Any]) -> dict[str, Any]:
+    def _grid(
+        self, column: str, points: int | Sequence[float], at: dict[str, Any]
+    ) -> dict[str, Any]:
         names = self.covariates
         for name in (column, *at):
             if name not in names:
@@ -156,17 +210,25 @@ class CateFunction(CateResult):
         for name, value in at.items():
             if np.ndim(value) != 0:
                 raise OptionError(f"at[{name!r}] must be one value, got {value!r}")
-        if self.space.is_levels(column):
-            values: list[Any] = list(self.space[column])
+        if not isinstance(points, int):
+            values: list[Any] = list(points)
+        elif self.space.is_levels(column):
+            values = list(self.space[column])
         else:
             values = np.linspace(*self.space.interval(column), points).tolist()
         fixed = {name: self._middle(name) for name in names} | at
         return {n: values if n == column else [fixed[n]] * len(values) for n in names}
 
     def _middle(self, name: str) -> Any:
-        if self.space.is_levels(name):
-            return self.space[name][0]
-        return sum(self.space.interval(name)) / 2.0
+        """The median or the most frequent level, as released."""
+        if not self.space.is_levels(name):
+            return float(self.quantiles(name, [0.5])[0])
+        terms, levels = design.names(self._formula, self.space)[1:], self.space[name]
+        own = [f"{name}[T.{level}]" for level in levels[1:]]
+        if not set(own) <= set(terms):
+            return levels[0]
+        shares = [float(self.function.margins[terms.index(term), -1]) for term in own]
+        return levels[int(np.argmax([1.0 - sum(shares), *shares]))]
 
     def plot(
         self,
@@ -180,15 +242,33 @@ class CateFunction(CateResult):
         """Draw the effect along a covariate (by default the first); return the axes."""
         return draw(self, column, at=at, conf_level=conf_level, covers=covers, ax=ax)
 
-    def tidy(self, conf_level: float = 0.95, points: int = 3) -> pd.DataFrame:
-        """Effects along each covariate, the others midway; one row a point.
+    def summary(
+        self,
+        conf_level: float = 0.95,
+        points: int | Mapping[str, Sequence[Any]] = 3,
+        at: Mapping[str, Any] | None = None,
+    ) -> Summary:
+        """Everything worth printing, as titled blocks; ``points`` and ``at`` as in `tidy`."""
+        return summarise(self, conf_level=conf_level, points=points, at=at)
+
+    def tidy(
+        self,
+        conf_level: float = 0.95,
+        points: int | Mapping[str, Sequence[Any]] = 3,
+        at: Mapping[str, Any] | None = None,
+    ) -> pd.DataFrame:
+        """Effects along each covariate; one row a point.
+
+        ``points`` maps covariates to the values to show, or says how many: then they are where
+        records are, from the 10 % to the 90 % quantile of each covariate as released, and all
+        levels. The other covariates are at ``at``, as in `curve`.
 
         ``covers`` says what the band is for; ``std_error`` is NaN where it is for noise only.
         """
         rows = []
-        for name in self.covariates:
-            curve = self.curve(name, points, conf_level=conf_level)
-            curve["noise_sd"] = self.curve(name, points, covers="noise")["std_dev"]
+        for name, shown in self._shown(points).items():
+            curve = self.curve(name, shown, at, conf_level)
+            curve["noise_sd"] = self.curve(name, shown, at, covers="noise")["std_dev"]
             for point in curve.to_dict("records"):
                 known = point["covers"] == "effect"
                 row = {"term": f"{name} {number(point[name])}", "estimate": point["effect"]}
@@ -196,6 +276,30 @@ class CateFunction(CateResult):
                 row |= {x: point[x] for x in ("conf_low", "conf_high", "noise_sd", "covers")}
                 rows.append(row | {"covariate": name, "value": point[name]})
         return self._frame(rows)
+
+    def _shown(self, points: int | Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """Values of each covariate that are shown."""
+        if isinstance(points, Mapping):
+            return {name: np.atleast_1d(values).tolist() for name, values in points.items()}
+        if isinstance(points, bool) or not isinstance(points, int) or points < 1:
+            raise OptionError(f"points maps covariates to values, or is a number, got {points!r}")
+        shares = np.linspace(0.1, 0.9, points) if points > 1 else np.array([0.5])
+        return {
+            name: list(self.space[name])
+            if self.space.is_levels(name)
+            else self._rounded(name, self.quantiles(name, shares))
+            for name in self.covariates
+        }
+
+    def _rounded(self, name: str, values: FloatArray) -> list[float]:
+        """Values for a table: to about a thousandth of the declared range."""
+        low, high = self.space.interval(name)
+        return np.round(values, 2 - math.floor(math.log10(high - low))).tolist()
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        return self.function.caution
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: released and public numbers only."""
@@ -222,7 +326,7 @@ class CateFunction(CateResult):
         return Path(path)
 
     def __repr__(self) -> str:
-        return self._head(f"function, average {number(self.function.average)}")
+        return self._head(f"function, average {number(self.function.over_records('noise')[0])}")
 
 
 def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunction:
@@ -264,12 +368,24 @@ class CateEffects(CateResult):
     """Effects at points or by group: one `Estimate` for each label.
 
     ``kind`` is "points" or "groups"; ``points`` holds the query rows as they were given.
+    ``overlap_weighted`` is true for effects by group in which records count by p (1 - p).
     """
 
     kind: str
     labels: tuple[str, ...]
     effects: tuple[Estimate, ...]
     points: Mapping[str, Sequence[Any]]
+    overlap_weighted: bool = False
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        own = dict.fromkeys(caution for effect in self.effects for caution in effect.cautions)
+        return "; ".join([_OVERLAP, *own] if self.overlap_weighted else own)
+
+    @property
+    def _estimand(self) -> str:
+        return f"overlap-weighted {self.estimand}" if self.overlap_weighted else self.estimand
 
     @property
     def estimates(self) -> FloatArray:
@@ -279,8 +395,9 @@ class CateEffects(CateResult):
     def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
         """Intervals, one row each; ``simultaneous`` makes them hold for all at once (Bonferroni).
 
-        By group they are for the effect. At points they are for what the effect would be without
-        privacy noise, because no sampling variance is released there.
+        By group they are for the effect. At points they are for what the effect would be if the
+        same computation, with the same penalties and thresholds, had drawn no noise: no sampling
+        variance is released there.
         """
         inference.check_conf_level(conf_level)
         each = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from dpeffects.results.export import READERS, JsonRecord, fields_of, plain, reco
 BINS = 8
 """Bins of the histograms that show how covariates spread over their declared ranges."""
 _ALLOWANCE = 1.25
-"""Bands allow for this much more shrinkage than planned, and so for noise in the nuisances."""
+"""Bands allow for this much more shrinkage than planned."""
 _BLOCK = 20_000
 _POINTS = 2048
 
@@ -30,7 +31,11 @@ class EffectFunction(JsonRecord):
     released sums of second derivatives and of squared gradients along the records' rows; they are
     None without a share for the variance. ``margins`` holds the shares of records in equal bins of
     each covariate, ``spread`` the standard deviation of effects that the penalty is meant for, in
-    units, and ``usual`` the information that is expected where it is not released.
+    units, and ``usual`` the information that is expected where it is not released. ``undone`` and
+    ``average_sd`` are what `recentred` leaves to bands. ``nuisance_sd`` is the standard deviation
+    of the noise that comes in by the models of treatment and outcome, ``confounding`` that of the
+    confounding which they may leave because they are shrunk, and ``caution`` what nobody should
+    overlook.
     """
 
     features: Features
@@ -46,6 +51,11 @@ class EffectFunction(JsonRecord):
     spread: float
     usual: float
     n: int
+    undone: float = 0.0
+    average_sd: float = 0.0
+    nuisance_sd: float = 0.0
+    confounding: float = 0.0
+    caution: str = ""
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Effects at encoded rows."""
@@ -57,34 +67,88 @@ class EffectFunction(JsonRecord):
 
     def sd(self, covariates: FloatArray, covers: str) -> FloatArray:
         """Pointwise standard deviation of the noise, or of the whole error ("effect")."""
-        root = self._roots[covers]
         out = np.empty(len(covariates))
         for part in _blocks(len(covariates)):
-            out[part] = self.unit * np.linalg.norm(self.features(covariates[part]) @ root, axis=1)
+            out[part] = self._sd(self.features(covariates[part]), covers)
         return out
 
-    @cached_property
-    def _roots(self) -> dict[str, FloatArray]:
-        """Square roots of the covariance of the weights, by what they cover.
+    def over_records(self, covers: str) -> tuple[float, float]:
+        """Average of the effects over covariates that spread by their margins, and its sd."""
+        mean = self._shape.mean
+        value = self.average + self.unit * float(mean @ self.weights)
+        return value, float(self._sd(mean[None, :], covers)[0])
 
-        With A = information * G + strength, G the mean of f f' over covariates that spread by
-        their margins, independently: noise in the objective moves the weights by A^-1 times it, and
-        so do the sum of the records' gradients, of covariance variation * G, and the penalty, which
-        pulls weights of standard deviation ``spread`` by strength times themselves.
+    def recentred(self, difference_sd: float, confounding: float) -> Self:
+        """Shrink towards the function's own average in place of a difference of means.
+
+        ``average`` came as that difference, with noise and confounding of these standard
+        deviations. At x it carries c(x) = 1 - features(x)'response to the function, the more the
+        stronger the penalty. Where the average over the records carries c of it, and has noise of
+        standard deviation s, the average without it has s / (1 - c); both are weighted by their
+        precision.
         """
-        size = self.features.size
-        at = self.features(_spread_by(self.margins))
-        gram = at.T @ at / len(at)
+        shape = self._shape
+        kept = max(float(shape.mean @ shape.response), 1e-9)
+        value, noise = self.over_records("noise")
+        wrong = difference_sd**2 + confounding**2
+        trust = wrong / (wrong + (noise / kept) ** 2) if noise else 1.0
+        undone = trust / kept
+        step = undone * (value - self.average)
+        return replace(
+            self,
+            average=self.average + step,
+            weights=self.weights - step / self.unit * shape.response,
+            undone=undone,
+            average_sd=(1.0 - trust) * difference_sd,
+        )
+
+    def _sd(self, rows: FloatArray, covers: str) -> FloatArray:
+        """Of features: what noise and sampling move at x, and by `recentred` in the average."""
+        shape = self._shape
+        carried = 1.0 - rows @ shape.response
+        moved = rows + self.undone * np.outer(carried, shape.mean)
+        errors = [self.unit * (moved @ root) for root in self._moving[covers]]
+        errors.append((carried * self.average_sd)[:, None])
+        errors.append(np.full((len(rows), 1), self.nuisance_sd))
+        if covers == "effect":
+            pull = _ALLOWANCE * self.strength * self.spread * self.unit
+            errors += [pull * (rows @ shape.inverse), np.full((len(rows), 1), self.confounding)]
+        return np.asarray(np.linalg.norm(np.concatenate(errors, axis=1), axis=1))
+
+    @cached_property
+    def _shape(self) -> Shape:
         information = self.information if self.information is not None else self.usual
-        inverse = np.linalg.inv(information * gram + self.strength * np.eye(size))
-        noise = self.noise_sd * (inverse if self.inside else np.eye(size))
-        roots: dict[str, FloatArray] = {"noise": np.asarray(noise)}
-        if self.variation is not None:
-            values, vectors = np.linalg.eigh(gram)
-            root = vectors * np.sqrt(np.maximum(values, 0.0) * self.variation)
-            pulled = _ALLOWANCE * self.strength * self.spread * inverse
-            roots["effect"] = np.concatenate([noise, inverse @ root, pulled], axis=1)
-        return roots
+        return Shape.of(self.features, self.margins, information, self.strength)
+
+    @cached_property
+    def _moving(self) -> dict[str, list[FloatArray]]:
+        """Square roots of the covariance of the weights by noise, and by sampling too.
+
+        The sum of the records' gradients has the covariance variation * G. The penalty pulls
+        weights of standard deviation ``spread`` by strength times themselves (`_sd`).
+        """
+        shape = self._shape
+        noise = self.noise_sd * (shape.inverse if self.inside else np.eye(self.features.size))
+        if self.variation is None:
+            return {"noise": [noise]}
+        values, vectors = np.linalg.eigh(shape.gram)
+        root = vectors * np.sqrt(np.maximum(values, 0.0) * self.variation)
+        return {"noise": [noise], "effect": [noise, shape.inverse @ root]}
+
+    @property
+    def bandwidths(self) -> FloatArray:
+        """Bandwidth along each encoded column, in units of its range; empty for a linear function.
+
+        The frequencies of a Gaussian kernel have a standard deviation of one over its bandwidth.
+        """
+        if not isinstance(self.features, Fourier):
+            return np.zeros(0)
+        used = [column[column != 0.0] for column in self.features.frequencies.T]
+        return np.array([1.0 / math.sqrt(float(np.mean(f**2))) if f.size else 0.0 for f in used])
+
+    def quantiles(self, column: int, shares: FloatArray) -> FloatArray:
+        """Where these shares of the records lie below, in an encoded column within [0, 1]."""
+        return _inverted(self.margins[column], shares)
 
     @property
     def details(self) -> dict[str, Any]:
@@ -115,17 +179,48 @@ class EffectFunction(JsonRecord):
             and min(self.unit, self.strength, self.usual) > 0.0
             and min(self.noise_sd, self.spread, self.variation or 0.0) >= 0.0
             and (self.information or 0.0) >= 0.0
+            and min(self.undone, self.average_sd, self.nuisance_sd, self.confounding) >= 0.0
         )
         require(ok, "numbers do not fit together")
+
+
+class Shape(NamedTuple):
+    """What a function of some features looks like on the records.
+
+    With A = information * ``gram`` + strength, ``gram`` and ``mean`` the means of f f' and of f
+    over covariates that spread by their margins, independently: whatever moves the sum of gradients
+    moves the weights by ``inverse`` = A^-1 times it, and one more unit in all targets by
+    ``response``.
+    """
+
+    gram: FloatArray
+    mean: FloatArray
+    inverse: FloatArray
+    response: FloatArray
+
+    @classmethod
+    def of(
+        cls, features: Features, margins: FloatArray, information: float, strength: float
+    ) -> Shape:
+        """Means over a fixed set of points in the place of the records."""
+        at = features(_spread_by(margins))
+        gram, mean = at.T @ at / len(at), np.asarray(at.mean(axis=0))
+        penalty = strength * np.eye(features.size)
+        inverse = np.asarray(np.linalg.inv(information * gram + penalty), dtype=np.float64)
+        return cls(gram, mean, inverse, information * (inverse @ mean))
 
 
 def _spread_by(margins: FloatArray) -> FloatArray:
     """Rows that spread by the margins, independently, the intercept first."""
     uniform = spread_points(_POINTS, len(margins))
-    edges = np.linspace(0.0, 1.0, margins.shape[1] + 1)
-    running = np.concatenate([np.zeros((len(margins), 1)), np.cumsum(margins, axis=1)], axis=1)
-    columns = [np.interp(u, c / c[-1], edges) for u, c in zip(uniform.T, running, strict=True)]
+    columns = [_inverted(own, u) for own, u in zip(margins, uniform.T, strict=True)]
     return np.column_stack([np.ones(_POINTS), *columns])
+
+
+def _inverted(margin: FloatArray, shares: FloatArray) -> FloatArray:
+    """Quantiles of a histogram of equal bins."""
+    running = np.concatenate([[0.0], np.cumsum(margin)])
+    return np.interp(shares, running / running[-1], np.linspace(0.0, 1.0, margin.size + 1))
 
 
 def _blocks(n: int) -> list[slice]:

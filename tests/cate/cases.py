@@ -16,6 +16,7 @@ PATHS = {
     "linear": {"second_stage": "linear"},
     "linear, kernel noise": {"second_stage": "linear", "noise": "kernel"},
     "joint kernel": {"kernel": "gaussian"},
+    "trial": {"design": "randomised"},
     "points": {"release": "points", "at": AT},
     "points, linear": {"release": "points", "at": AT, "second_stage": "linear"},
     "groups": {"release": "groups", "by": "g + cut(x1, [0, 0.5, 1])"},

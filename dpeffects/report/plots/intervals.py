@@ -253,6 +253,9 @@ def curve(
 ) -> Any:
     """Draw conditional effects; return the axes.
 
+    Nine in ten records lie between the dotted lines, as released; beyond them the function is known
+    least. It does not follow steps of the effect, nor turns sharper than the kernel's bandwidth.
+
     Parameters
     ----------
     fit
@@ -260,7 +263,7 @@ def curve(
     along
         Covariate on the axis; by default the first of the formula. For a function only.
     at
-        Values of the other covariates; by default the middle of their ranges.
+        Values of the other covariates; by default their medians or most frequent levels.
     conf_level
         Of the band or of the intervals.
     covers
@@ -307,6 +310,9 @@ def _function(
             axes.fill_between(points[along], low, high, color=look.PALE, linewidth=0, zorder=1)
             for edge in (low, high):
                 axes.plot(points[along], edge, color=look.SOFT, linewidth=0.6, zorder=1)
+            if fit.function.variation is not None:
+                for x in fit.quantiles(along, [0.05, 0.95]):
+                    axes.axvline(x, color=look.SOFT, linestyle=":", linewidth=0.8, gid="records")
             axes.margins(x=0.0)
         axes.set_xlabel(along)
         covered = _COVERED[points["covers"].iloc[0]]
