@@ -1,23 +1,30 @@
-"""Plans against closed forms and real runs."""
+"""Plans against closed forms, statsmodels and real runs."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
+from statsmodels.stats.power import NormalIndPower, TTestIndPower
 
 import dpeffects as dpe
-from dpeffects.errors import BoundsError, BudgetError, OptionError
+from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, OptionError
+from dpeffects.planning import rehearsal
+from dpeffects.planning.records import MadeUp
+from dpeffects.planning.rehearsal import Rehearsed, detectable, stretch
+from tests.populations import POPULATIONS, constant
 
-BOUNDS = {"y": (0, 1), "x": (0, 1), "g": ["a", "b"]}
+BOUNDS = {"y": (0, 1), "x": (0, 10), "g": ["a", "b"]}
 FORMULA = "y ~ t | x + g"
 
 
 def means(**change):
     arguments = {"n": 2000, "epsilon": 1, "bounds": {"y": (0, 1)}, "method": "diff_in_means"}
-    return dpe.plan("y ~ t", **{**arguments, **change})
+    return dpe.plan("y ~ t", **{"outcome_sd": 1 / 6, **arguments, **change})
 
 
 def test_noise_of_a_difference_in_means_is_the_closed_form():
@@ -29,23 +36,166 @@ def test_noise_of_a_difference_in_means_is_the_closed_form():
 def test_half_width_is_that_of_a_z_interval_where_noise_is_negligible():
     row = means(epsilon=50, outcome_sd=0.2).rows[0]
     assert row.half_width == pytest.approx(1.96 * 0.2 * math.sqrt(2 / 1000), rel=0.05)
-    assert row.detectable == pytest.approx((1.96 + 0.8416) * 0.2 * math.sqrt(2 / 1000), rel=0.05)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+def test_power_of_a_trial_is_that_of_a_t_test_where_noise_is_negligible(share):
+    n, sd = 1500, 0.15
+    row = means(epsilon=200, n=n, outcome_sd=sd, share_treated=share, design="randomised").rows[0]
+    effect = TTestIndPower().solve_power(
+        nobs1=n * share, ratio=(1 - share) / share, alpha=0.05, power=0.8
+    )
+    assert row.detectable == pytest.approx(effect * sd, rel=0.08)
+
+
+def test_a_binary_outcome_varies_as_a_risk_does():
+    """The variance of a mean is p (1 - p) / n, and power that of a test of two proportions."""
+    n, risk = 10_000, 0.05
+    given = {"outcome_sd": None, "outcome_mean": risk, "epsilon": 200, "n": n}
+    row = means(**given).rows[0]
+    assert row.half_width == pytest.approx(1.96 * math.sqrt(4 * risk * (1 - risk) / n), rel=0.06)
+    found = means(**given, bounds={"y": [0, 1]}).rows[0]
+    assert found == row  # levels, or a range without a standard deviation
+    low, high = risk - row.detectable / 2, risk + row.detectable / 2
+    size = 2 * (math.asin(math.sqrt(high)) - math.asin(math.sqrt(low)))
+    power = NormalIndPower().power(size, n / 2, 0.05)
+    assert power == pytest.approx(0.8, abs=0.06)
+
+
+def setting(**given):
+    bounds = {"y": (0, 50), "x": (0, 10), "z": (-1, 1), "g": ["a", "b", "c"], "i": (0, 1)}
+    known = {"n": 20_000, "epsilon": 1, "bounds": bounds, "method": "diff_in_means", "repeats": 1}
+    return dpe.plan("y ~ t | x + log(x + 1) + z + g + i", **{**known, **given}).setting
+
+
+TOLD = {"outcome_mean": 12, "outcome_sd": 6, "share_treated": 0.3, "r2": 0.35, "confounding": 0.9}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_made_up_records_are_as_they_were_described(seed):
+    """By regressions of statsmodels on the records."""
+    made = MadeUp(setting(**TOLD, covariate_sd={"x": 0.1}))
+    data, effect = made.records(20_000, seed, 2.0)
+    frame = data.frame
+    assert effect == 2.0
+    assert frame["t"].mean() == pytest.approx(0.3, abs=0.015)
+    assert frame["y"].mean() == pytest.approx(12, abs=0.2)
+    assert frame["x"].std() == pytest.approx(1.0, rel=0.03)
+    assert frame["z"].std() == pytest.approx(0.34, rel=0.03)
+    assert frame["i"].isin([0, 1]).all()
+    assert frame["i"].mean() == pytest.approx(0.2, abs=0.02)
+    x = pd.get_dummies(frame[["x", "z", "g", "i"]], drop_first=True).astype(float)
+    x["log"] = np.log(frame["x"] + 1)
+    x = sm.add_constant((x - x.mean()) / x.std())
+    t = frame["t"].astype(float)
+    log_odds = sm.Logit(t, x).fit(disp=0).predict(which="linear")
+    assert np.std(log_odds) == pytest.approx(0.9, rel=0.12)
+    with_t = sm.OLS(frame["y"], x.assign(t=t)).fit()
+    assert with_t.params["t"] == pytest.approx(2.0, abs=0.35)
+    within = sm.OLS(frame["y"], sm.add_constant(t)).fit()
+    assert np.std(within.resid) == pytest.approx(6, rel=0.05)
+    assert 1 - with_t.ssr / within.ssr == pytest.approx(0.35, abs=0.04)
+    crude = within.params["t"] - 2.0  # by turns up and down
+    assert crude * (-1) ** seed > 0.8
+
+
+def test_a_trial_has_no_confounding_and_no_treatment_by_covariates():
+    made = MadeUp(setting(design="randomised", outcome_sd=6))
+    frame = made.records(20_000, 0)[0].frame
+    assert abs(frame.groupby("t")["x"].mean().diff().iloc[1]) < 4 * 1.7 * 2 / math.sqrt(20_000)
+
+
+def test_a_transformed_outcome_is_made_up_by_its_inverse():
+    given = {"n": 5000, "epsilon": 1, "bounds": {"y": (1, 100)}, "method": "diff_in_means"}
+    plan = dpe.plan("log(y) ~ t", outcome_mean=2, outcome_sd=0.5, repeats=1, **given)
+    frame = MadeUp(plan.setting).records(5000, 0, 0.3)[0].frame
+    values = np.log(frame["y"]).groupby(frame["t"]).agg(["mean", "std"])
+    assert values["mean"].diff().iloc[1] == pytest.approx(0.3, abs=0.06)
+    assert values["std"].mean() == pytest.approx(0.5, rel=0.05)
+
+
+def test_detectable_effects_are_those_of_the_normal_law():
+    """With margins of 1.96 and errors of sd 1, 2.8; twice the spread moves the quantile alone."""
+    errors = np.random.default_rng(0).standard_normal(300)
+    errors /= np.sqrt(np.mean(errors**2))
+    runs = [Rehearsed(0, 1, 1.96, 1.96, e, 1.0) for e in errors]
+    assert stretch(runs) == pytest.approx(1.0)
+    assert detectable(runs, 0.8, 100.0) == pytest.approx(1.96 + 0.8416, rel=0.02)
+    wide = [run._replace(error=2 * run.error) for run in runs]
+    assert detectable(wide, 0.8, 100.0) == pytest.approx(1.96 + 2 * 0.8416, rel=0.03)
+    assert math.isnan(detectable(runs, 0.8, 2.5))  # beyond what the outcome allows
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "near"),
+    [("three confounders", 4000, 0.2), ("trial", 1500, 0.1), ("rare outcome", 6000, 0.2)],
+)
+def test_the_default_is_planned_as_it_turns_out(name, n, near):
+    """Half-width and power of real runs, on populations that the plan was told the figures of."""
+    population = POPULATIONS[name]
+    facts, pilot = population.facts, population.sample(20_000, 1)
+    told = {"share_treated": facts["treated"], "r2": facts["R2"]}
+    told["outcome_mean"] = float(pilot["y"].mean())
+    if pilot["y"].nunique() > 2:
+        told["outcome_sd"] = float(pilot.groupby("t")["y"].std().mean())
+    covariates = pilot.drop(columns=["y", "t"]).astype(float)
+    span = {c: high - low for c, (low, high) in population.bounds.items()}
+    told["covariate_sd"] = {c: float(covariates[c].std()) / span[c] for c in covariates}
+    options = {"design": "randomised"} if name == "trial" else {}
+    if not options:
+        logit = sm.Logit(pilot["t"], sm.add_constant(covariates)).fit(disp=0)
+        told["confounding"] = float(np.std(logit.predict(which="linear")))
+    call = {"epsilon": 1, "bounds": population.declared, "method": "auto", **options}
+    (row,) = dpe.plan(population.formula, n=n, **call, **told).rows
+    there = replace(population, effect=constant(row.detectable))
+    ends = []
+    for seed in range(60):
+        fit = dpe.dp_ate(population.formula, there.sample(n, seed), seed=seed, **call)
+        ends.append(tuple(fit.conf_int()))
+    low, high = np.array(ends).T
+    assert np.median(high - low) / 2 == pytest.approx(row.half_width, rel=near)
+    assert 0.62 < np.mean(low > 0) < 0.95  # 0.8, with 60 runs of a plan that is a little off
 
 
 @pytest.mark.parametrize("method", ["diff_in_means", "private_ipw", "private_psm"])
 def test_predicts_the_noise_of_real_runs(method):
     rng = np.random.default_rng(5)
     n = 3000
-    x, g = rng.random(n), rng.choice(["a", "b"], n)
+    x, g = 10 * rng.beta(4, 4, n), rng.choice(["a", "b"], n)
     t = rng.random(n) < 0.5
     y = np.clip(rng.normal(0.4, 0.15, n), 0, 1)
     data = pd.DataFrame({"y": y, "t": t, "x": x, "g": g})
-    planned = dpe.plan(
-        FORMULA, n=n, epsilon=1, bounds=BOUNDS, method=method, selection=0, outcome_mean=0.4
-    )
+    told = {"confounding": 0, "r2": 0, "outcome_mean": 0.4, "outcome_sd": 0.15}
+    planned = dpe.plan(FORMULA, n=n, epsilon=1, bounds=BOUNDS, method=method, **told)
     runs = [dpe.dp_ate(FORMULA, data, method, epsilon=1, bounds=BOUNDS, seed=s) for s in range(7)]
     real = math.sqrt(np.median([run.noise_variance for run in runs]))
     assert planned.rows[0].noise_sd == pytest.approx(real, rel=0.1)
+
+
+def test_the_births_are_planned_as_they_turn_out():
+    """With nothing but the literature's figures, the real half-width of 97 is within 20 %."""
+    births = dpe.load_data("birthweight")
+    formula = dpe.data_info("birthweight").formula
+    names = [c.strip() for c in formula.split("|")[1].split("+")]
+    bounds = {name: births.bounds.interval(name) for name in ("outcome", *names)}
+    told = {"share_treated": 0.2, "outcome_mean": 3400, "outcome_sd": 550}
+    (row,) = dpe.plan(formula, n=4642, epsilon=1, bounds=bounds, method="auto", **told).rows
+    runs = [dpe.dp_ate(formula, births, epsilon=1, seed=s).conf_int() for s in range(9)]
+    real = np.median([(run.upper - run.lower) / 2 for run in runs])
+    assert row.half_width == pytest.approx(real, rel=0.2)
+
+
+def test_many_records_are_planned_by_fewer(monkeypatch):
+    """At an epsilon at which sampling error is nearly all, as with very many records."""
+    bounds = {"y": (0, 10), "x": (0, 10)}
+    given = {"n": 20_000, "epsilon": 10, "bounds": bounds, "repeats": 4}
+    for method in ("diff_in_means", "private_ipw", "sample_aggregate"):
+        (whole,) = dpe.plan("y ~ t | x", method=method, **given).rows
+        with monkeypatch.context() as patch:
+            patch.setattr(rehearsal, "MOST_RECORDS", 5000)
+            patch.setattr(rehearsal, "MOST_OF_LEARNERS", 5000)
+            (part,) = dpe.plan("y ~ t | x", method=method, **given).rows
+        assert part.half_width == pytest.approx(whole.half_width, rel=0.12), method
 
 
 def test_the_inverse_reaches_the_wanted_width():
@@ -55,7 +205,38 @@ def test_the_inverse_reaches_the_wanted_width():
     assert means(repeats=3, epsilon=epsilon / 1.3).rows[0].half_width > 0.02
     n = plan.needed(0.01, of="n")["n"].iloc[0]
     assert means(repeats=3, n=int(n)).rows[0].half_width == pytest.approx(0.01, rel=0.05)
-    assert math.isnan(plan.needed(1e-4)["epsilon"].iloc[0])  # sampling error alone is wider
+
+
+def test_what_cannot_be_reached_is_explained():
+    plan = means(repeats=3)
+    (row,) = plan.needed(0.005).to_dict("records")
+    assert math.isnan(row["epsilon"])
+    assert "sampling error" in row["reason"]
+    needed = int(row["reason"].split(" n = ")[1].split()[0])
+    assert needed == pytest.approx(4 * (1.96 / 6 / 0.005) ** 2, rel=0.1)
+    both = {"n": 2000, "epsilon": 1, "bounds": {"y": (0, 10), "x": (0, 10)}, "repeats": 2}
+    (row,) = dpe.plan("y ~ t | x", method="clipped_contrast", **both).needed(0.2).to_dict("records")
+    assert math.isnan(row["epsilon"])
+    assert "will not adjust" in row["reason"]
+    lacking = dpe.plan("y ~ t | x", method="smooth_matching", **both).needed(0.2, of="n")
+    assert lacking.loc[0, "reason"] == "needs a delta"
+
+
+def test_says_what_will_not_adjust_and_what_is_chosen():
+    few = {"n": 300, "bounds": {"y": (0, 10), "x": (0, 10)}, "repeats": 3}
+    (row,) = dpe.plan("y ~ t | x", epsilon=0.5, method="auto", **few).rows
+    assert (row.chosen, math.isnan(row.detectable)) == ("clipped_contrast", True)
+    assert "will not adjust, because n, epsilon and the number of covariates" in row.note
+    (row,) = dpe.plan("y ~ t | x", epsilon=0.5, method="auto", design="randomised", **few).rows
+    assert (row.chosen, row.note) == ("clipped_contrast", "")
+    assert row.detectable > row.half_width
+    (row,) = dpe.plan("y ~ t | x", epsilon=0.5, method="diff_in_means", **few).rows
+    assert "adjusts for nothing" in row.note
+    assert math.isnan(row.detectable)
+    (row,) = dpe.plan("y ~ t", epsilon=0.5, method="auto", **few).rows
+    assert "no covariates" in row.note
+    text = str(dpe.plan("y ~ t | x", epsilon=0.5, method="auto", **few))
+    assert "chooses clipped_contrast; will not adjust" in " ".join(text.split())
 
 
 def test_every_method_has_a_row_or_a_reason():
@@ -72,6 +253,14 @@ def test_every_method_has_a_row_or_a_reason():
     assert np.allclose(spent, 1.0, atol=1e-6)
 
 
+def test_the_plan_of_the_default_is_that_of_what_it_chooses():
+    given = {"n": 3000, "epsilon": 1, "bounds": {"y": (0, 10), "x": (0, 10)}, "repeats": 2}
+    rows = {row.method: row for row in dpe.plan("y ~ t | x", **given).rows}
+    assert rows["auto"].chosen == "one_step"
+    (alone,) = dpe.plan("y ~ t | x", method="one_step", **given).rows
+    assert rows["one_step"] == alone
+
+
 def test_the_plot_has_a_line_for_each_method():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -85,12 +274,22 @@ def test_the_plot_has_a_line_for_each_method():
     [
         ({"bounds": None}, BoundsError, "declared bounds for y"),
         ({"bounds": "from_data"}, BoundsError, "no data"),
+        ({"bounds": {"y": ["low", "high"]}}, DPEffectsError, "declare \\(lower, upper\\)"),
+        ({"bounds": {"y": [0, 1]}}, OptionError, "is its risk"),
         ({"n": 2}, OptionError, "from 4"),
         ({"n": 10.5}, OptionError, "whole number"),
         ({"epsilon": 0}, BudgetError, "positive"),
-        ({"treated": 1.5}, OptionError, "between 0 and 1"),
-        ({"outcome_sd": 3}, OptionError, "outcome_sd"),
+        ({"share_treated": 1.5}, OptionError, "between 0 and 1"),
+        ({"treated": 0.2}, OptionError, "write share_treated="),
+        ({"selection": 0}, OptionError, "write confounding="),
+        ({"outcome_sd": 3}, OptionError, "at most 0.5"),
         ({"outcome_mean": 3}, OptionError, "outcome_mean"),
+        ({"r2": 1}, OptionError, "r2"),
+        ({"confounding": -1}, OptionError, "confounding"),
+        ({"confounding": 1, "design": "randomised"}, OptionError, "has no confounding"),
+        ({"design": "trial"}, OptionError, "design"),
+        ({"covariate_sd": 3}, OptionError, "covariate_sd"),
+        ({"covariate_sd": {"z": 0.2}}, OptionError, "'z', which is no covariate"),
         ({"method": "nothing"}, OptionError, "unknown method"),
         ({"method": None, "arms": "public"}, OptionError, "method"),
         ({"estimand": "ATT"}, OptionError, "ATE"),
@@ -101,12 +300,12 @@ def test_mistakes_are_named(change, error, words):
         means(**change)
 
 
-GROUPED = {"y": (0, 1), "x": (0, 1), "g": ["a", "b", "c"]}
+GROUPED = {"y": (0, 10), "x": (0, 10), "g": ["a", "b", "c"]}
 
 
 def test_conditional_effects_are_planned_like_averages():
     given = {"epsilon": 1, "delta": 1e-6, "release": "groups", "by": "g"}
-    trial = {"estimand": "CATE", "selection": 0, "repeats": 5}
+    trial = {"estimand": "CATE", "design": "randomised", "r2": 0, "repeats": 5}
     plan = dpe.plan("y ~ t | x + g", n=4000, bounds=GROUPED, **trial, **given)
     rows = plan.tidy().set_index("method")
     assert {"r_learner", "dr_learner"} <= set(rows.index[rows["reason"] == ""])
@@ -114,12 +313,14 @@ def test_conditional_effects_are_planned_like_averages():
     halves = []
     for seed in range(5):
         rng = np.random.default_rng(seed + 50)
-        data = pd.DataFrame({"x": rng.random(4000), "g": rng.choice(list("abc"), 4000)})
+        data = pd.DataFrame({"x": 10 * rng.beta(4, 4, 4000), "g": rng.choice(list("abc"), 4000)})
         data["t"] = rng.random(4000) < 0.5
-        data["y"] = np.clip(rng.normal(0.5, 1 / 6, 4000), 0, 1)
-        fit = dpe.dp_cate("y ~ t | x + g", data, bounds=GROUPED, seed=seed, **given).tidy()
+        data["y"] = np.clip(rng.normal(5, 10 / 6, 4000), 0, 10)
+        more = {"method": "r_learner", "bounds": GROUPED, "seed": seed}
+        fit = dpe.dp_cate("y ~ t | x + g", data, **more, **given).tidy()
         halves += ((fit["conf_high"] - fit["conf_low"]) / 2.0).tolist()
     assert rows.loc["r_learner", "half_width"] == pytest.approx(np.median(halves), rel=0.2)
+    assert rows.loc["r_learner", "detectable"] > rows.loc["r_learner", "half_width"]
 
 
 def test_a_plan_of_points_has_noise_only():

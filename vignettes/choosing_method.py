@@ -39,7 +39,7 @@ formula = "recovery ~ drug | age + severity + sex"
 known = {
     "bounds": {"recovery": (0, 100), "age": (18, 90), "severity": (0, 10), "sex": ["f", "m"]},
     "outcome_sd": 15,
-    "treated": 0.4,
+    "share_treated": 0.4,
 }
 study = dpe.plan(formula, n=20_000, epsilon=1, **known, repeats=2)
 print(study)

@@ -52,7 +52,7 @@ STEPS = (
         "spent, a plan says what the budget buys. It touches no data: that about a fifth of "
         "mothers smoked, and what babies weigh, is known from elsewhere.",
         f"plan {_FORMULA} \\\n    --n 4642 --epsilon 1 --bounds bounds.toml --method auto "
-        "\\\n    --treated 0.2 --outcome-mean 3400 --outcome-sd 550",
+        "\\\n    --share-treated 0.2 --outcome-mean 3400 --outcome-sd 550",
     ),
     Step(
         "A ledger keeps account of all releases from these data, for good: 1.5 in total.",

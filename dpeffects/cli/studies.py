@@ -25,6 +25,7 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, current, registry
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.leaderboard import entries, tasks
+from dpeffects.report.blocks import noted
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
 from dpeffects.sites.rules import RULES
@@ -122,14 +123,14 @@ def _plan_summary(plan: dpe.Plan, needed: pd.DataFrame | None, width: float) -> 
     summary = plan.summary()
     if needed is None:
         return summary
-    rows = (
-        (str(name), number(value) if value == value else "out of reach")
-        for name, value in needed.itertuples(index=False)
-    )
+    found = [(str(name), value, str(why)) for name, value, why in needed.itertuples(index=False)]
+    rows = ((name, number(x) if x == x else "out of reach") for name, x, _ in found)
     title = f"Needed for a half-width of {number(width)}"
-    table = Table(title, tuple(map(str, needed.columns)), tuple(rows), "lr")
+    table = Table(title, ("method", str(needed.columns[1])), tuple(rows), "lr")
+    notes = noted(f"{name}: {why}" for name, _, why in found if why)
     header, first, *rest = summary.blocks
-    return Summary(summary.title, summary.alert, (header, first, table, *rest))
+    more = (table, notes) if notes else (table,)
+    return Summary(summary.title, summary.alert, (header, first, *more, *rest))
 
 
 def _plan_dict(plan: dpe.Plan, needed: pd.DataFrame | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.cells import NEAR
-from dpeffects.planning import Plan
+from dpeffects.planning import Plan, PlanSetting
 from dpeffects.report.blocks import noted, percent, starred
 from dpeffects.results.numbers import number, numbers, text_of
 from dpeffects.study.result import Study
@@ -26,13 +26,8 @@ def _(plan: Plan) -> Summary:
             ("Formula", s.formula),
             ("Budget", f"epsilon = {number(s.epsilon)}, delta = {number(s.delta)}"),
             ("Records", f"n = {s.n}"),
-            (
-                "Assumed",
-                f"{100 * s.treated:.3g} % treated, log odds of treatment vary with covariates "
-                f"by {number(s.selection)}; outcome mean {number(s.outcome_mean)}, "
-                f"sd {number(s.outcome_sd)}; covariates "
-                "spread evenly over their declared ranges and levels; no effect",
-            ),
+            ("Design", s.design),
+            ("Assumed", _assumed(s)),
         )
     )
     usable = sorted((r for r in plan.rows if not r.reason), key=lambda r: r.half_width)
@@ -49,9 +44,27 @@ def _(plan: Plan) -> Summary:
         tuple((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.shares)) for r in usable),
         "ll",
     )
-    notes = noted(f"{r.method}: {r.reason}" for r in plan.rows if r.reason)
+    notes = noted(f"{r.method}: {r.remark or r.reason}" for r in plan.rows if r.remark or r.reason)
     blocks = (header, table, split, *((notes,) if notes else ()))
     return Summary(f"Plan for the {s.estimand}: no data was touched", "", blocks)
+
+
+def _assumed(s: PlanSetting) -> str:
+    """What the rehearsed records are like."""
+    risk = f"outcome 0 or 1, risk {number(s.outcome_mean)}"
+    measure = f"outcome mean {number(s.outcome_mean)}, sd {number(s.outcome_sd)}"
+    parts = [f"{100 * s.share_treated:.3g} % treated", risk if s.two_valued else measure]
+    if not s.covariates:
+        return "; ".join(parts)
+    parts.append(f"covariates explain {100 * s.r2:.3g} % of its variance (r2)")
+    if s.design != "randomised":
+        parts.append(f"log odds of treatment vary with them by {number(s.confounding)}")
+    sds = [f"{name} {number(sd)}" for name, sd in s.covariate_sd.items()]
+    if len(set(s.covariate_sd.values())) == 1:
+        sds = [number(next(iter(s.covariate_sd.values())))]
+    if sds:
+        parts.append(f"sd of covariates, in ranges: {', '.join(sds)}")
+    return "; ".join(parts)
 
 
 def _figure(value: float, form: str) -> str:

@@ -1,0 +1,182 @@
+"""Made-up records that fit a formula, its bounds and what is assumed about the data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.design.bounds import Declared, declare
+from dpeffects.design.read import read
+from dpeffects.formula import parse
+from dpeffects.formula.expression import Column, evaluate
+from dpeffects.planning.setting import TWO_ENDED, PlanSetting, outcome_range
+
+ALIGNED = 0.8
+"""Correlation between what covariates say about the outcome and about treatment."""
+_GRID = 2001
+_LEAST = 1e-3
+"""Means of outcomes stay this far from the ends of their range, in ranges."""
+
+
+class People(NamedTuple):
+    """Records but for their outcomes; ``score`` is what covariates say about the outcome."""
+
+    columns: dict[str, Any]
+    treated: BoolArray
+    score: FloatArray
+
+
+class MadeUp:
+    """Made-up records, with the same covariates and treatments for every method and effect.
+
+    Covariates are independent, with a symmetric beta law on their range, or one of two values, or
+    levels that are equally frequent. Two sums of the formula's encoded terms with random weights,
+    correlated by 0.8, are what covariates say about outcome and treatment. The log odds of
+    treatment are linear in one. Outcomes have a beta law on their range whose mean is linear in
+    the other, and two values where that is assumed. By turns confounding goes up and down, so that
+    what is left of it is in the spread of estimates and not in their mean.
+    """
+
+    def __init__(self, setting: PlanSetting) -> None:
+        self.setting = setting
+        self.formula = parse(setting.formula)
+        self.low, self.high = outcome_range(self.formula, setting.bounds)
+        self._people: dict[tuple[int, int], People] = {}
+
+    @property
+    def largest_effect(self) -> float:
+        """The largest effect that leaves the means of both arms within the range."""
+        s = self.setting
+        room = (s.outcome_mean - self.low) / s.share_treated
+        return 0.9 * min(room, (self.high - s.outcome_mean) / (1.0 - s.share_treated))
+
+    def records(self, n: int, seed: int, effect: float = 0.0) -> tuple[Declared, float]:
+        """Make n records of a seed, with an effect; return them with the effect that they have.
+
+        The outcome's mean is over both arms. An outcome that is no monotone function of one column
+        has its columns spread evenly, and no effect.
+        """
+        import pandas as pd
+
+        if (n, seed) not in self._people:
+            self._people[n, seed] = self._made(n, seed)
+        people = self._people[n, seed]
+        rng = np.random.default_rng([seed, 1])
+        effect = min(effect, self.largest_effect)
+        columns = self._as_columns(self._outcomes(people, effect, rng))
+        if columns is None:
+            columns, effect = self._spread_evenly(n, rng), 0.0
+        frame = pd.DataFrame({**people.columns, **columns})
+        return declare(frame, self.setting.bounds), effect
+
+    def _made(self, n: int, seed: int) -> People:
+        import pandas as pd
+
+        rng, s, formula = np.random.default_rng(seed), self.setting, self.formula
+        columns = {name: self._covariate(name, n, rng) for name in formula.covariate_columns}
+        index = tilt = np.zeros(n)
+        if columns:
+            others = {**self._arms(np.arange(n) % 2 == 1), **self._spread_evenly(n, rng)}
+            frame = declare(pd.DataFrame({**columns, **others}), s.bounds)
+            terms = read(frame, formula, None, ()).encode(None).in_memory("").covariates()
+            index, tilt = _indices(terms, rng)
+        log_odds = s.confounding * tilt * (-1.0) ** seed
+        treated = rng.random(n) < _expit(log_odds + _offset(log_odds, s.share_treated))
+        treated[:2] = True, False  # both arms are there
+        between = sum(np.mean(treated == arm) * index[treated == arm].mean() ** 2 for arm in (0, 1))
+        index = index / math.sqrt(max(1.0 - between, 0.1))  # of variance 1 within arms
+        return People({**columns, **self._arms(treated)}, treated, index)
+
+    def _arms(self, treated: BoolArray) -> dict[str, Any]:
+        name, bounds = self.formula.treatment_column, self.setting.bounds
+        if not (name in bounds and bounds.is_levels(name)):
+            return {name: treated}
+        return {name: self._levels(name, treated.astype(int))}
+
+    def _levels(self, name: str, codes: IntArray) -> Any:
+        """A column of levels, which is read fastest as pandas keeps it, where they are texts."""
+        import pandas as pd
+
+        levels = list(self.setting.bounds[name])
+        if all(isinstance(level, str) for level in levels):
+            return pd.Categorical.from_codes(codes, pd.Index(levels))
+        return np.array(levels, dtype=object)[codes]
+
+    def _covariate(self, name: str, n: int, rng: np.random.Generator) -> Any:
+        bounds = self.setting.bounds
+        if bounds.is_levels(name):
+            return self._levels(name, rng.integers(0, len(bounds[name]), n))
+        low, high = bounds.interval(name)
+        sd = self.setting.covariate_sd[name]
+        if sd > TWO_ENDED:
+            at_top = rng.random(n) < (1.0 - math.sqrt(max(1.0 - 4.0 * sd**2, 0.0))) / 2.0
+            kind = int if low.is_integer() and high.is_integer() else float
+            return np.where(at_top, kind(high), kind(low))
+        shape = (0.25 / sd**2 - 1.0) / 2.0
+        return low + (high - low) * rng.beta(shape, shape, n)
+
+    def _outcomes(self, people: People, effect: float, rng: np.random.Generator) -> FloatArray:
+        """Outcomes as the formula has them."""
+        s, width = self.setting, self.high - self.low
+        sd, r2 = s.outcome_sd / width, s.r2 if s.covariates else 0.0
+        mean = (s.outcome_mean - self.low) / width + sd * math.sqrt(r2) * people.score
+        mean = mean + effect / width * (people.treated - people.treated.mean())
+        mean = np.clip(mean, _LEAST, 1.0 - _LEAST)
+        if s.two_valued:
+            return self.low + width * (rng.random(len(mean)) < mean)
+        largest = float(np.mean(mean * (1.0 - mean)))
+        precision = max(largest / (sd**2 * max(1.0 - r2, 1e-4)) - 1.0, 0.05)
+        drawn = rng.beta(mean * precision, (1.0 - mean) * precision)
+        return np.asarray(self.low + width * drawn)
+
+    def _as_columns(self, outcome: FloatArray) -> dict[str, Any] | None:
+        """The column that has these outcomes, by inverting the formula's; None where it cannot."""
+        expression, names = self.formula.outcome, self.formula.outcome_columns
+        if expression == Column(names[0]):
+            return {names[0]: outcome.astype(int) if self.setting.two_valued else outcome}
+        grid = np.linspace(*self.setting.bounds.interval(names[0]), _GRID)
+        with np.errstate(all="ignore"):
+            values = evaluate(expression, {names[0]: grid}) if len(names) == 1 else grid * np.nan
+        steps = np.diff(values)
+        if not (np.all(steps > 0.0) or np.all(steps < 0.0)):
+            return None
+        order = np.argsort(values)
+        return {names[0]: np.interp(outcome, values[order], grid[order])}
+
+    def _spread_evenly(self, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
+        intervals = {
+            name: self.setting.bounds.interval(name) for name in self.formula.outcome_columns
+        }
+        return {name: rng.uniform(*ends, n) for name, ends in intervals.items()}
+
+
+def _indices(terms: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Two sums of the terms with mean 0 and variance 1, correlated by `ALIGNED`."""
+    centred = terms - terms.mean(axis=0)
+    sds = centred.std(axis=0)
+    scaled = centred[:, sds > 1e-9] / sds[sds > 1e-9]
+    if not scaled.shape[1]:
+        return np.zeros(len(terms)), np.zeros(len(terms))
+    first, other = (scaled @ rng.standard_normal((scaled.shape[1], 2))).T
+    first = first / first.std()
+    other = other - np.mean(first * other) * first
+    if other.std() < 1e-6:  # there is one term only
+        return first, first
+    return first, ALIGNED * first + math.sqrt(1.0 - ALIGNED**2) * other / other.std()
+
+
+def _expit(z: FloatArray) -> FloatArray:
+    return np.asarray(1.0 / (1.0 + np.exp(-z)))
+
+
+def _offset(log_odds: FloatArray, share: float) -> float:
+    """What to add to log odds, so that this share is treated on average."""
+    offset = math.log(share / (1.0 - share))
+    for _ in range(20):
+        chance = _expit(log_odds + offset)
+        slope = max(float(np.mean(chance * (1.0 - chance))), 1e-6)
+        offset += float(np.clip((share - chance.mean()) / slope, -1.0, 1.0))
+    return offset

@@ -1,0 +1,260 @@
+"""Methods run on made-up records: what to expect of their intervals, and their power.
+
+Every method goes the way that it goes on data, so what it chooses by n and epsilon, what it refuses
+and what its intervals allow for is in the figures. The power of a test is that of the interval: it
+excludes 0. Records have an effect near the one looked for, because that changes how a risk varies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpeffects.effects import dp_cate, estimate_effect
+from dpeffects.errors import DPEffectsError
+from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import get
+from dpeffects.estimators.spec import MethodSpec
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import cdf
+from dpeffects.planning.records import MadeUp
+from dpeffects.planning.setting import PlanSetting
+from dpeffects.results import Result
+from dpeffects.results.export import or_nan
+
+MOST_RECORDS, MOST_OF_LEARNERS = 200_000, 20_000
+"""Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer.
+Errors with more are taken to fall with the root of n."""
+_REPEATS, _RECORDS, _RECORDS_OF_LEARNERS = 12, 120_000, 6_000
+"""Rehearsals: so many, or fewer that have so many records in all."""
+_FEW = 3
+"""Rehearsals where there is no test to tell the power of."""
+_PRIOR = 8
+"""How many rehearsals the standard error of the method itself counts for, when the spread of the
+estimates is told from a few."""
+
+_ASTRAY = 1.5
+"""Errors of so many standard errors are what is left of confounding: that is no test."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Expected accuracy of one method.
+
+    ``reason`` says why there is none; ``chosen`` which method the default takes; ``note`` whether
+    it will not adjust.
+    """
+
+    method: str
+    noise_sd: float = math.nan
+    std_error: float = math.nan
+    half_width: float = math.nan
+    detectable: float = math.nan
+    shares: tuple[tuple[str, float], ...] = ()
+    reason: str = ""
+    chosen: str = ""
+    note: str = ""
+
+    @property
+    def remark(self) -> str:
+        """What the method will do."""
+        return "; ".join(filter(None, (self.chosen and f"chooses {self.chosen}", self.note)))
+
+
+class Rehearsed(NamedTuple):
+    """One rehearsed estimate: its interval, its error, and the law of errors by its own word.
+
+    ``margin`` is from the estimate down to the end of the interval.
+    """
+
+    noise_sd: float
+    std_error: float
+    half_width: float
+    margin: float
+    error: float
+    variance: float
+    laplace: tuple[float, ...] = ()
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the law."""
+        return math.sqrt(self.variance + 2.0 * sum(scale**2 for scale in self.laplace))
+
+
+def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -> Planned:
+    """Rehearse a method, a few times where only the half-width is asked for."""
+    spec = get(method, setting.estimand)
+    spec.check_estimand(setting.estimand)
+    if spec.needs_delta and not setting.delta:
+        return Planned(spec.name, reason="needs a delta")
+    options = _options(setting, spec)
+    learns = bool(spec.options().needs_memory())
+    n = min(setting.n, MOST_OF_LEARNERS if learns else MOST_RECORDS)
+    unit = math.sqrt(n / setting.n)
+    estimate: Callable[..., Any] = partial(estimate_effect, setting.estimand)
+    if ESTIMANDS[setting.estimand].conditional:
+        estimate = dp_cate
+    results: list[Any] = []
+    runs: list[Rehearsed] = []
+    effect = 0.0
+    for seed in range(_repeats(setting, n, learns, few)):
+        records, effect_there = made.records(n, seed, effect)
+        budget = {"epsilon": setting.epsilon, "delta": setting.delta, "seed": seed}
+        result = estimate(setting.formula, records, spec.name, **budget, **options)
+        results.append(result)
+        runs += figures(result, effect_there, setting.conf_level)
+        note, tested = _note(setting, spec, results)
+        if seed == 0:
+            effect = _guess(runs, setting.power)
+        if len(results) == _FEW and not tested:
+            break
+    if _most(str(getattr(result, "associated", False)) for result in results) == "True":
+        unit = 1.0  # what is allowed for confounding does not fall with n
+    median = partial(_median, runs, unit)
+    planned = Planned(
+        spec.name,
+        noise_sd=median("noise_sd"),
+        shares=_shares(results[0]),
+        chosen=_most(result.options.get("chosen", "") for result in results),
+        note=note,
+    )
+    if math.isnan(median("std_error")):  # an interval for the noise alone is none for the effect
+        return planned
+    planned = replace(planned, std_error=median("std_error"), half_width=median("half_width"))
+    if few or not tested:
+        return planned
+    if setting.confounded and (times := stretch(runs, "std_error")) > _ASTRAY:
+        note = f"{note}; " if note else ""
+        note += f"hardly adjusts: errors are {times:.2g} times their standard error"
+        return replace(planned, note=note)
+    found = unit * detectable(runs, setting.power, (made.high - made.low) / unit)
+    return replace(planned, detectable=found)
+
+
+def row_or_reason(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -> Planned:
+    """Rehearse a method, or say why it would be refused."""
+    try:
+        return row(setting, method, made, few=few)
+    except DPEffectsError as error:
+        return Planned(method, reason=str(error).splitlines()[0])
+
+
+def figures(result: Any, effect: float, conf_level: float) -> list[Rehearsed]:
+    """What a result says about its effects, one entry each."""
+    if isinstance(result, Result):
+        interval, released = result.conf_int(conf_level), result.released
+        low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
+        noise = result.noise_variance - 2.0 * sum(scale**2 for scale in released.laplace)
+        return [
+            Rehearsed(
+                noise_sd=math.sqrt(result.noise_variance),
+                std_error=or_nan(result.std_error),
+                half_width=(high - low) / 2.0,
+                margin=result.estimate - low,
+                error=result.estimate - effect,
+                variance=or_nan(result.sampling_variance) + max(noise, 0.0),
+                laplace=released.laplace,
+            )
+        ]
+    frame = result.tidy(conf_level)
+    low, high, error = frame["conf_low"], frame["conf_high"], frame["std_error"]
+    half, off = (high - low) / 2.0, frame["estimate"] - effect
+    columns = (frame["noise_sd"], error, half, frame["estimate"] - low, off, error**2)
+    return [Rehearsed(*entry) for entry in np.column_stack(columns).tolist()]
+
+
+def _with_interval(runs: Sequence[Rehearsed]) -> list[Rehearsed]:
+    return [run for run in runs if math.isfinite(run.margin) and run.spread > 0.0]
+
+
+def stretch(runs: Sequence[Rehearsed], unit: str = "spread") -> float:
+    """Size of the rehearsed errors, in units of the spread that the method gives for them."""
+    known = _with_interval(runs)
+    squares = [(run.error / getattr(run, unit)) ** 2 for run in known]
+    return math.sqrt((_PRIOR + sum(squares)) / (_PRIOR + len(known)))
+
+
+def detectable(runs: Sequence[Rehearsed], power: float, largest: float) -> float:
+    """Return the effect whose interval excludes 0 with this probability; NaN beyond the largest.
+
+    Around an effect d the estimate is d plus an error, and the interval reaches a margin further
+    down. Errors have the law that the method gives for them, stretched to the spread of the
+    rehearsed errors; margins are the rehearsed ones.
+    """
+    known = _with_interval(runs)
+    if not known:
+        return math.nan
+    times = stretch(known)
+
+    def lacking(effect: float) -> float:
+        found = (float(cdf((effect - r.margin) / times, r.variance, r.laplace)) for r in known)
+        return power - math.fsum(found) / len(known)
+
+    if lacking(largest) > 0.0:
+        return math.nan
+    from scipy.optimize import brentq
+
+    return float(brentq(lacking, 0.0, largest, xtol=1e-4 * _guess(known, power)))
+
+
+def _guess(runs: Sequence[Rehearsed], power: float) -> float:
+    """Nearly the detectable effect, by normal errors; 0 where there is no interval."""
+    sizes = [run.margin + NormalDist().inv_cdf(power) * run.spread for run in runs]
+    found = [size for size in sizes if math.isfinite(size)]
+    return max(float(np.median(found)), 0.0) if found else 0.0
+
+
+def _median(runs: Sequence[Rehearsed], unit: float, name: str) -> float:
+    """Median of a figure, because a noisy variance has a long tail."""
+    values = [x for run in runs if math.isfinite(x := getattr(run, name))]
+    return unit * float(np.median(values)) if values else math.nan
+
+
+def _shares(result: Any) -> tuple[tuple[str, float], ...]:
+    """Epsilon by share of the budget."""
+    shares: dict[str, float] = {}
+    for spend in (spend for spend in result.spends if not spend.covered):
+        shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
+    return tuple(shares.items())
+
+
+def _options(setting: PlanSetting, spec: MethodSpec) -> dict[str, Any]:
+    """Options of the call: those given, and the design where the method asks for it."""
+    asks = any(f.name == "design" for f in fields(spec.options))
+    return dict(setting.options) | ({"design": setting.design} if asks else {})
+
+
+def _repeats(setting: PlanSetting, n: int, learns: bool, few: bool) -> int:
+    most = setting.repeats or min(_REPEATS, max(2, _RECORDS // n))
+    most = min(most, _FEW) if few else most
+    return min(most, max(1, _RECORDS_OF_LEARNERS // n)) if learns else most
+
+
+def _note(setting: PlanSetting, spec: MethodSpec, results: Sequence[Any]) -> tuple[str, bool]:
+    """What the method will do, and whether its interval is a test of an effect."""
+    if not isinstance(results[0], Result):
+        return "", True
+    unadjusted = sum(result.associated for result in results)
+    if 2 * unadjusted > len(results):
+        why = "n, epsilon and the number of covariates carry no adjustment"
+        if not setting.covariates:
+            why = "the formula has no covariates"
+        elif not spec.uses_covariates:
+            why = "it never does"
+        return f"will not adjust, because {why}: an association, without a test", False
+    if not spec.uses_covariates and setting.confounded:
+        return "adjusts for nothing: an association, unless treatment is randomised", False
+    if unadjusted:
+        return f"not adjusted in {unadjusted} of {len(results)} rehearsals", True
+    return _most(result.released.caution for result in results), True
+
+
+def _most(values: Iterable[str]) -> str:
+    return Counter(values).most_common(1)[0][0]

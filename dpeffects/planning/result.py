@@ -1,0 +1,268 @@
+"""A plan: what each method would give, without touching data.
+
+It is a dress rehearsal: each method runs on made-up records that fit the formula, the declared
+bounds and what is assumed about the data (`records`), with the noise it would use (`rehearsal`). So
+every method can be planned, also those that choose from n and epsilon what to do. What a rehearsal
+cannot know (how strongly covariates go with treatment and outcome, how they spread) is an argument,
+with a default that is typical of real data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dpeffects.errors import OptionError
+from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import conditional_methods, proved
+from dpeffects.estimators._checks import check_between, check_choice, check_whole, is_number
+from dpeffects.formula import parse
+from dpeffects.formula.expression import source
+from dpeffects.planning.inverse import Search
+from dpeffects.planning.records import MadeUp
+from dpeffects.planning.rehearsal import Planned, row, row_or_reason
+from dpeffects.planning.setting import (
+    R2,
+    R2_TWO_VALUED,
+    PlanSetting,
+    confounding_of,
+    covariate_spread,
+    declared_bounds,
+    outcome_range,
+    outcome_spread,
+    refuse_former,
+)
+from dpeffects.privacy.budget import Budget
+from dpeffects.progress import bar
+from dpeffects.results.export import JsonRecord, frame_of
+from dpeffects.summary import Shown, draw
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FIGURES = ("method", "noise_sd", "std_error", "half_width", "detectable")
+_MOST = 10_000_000
+"""Records that can be planned for."""
+
+
+@dataclass(frozen=True)
+class Plan(Shown, JsonRecord):
+    """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
+
+    ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
+    around the estimate, ``detectable`` the smallest effect found with the wanted power: NaN where
+    there is no test of an effect, because nothing is adjusted for, or none in the outcome's range.
+    """
+
+    setting: PlanSetting
+    rows: tuple[Planned, ...]
+
+    def tidy(self) -> pd.DataFrame:
+        """One row a method; what is not available is NaN, and the column reason says why.
+
+        The column note says what the method will do: which one the default chooses, and whether it
+        will not adjust.
+        """
+        return frame_of(
+            [
+                {name: getattr(row, name) for name in _FIGURES}
+                | {"note": row.remark, "reason": row.reason}
+                for row in self.rows
+            ]
+        )
+
+    def shares_frame(self) -> pd.DataFrame:
+        """Epsilon by method and share of the budget."""
+        return frame_of(
+            [
+                {"method": row.method, "share": name, "epsilon": epsilon}
+                for row in self.rows
+                for name, epsilon in row.shares
+            ],
+            ["method", "share", "epsilon"],
+        )
+
+    def needed(self, half_width: float, *, of: str = "epsilon") -> pd.DataFrame:
+        """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
+
+        It is looked for from the plan's own value outwards: a method that adjusts for more as its
+        budget grows may reach the half-width at a smaller one too, without adjusting. NaN
+        where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it; the column reason
+        says what stands in the way.
+        """
+        if of not in ("epsilon", "n"):
+            raise OptionError(f'of must be "epsilon" or "n", got {of!r}')
+        if not half_width > 0:
+            raise OptionError(f"half_width must be positive, got {half_width!r}")
+        rows = []
+        for planned in bar(self.rows, "solving"):
+            value, reason = float("nan"), planned.reason
+            if not reason:
+                value, reason = Search(self.setting, planned.method, half_width, of).solve()
+            rows.append({"method": planned.method, of: value, "reason": reason})
+        return frame_of(rows, ["method", of, "reason"])
+
+    @property
+    def outcome(self) -> str:
+        """The outcome as the formula has it."""
+        return source(parse(self.setting.formula).outcome)
+
+    def against(self, epsilons: Sequence[float]) -> pd.DataFrame:
+        """Noise and half-width of each usable method at several epsilons, one row each."""
+        cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
+        made, rows = MadeUp(self.setting), []
+        for method, epsilon in bar(cells, "rehearsing"):
+            setting = replace(self.setting, epsilon=epsilon)
+            found = row_or_reason(setting, method, made, few=True)
+            figures = {"noise_sd": found.noise_sd, "half_width": found.half_width}
+            rows.append({"method": method, "epsilon": epsilon, **figures})
+        return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width"])
+
+    def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
+        """Draw the half-width against epsilon; return the axes (matplotlib)."""
+        return draw(self, epsilons, ax=ax)
+
+    __repr__ = Shown.__str__
+
+
+def plan(
+    formula: str,
+    *,
+    n: int,
+    epsilon: float,
+    delta: float = 0.0,
+    bounds: Mapping[str, Any] | None = None,
+    method: str | None = None,
+    estimand: str = "ATE",
+    design: str = "observational",
+    outcome_mean: float | None = None,
+    outcome_sd: float | None = None,
+    share_treated: float = 0.5,
+    r2: float | None = None,
+    confounding: float | None = None,
+    covariate_sd: float | Mapping[str, float] | None = None,
+    conf_level: float = 0.95,
+    power: float = 0.8,
+    repeats: int | None = None,
+    **options: Any,
+) -> Plan:
+    """Predict what each method would give, without touching data.
+
+    Parameters
+    ----------
+    formula, epsilon, delta, bounds
+        As in :func:`dp_ate`; every column needs declared bounds.
+    n
+        Number of records.
+    method
+        One method, or None for all that can estimate the estimand.
+    estimand
+        "ATE", "ATT", "ATC", or "CATE": then figures are medians over groups, points, or the points
+        along each covariate that a summary shows, as ``release``, ``at`` and ``by`` say.
+    design
+        "observational", or "randomised" for a trial. In a trial there is no confounding.
+    outcome_mean
+        A guess of the outcome's mean; by default the middle of its range. A mean far from the
+        middle makes noise in the size of an arm count. Of an outcome with two values it is the
+        risk.
+    outcome_sd
+        A guess of the outcome's standard deviation within arms; by default a sixth of its range.
+        An outcome whose bounds are the levels ``[0, 1]``, or the range (0, 1) where no standard
+        deviation is given, has the two values 0 and 1, which the risk says all about.
+    share_treated
+        Share of treated records.
+    r2
+        Part of the outcome's variance within arms that covariates explain; by default 0.2, and 0.05
+        for an outcome with two values.
+    confounding
+        Standard deviation of the log odds of treatment that covariates explain; by default 0.7. It
+        is 0 in a trial; with 0.7 a propensity score tells treated from other records with a
+        c-statistic of about 0.69, with 0.3 of 0.58, with 1.5 of 0.83. What covariates say about
+        treatment and what they say about the outcome correlate by 0.8, so the crude difference
+        between the arms is off by about 0.7 x 0.8 x the root of ``r2`` standard deviations of the
+        outcome.
+    covariate_sd
+        Standard deviation of numeric covariates in parts of their declared range; by default 0.17.
+        A mapping says it by name. A covariate with the range (0, 1) is taken for an indicator that
+        one record in five has, which is 0.4, unless a mapping says otherwise; above 0.3 a
+        covariate has the two ends of its range only.
+    conf_level, power
+        Of the interval, and for the smallest detectable effect.
+    repeats
+        Rehearsals of each method; by default 12 or, with many records, fewer.
+    **options
+        Options of the method, when one is named.
+
+    Returns
+    -------
+    Plan
+
+    Notes
+    -----
+    What ``auto`` would choose, and which methods will not adjust, is in the column note of
+    ``tidy()`` and below the table. Power is that of the interval to exclude 0, on rehearsed records
+    with an effect. Of more than 200,000 records so many are rehearsed (20,000 by methods
+    that fit models in blocks), and errors are taken to fall with the root of n, which is the least
+    that noise does. How near plans come to real runs, with true figures in these arguments and
+    with the defaults, is in ``benchmarks/results/plan.md``.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> study = dpe.plan("y ~ t", n=5000, epsilon=1, bounds={"y": (0, 10)}, method="diff_in_means")
+    >>> study.rows[0].half_width < 0.2
+    True
+    """
+    parsed = parse(formula)
+    Budget(epsilon, delta)
+    refuse_former(options)
+    known, two_valued = declared_bounds(parsed, bounds)
+    check_whole("n", n, 4, _MOST)
+    if repeats is not None:
+        check_whole("repeats", repeats, 1)
+    check_choice("estimand", estimand, tuple(ESTIMANDS))
+    check_choice("design", design, ("observational", "randomised"))
+    shares = {"share_treated": share_treated, "conf_level": conf_level, "power": power}
+    for name, share in shares.items():
+        if not (is_number(share) and 0.0 < share < 1.0):
+            raise OptionError(f"{name} must be between 0 and 1, got {share!r}")
+    ends = outcome_range(parsed, known)
+    mean, sd, two_valued = outcome_spread(*ends, outcome_mean, outcome_sd, two_valued)
+    r2 = (R2_TWO_VALUED if two_valued else R2) if r2 is None else r2
+    check_between("r2", r2, 0.0, 0.99)
+    if method is None and not set(options) <= {"release", "at", "by"}:
+        raise OptionError("options belong to a method: name one with method=...")
+    setting = PlanSetting(
+        formula=parsed.source,
+        n=n,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        bounds=known,
+        estimand=estimand,
+        design=design,
+        outcome_mean=mean,
+        outcome_sd=sd,
+        two_valued=two_valued,
+        share_treated=float(share_treated),
+        r2=float(r2),
+        confounding=confounding_of(design, confounding, parsed.has_covariates),
+        covariate_sd=covariate_spread(parsed, known, covariate_sd),
+        conf_level=float(conf_level),
+        power=float(power),
+        repeats=repeats,
+        options=options,
+    )
+    made = MadeUp(setting)
+    if method is not None:
+        return Plan(setting, (row(setting, method, made),))
+    kinds = conditional_methods() if ESTIMANDS[estimand].conditional else proved()
+    names = [s.name for s in kinds.values() if estimand in s.estimands and s.guarantee == "exact"]
+    rows: dict[str, Planned] = {}
+    for name in bar(names, "planning"):
+        twin = next((r for r in rows.values() if r.chosen == name and r.detectable > 0), None)
+        if twin and not setting.delta:  # the default made the same call
+            rows[name] = replace(twin, method=name, chosen="")
+        else:
+            rows[name] = row_or_reason(setting, name, made)
+    return Plan(setting, tuple(rows.values()))

@@ -1,0 +1,166 @@
+"""What is planned, and what is assumed about the data that nobody has touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpeffects.design import read as design
+from dpeffects.design.bounds import Bounds, skeleton
+from dpeffects.errors import BoundsError, OptionError
+from dpeffects.estimators._checks import check_between, is_number
+from dpeffects.formula import Formula
+from dpeffects.formula.expression import Column, source
+from dpeffects.formula.ranges import range_of
+
+R2, R2_TWO_VALUED = 0.2, 0.05
+"""Part of the outcome's variance that covariates explain, of a measure and of a risk. On the
+bundled data it is 0.03 to 0.47, in the populations of the tests 0.01 to 0.05 for a risk."""
+CONFOUNDING = 0.7
+"""Standard deviation of the log odds of treatment, as of smoking in the births data."""
+COVARIATE_SD, INDICATOR_SD = 0.17, 0.4
+"""Of a typical covariate, in ranges, and of an indicator that one record in five has."""
+TWO_ENDED = 0.3
+"""A covariate that spreads more than this, which is more than evenly, has the two ends only."""
+_FORMER = {"treated": "share_treated", "selection": "confounding"}
+
+
+@dataclass(frozen=True)
+class PlanSetting:
+    """What is planned: the call, and what is assumed about the data.
+
+    ``covariate_sd`` has the numeric covariates by name; ``repeats`` is None where it follows from
+    the number of records.
+    """
+
+    formula: str
+    n: int
+    epsilon: float
+    delta: float
+    bounds: Bounds
+    estimand: str
+    design: str
+    outcome_mean: float
+    outcome_sd: float
+    two_valued: bool
+    share_treated: float
+    r2: float
+    confounding: float
+    covariate_sd: Mapping[str, float]
+    conf_level: float
+    power: float
+    repeats: int | None
+    options: Mapping[str, Any]
+
+    @property
+    def confounded(self) -> bool:
+        """Whether what is not adjusted for is assumed to differ between the arms."""
+        return bool(self.covariates and self.confounding)
+
+    @property
+    def covariates(self) -> bool:
+        """Whether the formula has any."""
+        return "|" in self.formula
+
+
+def refuse_former(options: Mapping[str, Any]) -> None:
+    """Refuse arguments of earlier versions, with what to write in their place."""
+    for name in options:
+        if name in _FORMER:
+            raise OptionError(f"there is no argument {name} any more: write {_FORMER[name]}=...")
+
+
+def declared_bounds(formula: Formula, bounds: Mapping[str, Any] | None) -> tuple[Bounds, bool]:
+    """Bounds of the formula's columns, declared or in the formula; is the outcome 0 or 1 by them?
+
+    An outcome with the levels 0 and 1 has two values. One with the range (0, 1) may have.
+    """
+    if isinstance(bounds, str):
+        raise BoundsError("a plan has no data to read bounds from: declare them")
+    if not (bounds is None or isinstance(bounds, Mapping)):
+        raise BoundsError("bounds must map column names to ranges or levels")
+    known = Bounds.declared({n: x for n, x in (bounds or {}).items() if n in formula.columns})
+    for name, levels in formula.levels.items():
+        known = known.with_levels(name, levels, source="declared")
+    for name in formula.columns:
+        if name not in known and (ends := design.ends_in_formula(name, formula)):
+            known = known.with_interval(name, *ends, source="declared")
+    missing = [n for n in formula.columns if n not in known and n != formula.treatment_column]
+    if missing:
+        raise BoundsError(
+            f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
+        )
+    name = formula.outcome.name if isinstance(formula.outcome, Column) else ""
+    two_valued = name in known and known.is_levels(name) and set(known[name]) == {0, 1}
+    if two_valued:
+        known = known.with_interval(name, 0.0, 1.0, source="declared")
+    return known, two_valued
+
+
+def outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:
+    """The range of the outcome as the formula has it."""
+    intervals = {n: bounds.interval(n) for n in bounds if not bounds.is_levels(n)}
+    try:
+        return range_of(formula.outcome, intervals)
+    except KeyError:
+        raise BoundsError(
+            f"the outcome {source(formula.outcome)} needs a range: (LOWER, UPPER)"
+        ) from None
+
+
+def outcome_spread(
+    low: float, high: float, mean: Any, sd: Any, two_valued: bool
+) -> tuple[float, float, bool]:
+    """Mean and standard deviation of the outcome within arms, and whether it has two values.
+
+    With the range (0, 1) and no standard deviation it has; and with the largest that a mean allows.
+    """
+    mean = (low + high) / 2.0 if mean is None else mean
+    if not (is_number(mean) and low < mean < high):
+        raise OptionError(f"outcome_mean must be between {low:g} and {high:g}, got {mean!r}")
+    largest = math.sqrt((mean - low) * (high - mean))
+    if two_valued or (sd is None and (low, high) == (0.0, 1.0)):
+        if sd is not None:
+            raise OptionError("the outcome has the levels 0 and 1: outcome_mean is its risk")
+        return float(mean), largest, True
+    sd = min((high - low) / 6.0, 0.9 * largest) if sd is None else sd
+    if not (is_number(sd) and 0.0 < sd <= 1.01 * largest):
+        raise OptionError(
+            f"outcome_sd must be above 0 and, with this mean and range, at most {largest:.6g}; "
+            f"got {sd!r}"
+        )
+    at_ends = sd >= 0.98 * largest and (low, high) == (0.0, 1.0)
+    return float(mean), largest if at_ends else float(sd), at_ends
+
+
+def covariate_spread(formula: Formula, bounds: Bounds, given: Any) -> dict[str, float]:
+    """Standard deviation of each numeric covariate, in parts of its range."""
+    names = [n for n in formula.covariate_columns if not bounds.is_levels(n)]
+    found = {}
+    for name in names:
+        own = INDICATOR_SD if bounds.interval(name) == (0.0, 1.0) else COVARIATE_SD
+        if isinstance(given, Mapping):
+            own = given.get(name, own)
+        elif given is not None and own == COVARIATE_SD:
+            own = given
+        check_between("covariate_sd", own, 0.001, 0.5)
+        found[name] = float(own)
+    for name in given if isinstance(given, Mapping) else ():
+        if name not in names:
+            raise OptionError(f"covariate_sd names {name!r}, which is no covariate with a range")
+    if not isinstance(given, Mapping) and given is not None:
+        check_between("covariate_sd", given, 0.001, 0.5)
+    return found
+
+
+def confounding_of(design_: str, given: Any, covariates: bool) -> float:
+    """How strongly treatment goes with the covariates: not at all in a trial."""
+    if design_ == "randomised":
+        if given:
+            raise OptionError('design="randomised" has no confounding: leave confounding out')
+        return 0.0
+    value = CONFOUNDING if given is None else given
+    check_between("confounding", value, 0.0, 10.0)
+    return float(value) if covariates else 0.0
