@@ -69,7 +69,8 @@ class PropensityModel:
     """Known weights of a model, and their error.
 
     ``noise_sd`` is the standard deviation of the noise in each weight, ``level_sd`` that in the log
-    odds of an average record, ``kept_slopes`` the part of each slope that a penalty left.
+    odds of an average record. ``penalised`` is the part of each slope that the penalty took, and
+    ``kept_slopes`` what is there of it after mild shrinkage was undone.
     ``spreads`` are the variances of the covariates, with an error of ``spread_sd``, and ``scores``
     typical propensities, as many as they are likely: those of normal log odds with the right mean.
     """
@@ -81,6 +82,7 @@ class PropensityModel:
     level_sd: float
     spreads: FloatArray
     spread_sd: float
+    penalised: FloatArray
     kept_slopes: FloatArray
     details: dict[str, Any]
 
@@ -92,10 +94,9 @@ class PropensityModel:
     @property
     def kept_sd(self) -> float:
         """How far that may be off: columns differ, and their information is not well known."""
-        k = self.kept_slopes
         by_spread = np.minimum(self.spread_sd / self.spreads, 1.0)
-        unknown = k * (1.0 - k) * np.hypot(_INFORMATION_SD, by_spread)
-        return math.hypot(float(k.std()), math.sqrt(float(np.mean(unknown**2))))
+        unknown = self.kept_slopes * self.penalised * np.hypot(_INFORMATION_SD, by_spread)
+        return math.hypot(float(self.kept_slopes.std()), math.sqrt(float(np.mean(unknown**2))))
 
     @property
     def noise_variance(self) -> float:
@@ -342,8 +343,11 @@ def _with_error(
         return typical_scores(share, min(sd, 20.0))
 
     e = scores(weights.value[1:])
+    weight = e * (1.0 - e) / np.sum(e * (1.0 - e))
     information = n * float(np.mean(e * (1.0 - e))) * np.append(1.0, spreads) / norm**2
-    shrunk = 1.0 + weights.strength / information
+    # slopes shrink along themselves, where there is less information than in all directions
+    along = float(weight @ _NODES**2 - (weight @ _NODES) ** 2)
+    shrunk = 1.0 + weights.strength / (information * np.append(1.0, np.full(spreads.size, along)))
     undo = np.minimum(shrunk, _UNDO)
     by_noise = undo / (information + weights.strength) if weights.inside else undo
     value = undo * weights.value
@@ -357,6 +361,7 @@ def _with_error(
         math.hypot(float(noise[0]) / norm, by_share),
         spreads,
         0.0,
+        1.0 - 1.0 / shrunk[1:],
         kept[1:],
         {"strength of the ridge penalty": weights.strength},
     )

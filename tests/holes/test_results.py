@@ -173,7 +173,7 @@ def test_the_budget_names_the_releases_of_both_halves(options, tmp_path):
     call = {"epsilon": 4.0, "delta": 1e-5, "bounds": BOUNDS, "ledger": ledger}
     fit = dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_ipw", split=True, **call, **options)
     covered = [spend for spend in fit.spends if spend.covered]
-    assert {"counts", "centre", "estimate", "variance"} == {spend.share for spend in covered}
+    assert {"counts", "centre", "overlap", "estimate", "variance"} == {s.share for s in covered}
     assert sum(s.epsilon for s in fit.spends) == pytest.approx(4.0)
     assert not any(spend.covered for spend in ledger.spends)
     (estimate,) = (spend for spend in covered if spend.share == "estimate")
