@@ -179,12 +179,13 @@ def test_every_method_is_listed():
 @pytest.mark.parametrize(
     ("name", "level", "words"),
     [
-        ("private_psm", "label", "log odds of treatment must be linear"),
+        ("private_psm", "label", "log odds of treatment are linear in its terms"),
         ("private_psm", "sample", "HARDLY ADJUSTED"),
-        ("smooth_matching", "sample", "ADJUSTED FOR STRATA ONLY"),
-        ("global_matching", "sample", "ADJUSTED FOR STRATA ONLY"),
+        ("private_ipw", "sample", "log odds of treatment are linear in its terms"),
+        ("smooth_matching", "sample", "no confounder is missing from the formula"),
+        ("diff_in_means", "sample", "an effect only where treatment was randomised"),
     ],
 )
 def test_what_is_taken_for_granted_stands_before_the_estimate(name, level, words):
     text = " ".join(str(run(name, level, {})).split())
-    assert text.index(words) < text.index("Formula") < text.index("std. error")
+    assert text.index(words) < text.index("std. error")
