@@ -37,8 +37,10 @@ _PUBLIC_STRENGTH = 1e-3
 _UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
-_INFORMATION_SD = 0.5
+_INFORMATION_SD = 0.35
 """Relative error of the information, because products of covariates are not known."""
+_MATTER = 0.25
+"""Part of the columns that matter for confounding."""
 _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
@@ -88,15 +90,17 @@ class PropensityModel:
 
     @property
     def kept(self) -> float:
-        """The part that a penalty left of the slopes that matter, which may be those it hit."""
-        return float(self.kept_slopes.mean() - 0.5 * self.kept_slopes.std())
+        """The part that a penalty left of the slopes, on average over columns."""
+        return float(self.kept_slopes.mean())
 
     @property
     def kept_sd(self) -> float:
-        """How far that may be off: columns differ, and their information is not well known."""
-        by_spread = np.minimum(self.spread_sd / self.spreads, 1.0)
-        unknown = self.kept_slopes * self.penalised * np.hypot(_INFORMATION_SD, by_spread)
-        return math.hypot(float(self.kept_slopes.std()), math.sqrt(float(np.mean(unknown**2))))
+        """How far that may be off for those that matter: their information is not well known."""
+        slope = self.kept_slopes * self.penalised
+        by_spread = slope * np.minimum(self.spread_sd / self.spreads, 1.0)
+        differ = float(np.mean(by_spread**2) + self.kept_slopes.var())
+        matter = max(_MATTER * self.kept_slopes.size, 1.0)
+        return math.hypot(_INFORMATION_SD * float(slope.mean()), math.sqrt(differ / matter))
 
     @property
     def noise_variance(self) -> float:
