@@ -78,7 +78,7 @@ from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import COUNT, Box, entries
+from dpeffects.privacy.sets import COUNT, Box
 
 _SQUARES, _MOMENT = 0.5, 0.5
 """Parts of the share "variance": for squares of residuals, and for the effect of noise in the
@@ -324,7 +324,7 @@ def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | No
         return {}
     if options.noise == "gaussian":
         return {**dict.fromkeys(_REST, math.inf), "model": None}
-    return {"model": None, "spread": entries(WithSquares(max(facts.width - 1, 1)))}
+    return {"model": None}
 
 
 def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
