@@ -21,6 +21,7 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators._moments import ask_means, release_standard
 from dpeffects.estimators.arm_sums import treated_count
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
@@ -28,23 +29,22 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights, public_propensity_model
-from dpeffects.privacy.moments import WithSquares
+from dpeffects.privacy.moments import WithSquares, cube_noise_sd
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.rows import Block, Cells, reads
+from dpeffects.privacy.rows import Block, Cells
 
 _PUBLIC_STRENGTH = 1e-3
 """At label level the model costs nothing, so the penalty is only a numerical safeguard."""
 _UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
-_INFORMATION_SD = 0.5
+_INFORMATION_SD = 0.35
 """Relative error of the information, because products of covariates are not known."""
+_MATTER = 0.25
+"""Part of the columns that matter for confounding."""
 _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
-_TYPICAL, _TYPICAL_SD = 0.05, 0.06
-"""Mean and standard deviation of the variances of covariates in [0, 1] over studies: noisy ones are
-pulled to the mean."""
 _LEAST_SPREAD = 0.002
 _SHARE_SPREAD = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
@@ -88,15 +88,17 @@ class PropensityModel:
 
     @property
     def kept(self) -> float:
-        """The part that a penalty left of the slopes that matter, which may be those it hit."""
-        return float(self.kept_slopes.mean() - 0.5 * self.kept_slopes.std())
+        """The part that a penalty left of the slopes, on average over columns."""
+        return float(self.kept_slopes.mean())
 
     @property
     def kept_sd(self) -> float:
-        """How far that may be off: columns differ, and their information is not well known."""
-        by_spread = np.minimum(self.spread_sd / self.spreads, 1.0)
-        unknown = self.kept_slopes * self.penalised * np.hypot(_INFORMATION_SD, by_spread)
-        return math.hypot(float(self.kept_slopes.std()), math.sqrt(float(np.mean(unknown**2))))
+        """How far that may be off for those that matter: their information is not well known."""
+        slope = self.kept_slopes * self.penalised
+        by_spread = slope * np.minimum(self.spread_sd / self.spreads, 1.0)
+        differ = float(np.mean(by_spread**2) + self.kept_slopes.var())
+        matter = max(_MATTER * self.kept_slopes.size, 1.0)
+        return math.hypot(_INFORMATION_SD * float(slope.mean()), math.sqrt(differ / matter))
 
     @property
     def noise_variance(self) -> float:
@@ -261,35 +263,29 @@ def share_sd(curator: Curator, count: Noisy) -> float:
     return math.sqrt((1.0 - _precision(curator, count)) * _SHARE_SPREAD)
 
 
-@reads("covariates")
-def _centred(rows: Block) -> FloatArray:
-    """Covariates in [-1/2, 1/2], without the intercept."""
-    return rows.covariates[:, 1:] - 0.5
+@dataclass(frozen=True)
+class Columns:
+    """Means and variances of the covariates in [0, 1], intercept left out.
 
-
-def column_squares(curator: Curator, share: str) -> Noisy:
-    """Release n times the variances of the covariates in [0, 1], intercept left out.
-
-    What is released are the sums of z and of z^2 for each column, z = x - 1/2.
+    ``spread_sd`` is the standard deviation of the noise in the variances.
     """
-    columns = curator.width - 1
-    noisy = curator.sums("spread of covariates", _centred, WithSquares(columns), share=share)
-    first, second = noisy.value[:columns], noisy.value[columns:]
-    # the square of a noisy mean is too large by the variance of its noise
-    value = second - (first**2 - noisy.variance) / curator.n
-    means = np.clip(first / curator.n, -0.5, 0.5)
-    scale = noisy.scale * math.sqrt(1.0 + 4.0 * float(np.mean(means**2)))
-    return replace(noisy, value=value, scale=scale)
 
+    means: FloatArray
+    spreads: FloatArray
+    spread_sd: float
 
-def _spreads(curator: Curator, squares: Noisy) -> tuple[FloatArray, float]:
-    """Variances of the columns, pulled to a typical one by as much as noise explains.
-
-    And what is not known of them, as a standard deviation.
-    """
-    pull = _TYPICAL_SD**2 / (_TYPICAL_SD**2 + squares.variance / curator.n**2)
-    pulled = _TYPICAL + pull * (squares.value / curator.n - _TYPICAL)
-    return np.clip(pulled, _LEAST_SPREAD, 0.25), _TYPICAL_SD * math.sqrt(1.0 - pull)
+    @classmethod
+    def released(cls, curator: Curator, share: str) -> Columns:
+        """Release them; free where covariates are public."""
+        (sums,) = curator.several(ask_means(curator, share))
+        standard = release_standard(curator, sums, share)
+        means, spreads = np.full((2, curator.width - 1), [[0.5], [_LEAST_SPREAD]])
+        means[standard.columns - 1] = standard.means
+        spreads[standard.columns - 1] = np.maximum(standard.sds**2, _LEAST_SPREAD)
+        if not sums.variance:
+            return cls(means, spreads, 0.0)
+        noise = cube_noise_sd(standard.columns.size, 0.25, 0.5 * curator.epsilon(share))
+        return cls(means, spreads, noise / curator.n)
 
 
 def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
@@ -300,8 +296,7 @@ def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
         raise EstimationError("an arm has no records: there is no effect to estimate")
     strength = n * penalty if penalty else _PUBLIC_STRENGTH
     weights = public_propensity_model(curator, strength, math.log(share / (1.0 - share)))
-    spreads = np.clip(column_squares(curator, "centre").value / n, 1e-9, 0.25)
-    model = _with_error(weights, n, share, 0.0, spreads)
+    model = _with_error(weights, n, share, 0.0, Columns.released(curator, "centre"))
     row = LogOdds(model.within((0.0, 1.0)), *model.reach)
     mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
     sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
@@ -319,8 +314,8 @@ def private_model(
     price = curator.epsilon("model")
     count = treated_count(curator, "counts")
     share = share_treated(curator, count)
-    spreads, spread_sd = _spreads(curator, column_squares(curator, "spread"))
-    setting = replace(setting, spread=float(spreads.mean()))
+    columns = Columns.released(curator, "spread")
+    setting = replace(setting, spread=float(columns.spreads.mean()))
     if setting.penalty is None:
         strength = plan(setting, {1.0: (price, estimate)})[1]
     else:
@@ -328,15 +323,14 @@ def private_model(
         strength = max(n * setting.penalty, least)
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    model = _with_error(weights, n, share, share_sd(curator, count), spreads)
-    return replace(model, spread_sd=spread_sd), count
+    return _with_error(weights, n, share, share_sd(curator, count), columns), count
 
 
 def _with_error(
-    weights: Weights, n: int, share: float, share_sd: float, spreads: FloatArray
+    weights: Weights, n: int, share: float, share_sd: float, columns: Columns
 ) -> PropensityModel:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
-    norm = unit_norm(weights.value.size)
+    norm, spreads = unit_norm(weights.value.size), columns.spreads
 
     def scores(slopes: FloatArray) -> FloatArray:
         sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
@@ -351,6 +345,7 @@ def _with_error(
     undo = np.minimum(shrunk, _UNDO)
     by_noise = undo / (information + weights.strength) if weights.inside else undo
     value = undo * weights.value
+    value[0] -= (value - weights.value)[1:] @ (columns.means - 0.5)  # slopes turn about the means
     noise, kept = by_noise * weights.noise_sd, undo / shrunk
     by_share = (1.0 - float(kept[0])) * share_sd / (share * (1.0 - share))
     return PropensityModel(
@@ -360,7 +355,7 @@ def _with_error(
         noise,
         math.hypot(float(noise[0]) / norm, by_share),
         spreads,
-        0.0,
+        columns.spread_sd,
         1.0 - 1.0 / shrunk[1:],
         kept[1:],
         {"strength of the ridge penalty": weights.strength},

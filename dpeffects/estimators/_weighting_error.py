@@ -80,6 +80,7 @@ class WeightingError:
         if not self.centred:
             return 0.0
         k, prior, by_sum = self.model.kept, self._confounding, self.noise + self.moved
+        by_sum += self.model.kept_sd**2 * prior
         gain, price = (1.0 - k) * k * prior - by_sum, k * k * prior + by_sum + self._by_centres
         return min(max(gain / (price + self.sampling / 2.0), 0.0), 1.0)
 

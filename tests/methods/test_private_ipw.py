@@ -9,8 +9,12 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimators import get
+from dpeffects.estimators._centres import Centres
+from dpeffects.estimators._propensity import PropensityModel
+from dpeffects.estimators._weighting_error import WeightingError
 from dpeffects.estimators.private_ipw import PrivateIPWOptions
 from dpeffects.inference.estimate import Unavailable
+from tests.populations import POPULATIONS
 
 FORMULA = "y ~ t | x1 + x2"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
@@ -114,12 +118,168 @@ def test_intervals_cover():
     assert 0.87 <= covered("ATE", 0.1, level="label") <= 1.0
 
 
+@pytest.mark.parametrize(("level", "n", "epsilon"), [("sample", 10_000, 2.0), ("label", 2000, 0.5)])
+def test_intervals_cover_where_few_are_treated(level, n, epsilon):
+    """Centres are noisy there, and propensities far below a clip of 0.1."""
+    few = POPULATIONS["few treated"]
+    call = {"epsilon": epsilon, "bounds": few.declared, "level": level}
+    hits, errors = [], []
+    for seed in range(40):
+        fit = dpe.dp_ate(few.formula, few.sample(n, seed), "private_ipw", seed=seed, **call)
+        low, high = fit.conf_int()
+        hits.append(low <= few.truth["ATE"] <= high)
+        errors.append((fit.estimate - few.truth["ATE"]) / fit.std_error)
+    assert np.mean(hits) >= 0.9
+    assert 0.5 < np.std(errors) < 1.3  # neither too short nor much too wide
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_the_reported_noise_is_that_of_reruns(level):
+    data = frame(5000, 3)
+    fits = [run(data, epsilon=1.0, level=level, seed=seed) for seed in range(60)]
+    reported = np.sqrt(np.mean([fit.noise_variance for fit in fits]))
+    assert 0.75 < reported / np.std([fit.released.value for fit in fits]) < 1.35
+
+
 def test_noise_in_the_model_widens_the_interval():
     """Where outcomes go with covariates, noise in the model matters, and is accounted for."""
     data = frame(20_000, binary=True)
     flat = data.assign(y=np.random.default_rng(0).permutation(data["y"]))
     steep, even = (run(d, epsilon=0.3) for d in (data, flat))
     assert steep.std_error > even.std_error
+
+
+# --- parts of the error -----------------------------------------------------------------------
+
+
+def made(estimand="ATE", share=0.3, kept=0.7, level_sd=0.1, **more):
+    """What is released of an estimate, made up."""
+    slopes = np.full(2, kept)
+    model = PropensityModel(
+        weights=np.zeros(3),
+        offset=0.0,
+        scores=np.full(400, share),
+        noise_sd=np.zeros(3),
+        level_sd=level_sd,
+        spreads=np.full(2, 0.08),
+        spread_sd=0.0,
+        penalised=1 - slopes,
+        kept_slopes=slopes,
+        details={},
+    )
+    means, unknown = np.array([0.6, 0.4]), np.array([0.05, 0.03])
+    centres = Centres(2000, share, 0.01, means, unknown, unknown, (0.0, 1.0), False)
+    known = {"extra": -0.03, "noise": 1e-4, "moved": 1e-4, "lost": 0.0, "spread": 0.02}
+    known |= {"sampling": 1e-4, "centred": True} | more
+    return WeightingError(estimand, model, centres, **known)
+
+
+def part(error, name):
+    return next((p.variance for p in error.parts() if p.name == name), 0.0)
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_noise_of_the_centres_moves_the_estimate_as_reported(estimand):
+    """Centres, weights and the size of the population are drawn anew with known weighted means."""
+    rng = np.random.default_rng(5)
+    seen = -float(np.hypot(0.03, np.hypot(0.05, 0.03)))  # what is removed, and noise
+    error, runs, pi = made(estimand, kept=0.9, extra=seen), 200_000, 0.3
+    u = rng.normal(size=(runs, 2)) * error.centres.unknown
+    level = rng.normal(size=runs) * error.model.level_sd
+    chance = rng.normal(size=(runs, 2)) / np.sqrt(error.centres.sizes)
+    share = {"ATE": 1.0, "ATT": pi, "ATC": 1 - pi}[estimand]
+    off = {"ATE": (-(1 - pi), pi), "ATT": (0.0, 1.0), "ATC": (-1.0, 0.0)}[estimand]
+    sums = 1 + np.outer(level, off) + chance * np.abs(off)
+    counted = 1.0 if share == 1.0 else 1 + rng.normal(size=runs) * 0.01 / share
+    removed = np.array([0.015, -0.015])  # means of the arms less weighted means
+    each = sums * (-removed - u)
+    extra = (each[:, 0] - each[:, 1]) / counted
+    values = u[:, 0] - u[:, 1] + (1 + error.further) * extra
+    level_alone = (1 + error.further) * level * (-removed @ (np.array(off) * [1, -1]))
+    found = part(error, "share treated and means")
+    assert found == pytest.approx(values.var() - level_alone.var(), rel=0.1)
+
+
+def test_an_estimate_goes_further_where_that_lowers_its_error():
+    """Brute force over factors, for confounding of which the weights remove a part."""
+    rng = np.random.default_rng(6)
+    for kept, noise in ((0.5, 1e-5), (0.8, 1e-4), (0.8, 1e-2), (1.0, 1e-5)):
+        error = made(kept=kept, noise=noise, moved=0.0, sampling=0.0)
+        confounding = rng.normal(size=200_000) * np.sqrt(error._confounding)
+        in_sum = rng.normal(size=200_000) * np.sqrt(noise)
+        in_centres = rng.normal(size=200_000) * np.hypot(*error.centres.unknown)
+        factors = np.linspace(0.0, 1.0, 101)
+        removed = kept * confounding - in_sum + in_centres
+        left = confounding + in_centres
+        errors = [np.mean((left - (1 + factor) * removed) ** 2) for factor in factors]
+        assert error.further == pytest.approx(factors[np.argmin(errors)], abs=0.021)
+        k, beta = kept, error.further
+        allowed = part(error, "confounding left by the shrunken model")
+        assert allowed >= np.mean(((1 - k - beta * k) * confounding) ** 2) * 0.98
+
+
+def test_a_penalty_leaves_less_confounding_than_it_leaves_slopes_out():
+    data = frame(40_000, 2)
+    call = {"epsilon": 1e5, "penalty": 0.01}
+    pulled, plain = run(data, **call), run(data, **call, centre="middle")
+    assert "slopes kept by the propensity model" in pulled.details
+    truth = run(data, epsilon=1e6).estimate
+    assert abs(pulled.estimate - truth) < 0.5 * abs(plain.estimate - truth)
+
+
+# --- the clip ---------------------------------------------------------------------------------
+
+
+def beyond(fit):
+    return float(fit.details["records beyond the clip"].removesuffix(" %")) / 100
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_records_beyond_a_clip_are_counted_and_said(level):
+    import statsmodels.api as sm
+
+    data = frame(20_000, 4)
+    x = sm.add_constant(data[["x1", "x2"]].to_numpy())
+    e = sm.Logit(data["t"].astype(float), x).fit(disp=0).predict(x)
+    fit = run(data, clip=0.4, epsilon=1e5, level=level)
+    assert fit.details["propensities within"] == "[0.4, 0.6]"
+    assert beyond(fit) == pytest.approx(np.mean((e < 0.4) | (e > 0.6)), abs=0.002)
+    assert "beyond the clip" in fit.caution
+    said, shown = (str(fit).index(word) for word in ("beyond the clip", "std error"))
+    assert said < shown
+    chosen = run(data, epsilon=1e5, level=level)
+    assert beyond(chosen) < 0.02
+    assert not chosen.caution
+
+
+def test_the_clip_follows_the_share_of_treated_records():
+    few = POPULATIONS["few treated"]
+    call = {"epsilon": 4.0, "bounds": few.declared, "seed": 1}
+    data = few.sample(20_000, 1)
+    chosen = dpe.dp_ate(few.formula, data, "private_ipw", **call)
+    low = float(chosen.details["propensities within"].strip("[]").split(",")[0])
+    assert 0.08 * 0.15 * 0.9 < low < 0.04
+    given = dpe.dp_ate(few.formula, data, "private_ipw", clip=0.1, **call)
+    assert given.details["propensities within"].startswith("[0.1,")
+    assert beyond(given) > 0.5 > 0.06 > beyond(chosen)
+    assert abs(chosen.estimate - 0.06) < abs(given.estimate - 0.06)
+
+
+@pytest.mark.parametrize("estimand", ["ATT", "ATC"])
+def test_halves_estimate_the_effect_that_was_asked_for(estimand):
+    data = frame(40_000)
+    whole = {name: run(data, name, epsilon=1e5).estimate for name in DOORS}
+    half = run(data, estimand, epsilon=1e5, split=True)
+    nearest = min(whole, key=lambda name: abs(half.estimate - whole[name]))
+    assert nearest == estimand
+
+
+def test_what_the_estimate_rests_on_is_said():
+    words = " ".join(str(run(frame(20_000))).split())
+    assert "log odds of treatment are taken to be linear in the terms" in words
+    nothing = run(frame(300), epsilon=0.1)
+    assert nothing.associated
+    assert isinstance(nothing.p_value, Unavailable)
 
 
 # --- budget and options -----------------------------------------------------------------------

@@ -145,7 +145,6 @@ CASES = {
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
     "_FromModel": [FROM_MODEL],
     "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
-    "_centred": [_propensity._centred],
     "Score": [
         private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
     ],
@@ -309,15 +308,6 @@ def test_weighted_terms_are_those_of_overlap_weights():
     with np.errstate(all="ignore"):
         found = CASES["_WeightedTerm"][0](rows)
     assert found == pytest.approx(weight * np.clip(residual, -0.2, 0.2))
-
-
-def test_spreads_of_covariates():
-    y, t, x = records()
-    c, _ = curator(y, t, x)
-    z = x[:, 1:] - 0.5
-    noisy = _propensity.column_squares(c, "a")
-    less = noisy.variance / 400  # what the square of a noisy mean is too large by
-    assert (noisy.value - less) / 400 == pytest.approx(z.var(axis=0), abs=1e-4)
 
 
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
