@@ -152,8 +152,9 @@ CASES = {
     "SquaredScore": [private_ipw.SquaredScore(SCORE)],
     "OutcomeMoment": [private_ipw.OutcomeMoment((0.6, 0.4), np.arange(1.0, D + 1))],
     "WeightedCovariates": [balance.WeightedCovariates(MODEL, "ATT")],
-    "_answers": [aggregate._answers],
-    "SquaredAnswer": [aggregate.SquaredAnswer(0.3)],
+    "without_answer": [aggregate.without_answer],
+    "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
+    "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
     "OutcomeTerms": [_nuisance.OutcomeTerms(nuisance(by_arm)) for by_arm in (False, True)],
     "EffectTerms": [
         _nuisance.EffectTerms(learner(weighted), features)
