@@ -61,7 +61,15 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import FittedModel, models_of, wrap_models
-from dpeffects.estimators.sample_aggregate import default_blocks, effect_interval, try_models
+from dpeffects.estimators.sample_aggregate import (
+    default_blocks,
+    effect_interval,
+    refuse_noise,
+    released_arms,
+    size_details,
+    small_parts,
+    try_models,
+)
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
@@ -71,8 +79,7 @@ from dpeffects.privacy.parts import isolated
 
 AVERAGES = ("estimates", "predictions")
 _LEAST_RECORDS = 4
-_COLUMNS = 2
-"""With fewer records for each column than this, much of the confounding may stay."""
+_CLIP = 0.1
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,11 @@ class FoldModels:
     outcome: FittedModel
     propensity: FittedModel
     estimator: str
+
+    @property
+    def flexible(self) -> bool:
+        """True unless both models are those of this package."""
+        return not (self.outcome.built_in and self.propensity.built_in)
 
     def __call__(
         self, rows: FloatArray, treated: BoolArray, outcome: FloatArray
@@ -113,7 +125,8 @@ class ModelFoldsOptions(Options):
     "predictions" (the paper's). ``estimator``: "aipw", "ipw" or "regression" (the G-formula).
     ``effect_range``: (lower, upper) for the estimate of a fold, by default what the range of the
     outcome allows, (-B, B); it must not come from the data. ``clip``: propensities are kept within
-    [clip, 1 - clip].
+    [clip, 1 - clip]; by default a tenth, or half of the released share of the smaller arm where
+    that is less.
 
     Models get what those of ``sample_aggregate`` get, and may carry nothing from one fit to the
     next either.
@@ -125,7 +138,7 @@ class ModelFoldsOptions(Options):
     average: str = "estimates"
     estimator: str = "aipw"
     effect_range: tuple[float, float] | None = None
-    clip: float = 0.1
+    clip: float | None = None
 
     def needs_memory(self) -> str:
         """Learners get their rows as arrays."""
@@ -134,7 +147,8 @@ class ModelFoldsOptions(Options):
     def __post_init__(self) -> None:
         check_choice("average", self.average, AVERAGES)
         check_choice("estimator", self.estimator, ESTIMATORS)
-        check_clip(self.clip, 1e-6)
+        if self.clip is not None:
+            check_clip(self.clip, 1e-6)
         if self.folds is not None:
             check_whole("folds", self.folds, 2)
         if self.effect_range is not None:
@@ -158,18 +172,21 @@ class ModelFoldsOptions(Options):
             )
 
     def resolve(self, facts: Facts) -> ModelFoldsOptions:
-        """Choose the folds from public numbers, and try the models on made-up records."""
+        """Try the models on made-up records; refuse where noise would hide every effect."""
         models = self.in_fold()
-        flexible = not (models.outcome.built_in and models.propensity.built_in)
-        folds = self.folds or default_blocks(facts.n, facts.width, facts.budget.epsilon, flexible)
-        size = facts.n // folds, facts.width
+        most = self.folds or default_blocks(
+            facts.n, facts.width, facts.budget.epsilon, models.flexible
+        )
+        if self.average == "estimates":
+            refuse_noise(facts, most, "folds")
+        size = facts.n // most, facts.width
         try_models(partial(_tried, models), models, size, "fold")
         used = {
             name: getattr(models, name)
             for name, without in _WITHOUT.items()
             if self.estimator != without
         }
-        return replace(self, folds=folds, **used)
+        return replace(self, **used)
 
     def in_fold(self) -> FoldModels:
         """What is fitted in a fold."""
@@ -188,43 +205,77 @@ def _tried(models: FoldModels, rows: FloatArray, treated: BoolArray, outcome: Fl
 def shares(level: str, options: ModelFoldsOptions) -> dict[str, float]:
     """Split of the budget; what has no variance does not pay for one."""
     if _blind(options):
-        return {"estimate": 1.0}
-    return {"estimate": 0.8, "variance": 0.2}
+        return {"count": 0.1, "estimate": 0.9}
+    return {"count": 0.1, "estimate": 0.72, "variance": 0.18}
 
 
 def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate:
-    """Release the average effect, and the squares for its variance."""
+    """Release the treated count, then the average effect, and the squares for its variance."""
     lower, upper = curator.outcome_range
-    interval = options.effect_range or (lower - upper, upper - lower)
-    folds = options.folds or 2
-    models, terms = options.in_fold(), Terms(options.estimator, options.clip)
-    parts = Folds(curator, models, terms, folds)
+    possible = lower - upper, upper - lower
+    interval = options.effect_range or possible
+    models = options.in_fold()
+    treated, smaller = released_arms(curator, "count")
+    folds = options.folds or default_blocks(
+        curator.n, curator.width, curator.epsilon("estimate"), models.flexible, smaller
+    )
+    clip = options.clip or min(_CLIP, 0.5 * smaller / curator.n)
+    parts = Folds(curator, models, Terms(options.estimator, clip), folds)
+    details = {
+        "treated, control records (noisy)": f"{treated:.0f}, {curator.n - treated:.0f}",
+        **size_details(curator.n, folds, "fold"),
+        "propensities clipped at": f"{clip:.3g}",
+    }
     if options.average == "estimates":
-        mean = parts.mean_of_estimates("mean effect", interval, "estimate")
-        value = float(np.clip(float(mean), *interval))
+        mean = _of_estimates(parts.mean_of_estimates("mean effect", interval, "estimate"), interval)
+        details["folds with both arms (noisy)"] = f"{folds * mean.present:.0f}"
+        failed = "Folds without both arms are left out."
     else:
-        mean = parts.mean_by_predictions("mean effect", "estimate")
-        value = float(mean)
-    records = curator.n // folds
-    few = records < _COLUMNS * curator.width
+        noisy = parts.mean_by_predictions("mean effect", "estimate")
+        mean = Mean(float(noisy), noisy, (noisy.scale,))
+        failed = "Models of folds without both arms predict the middle of the range."
+    gaussian = mean.noise.gaussian
     return Estimate(
-        value=value,
-        sampling=_variance(curator, options, mean, interval, parts),
-        laplace=() if mean.gaussian else (mean.scale,),
-        gaussian=mean.variance if mean.gaussian else 0.0,
-        details={
-            "records in a fold": f"{records} or {records + 1}" if curator.n % folds else records
-        },
-        notes=(_BIAS.format(records=records),),
-        caution=_FEW.format(records=records, width=curator.width) if few else "",
+        value=min(max(mean.value, interval[0]), interval[1]),
+        sampling=_variance(curator, options, mean, interval, folds, parts),
+        laplace=() if gaussian else mean.scales,
+        gaussian=sum(x**2 for x in mean.scales) if gaussian else 0.0,
+        possible=possible,
+        details=details,
+        notes=(_BIAS.format(records=curator.n // folds, failed=failed),),
+        caution=small_parts(curator, models.flexible, treated, folds, "fold"),
     )
 
 
 _BIAS = (
     "Models are fitted in folds of {records} records: what they miss at that size is in the "
-    "estimate and not in the interval. Models that fail predict the middle."
+    "estimate and not in the interval. {failed}"
 )
-_FEW = "HARDLY ADJUSTED: folds of {records} records for {width} columns"
+
+
+@dataclass(frozen=True)
+class Mean:
+    """An average effect, its release, the scales of noise in it, and the share of folds in it."""
+
+    value: float
+    noise: Noisy
+    scales: tuple[float, ...]
+    present: float = 1.0
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise."""
+        return self.noise.variance * sum((x / self.noise.scale) ** 2 for x in self.scales)
+
+
+def _of_estimates(noisy: Noisy, interval: tuple[float, float]) -> Mean:
+    """Mean over the folds with an estimate: sum over number, both noisy."""
+    middle, half = (interval[0] + interval[1]) / 2.0, (interval[1] - interval[0]) / 2.0
+    total, share = noisy.value
+    present = min(max(share / half, 1e-3), 1.0)
+    apart = min(max(total / present, -half), half)
+    unit = noisy.scale / present
+    return Mean(middle + apart, noisy, (unit, unit * abs(apart) / half), present)
 
 
 def _blind(options: ModelFoldsOptions) -> bool:
@@ -234,8 +285,9 @@ def _blind(options: ModelFoldsOptions) -> bool:
 def _variance(
     curator: Curator,
     options: ModelFoldsOptions,
-    mean: Noisy,
+    mean: Mean,
     interval: tuple[float, float],
+    folds: int,
     parts: Folds,
 ) -> SamplingVariance | Unavailable:
     """Second moments less the square of the mean, which is too large by its noise."""
@@ -245,12 +297,11 @@ def _variance(
         return Unavailable("variance=False was asked for")
     squares, largest = parts.squares("squares", "variance")
     middle = sum(interval) / 2.0 if options.average == "estimates" else 0.0
-    folds = options.folds or 2
-    between = 1.0 / (folds - 1) if options.estimator == "regression" else 0.0
+    between = 1.0 / (folds * mean.present) if options.estimator == "regression" else 0.0
     part = 1.0 / curator.n + between
-    centre = float(np.clip(float(mean), *interval)) - middle
-    value = float(squares) - part * (centre**2 - mean.variance)
-    noise = squares.variance + (2.0 * centre * part) ** 2 * mean.variance
+    centre = float(np.clip(mean.value, *interval)) - middle
+    value = float(squares) / mean.present - part * (centre**2 - mean.variance)
+    noise = squares.variance / mean.present**2 + (2.0 * centre * part) ** 2 * mean.variance
     return SamplingVariance(value, math.sqrt(noise / 2.0), largest)
 
 

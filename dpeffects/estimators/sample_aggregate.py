@@ -1,41 +1,30 @@
 """Sample and aggregate: any scikit-learn models, an exact guarantee.
 
-The n records are put into a secret order and dealt to K blocks in turn. The whole estimator is
-fitted in each block, its answer is clipped to a declared range of effects, and the mean of the K
-answers is released. One record moves one answer, by at most the length R of the range, so the mean
-moves by at most R / K, whatever the models are (claim 10).
+The number of treated records is released first. The n records are put into a secret order and dealt
+to K blocks in turn. The whole estimator is fitted in each block that has both arms, its answer is
+clipped to a declared range of effects of length R, and one release has the number of these blocks,
+the sum of their answers and that of the squares. One record changes one answer, or makes a block
+one that has none, so it moves the sum by at most R, whatever the models are; number and squares
+come without further noise (claims 7 and 10). The estimate is sum over number.
 
 The noise falls with the number of blocks, so blocks should be small; the models must still work in
 them. Bias that is left in a block is left in the mean, and no interval shows it. ``blocks=None``
-takes n / K = sqrt(d n epsilon / 80) records for a block with d columns, twice as many for models
-other than the built-in ridge models; at least 10 records, at least 40 blocks where n allows it, and
-then the next prime, so that no pattern in the order of the records (pairs, say) is one in a block.
+takes blocks in which the smaller arm, by its released number less a standard deviation of the
+noise, has on average sqrt(d n epsilon / 320) records with d columns, twice as many for models other
+than the built-in ridge models; at least 5, at least 40 blocks where that allows it, and then the
+next prime, so that no pattern in the order of the records (pairs, say) is one in a block. K is so a
+function of public and released numbers. The number 320 was chosen by measured bias and variance of
+the ridge models in blocks of 10 to 100 records (three simulations, 5 and 11 columns) and the
+variance of the noise.
 
-The number 80 was chosen by measured bias and variance of the ridge models in blocks of 10 to 100
-records (three simulations, 5 and 11 columns) and the variance of the noise. For n from 500 to
-100,000 and epsilon from 0.3 to 3 the root mean squared error is 1.1 times that of the best size of
-each setting on average, at most 2.9 times (where n and epsilon are largest and blocks larger than
-they need be; with 120 it is 1.1 and 2.4). Bias is at most 0.45 standard errors where blocks have
-two records or more for each column (0.9 with 120); where not, the summary's first lines say so.
+With fewer than 5 records of an arm in an average block, or fewer than there are columns (twice as
+many for other models), the first lines of the summary say so. Where even with half of the records
+treated the noise alone would be as wide as the range of effects, the call is refused before
+anything is charged.
 
-Root mean squared errors in 0.001 of the outcome's range, epsilon 1, 4 to 30 runs; "ridge" are the
-defaults, "narrow" has ``effect_range=(-0.5, 0.5)``, "trees" are single decision trees; boosted ones
-were as good. In the last line no line in the covariates describes the confounding:
-
-====================== ============= =========== ============ ===== ====== =====
-data                   diff_in_means private_ipw private_aipw ridge narrow trees
-====================== ============= =========== ============ ===== ====== =====
-confounded, n = 2,000             79          67           79    43     36
-confounded, n = 5,000             78          16           28    20     12
-confounded, n = 20,000            78           8            4     9      5
-binary, n = 20,000                66           5            5    12     10
-U-shaped, n = 20,000              70          70           60    73           20
-====================== ============= =========== ============ ===== ====== =====
-
-The sampling variance is the variance between blocks over K, from a noisy sum of squares (claim 10).
-Blocks in which the models fail, or which lack an arm, answer with the middle of the range: rare
-treatments need larger blocks. A narrow ``effect_range`` divides the noise, and makes larger blocks
-worth having.
+The sampling variance is the variance between blocks over their number. Blocks in which the models
+fail count as blocks without both arms. A narrow ``effect_range`` divides the noise, and makes
+larger blocks worth having.
 """
 
 from __future__ import annotations
@@ -58,19 +47,23 @@ from dpeffects.estimators._learners import (
     weights_of,
     wrap_models,
 )
+from dpeffects.estimators.arm_sums import treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import answer, by_block
-from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import Box
 
 _LEAST_RECORDS = 4
-_SMALL, _ENOUGH = 10, 40
-"""By default blocks have no fewer records than _SMALL; _ENOUGH blocks tell a standard error."""
-_COLUMNS = 2
-"""With fewer records for each column than this, a fifth or more of the confounding may stay."""
+_FEW, _ENOUGH = 5, 40
+"""Fewer records of an arm in a block are too few; _ENOUGH blocks tell a standard error."""
+_COUNTED = 0.375
+"""Weight of a block in its own count: with it (claim 7), sum and squares need no more noise."""
+_HOPELESS = 0.5
+"""Noise sd, in lengths of the range of effects, from which nothing can come out."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +122,13 @@ class SampleAggregateOptions(Options):
             )
 
     def resolve(self, facts: Facts) -> SampleAggregateOptions:
-        """Choose the blocks from public numbers, and try the models on made-up records."""
+        """Try the models on made-up records; refuse where noise would hide every effect."""
         learner = self.in_block("ATE")
-        blocks = self.blocks or default_blocks(
+        most = self.blocks or default_blocks(
             facts.n, facts.width, facts.budget.epsilon, learner.flexible
         )
-        size = facts.n // blocks, facts.width
+        refuse_noise(facts, most, "blocks")
+        size = facts.n // most, facts.width
         try_models(lambda *rows: answer(learner, rows, 1), learner, size, "block")
         chosen: dict[str, Any] = {
             "outcome": learner.outcome,
@@ -142,7 +136,7 @@ class SampleAggregateOptions(Options):
             "crossfit": learner.crossfit,
             **dict.fromkeys(_UNUSED.get(self.estimator, ())),
         }
-        return replace(self, blocks=blocks, **chosen)
+        return replace(self, **chosen)
 
     def in_block(self, estimand: str) -> BlockLearner:
         """What is computed in a block."""
@@ -168,20 +162,48 @@ def effect_interval(given: Any) -> tuple[float, float]:
     return lower, upper
 
 
-def default_blocks(n: int, d: int, epsilon: float, flexible: bool) -> int:
+def default_blocks(
+    n: int, d: int, epsilon: float, flexible: bool, smaller: float | None = None
+) -> int:
     """Number of blocks for n records with d columns; the module's docstring has the rule.
+
+    ``smaller`` is how many records the smaller arm has, by default half of them.
 
     Examples
     --------
-    >>> default_blocks(5000, 11, 1.0, False), default_blocks(5000, 11, 1.0, True)
-    (191, 97)
+    >>> default_blocks(5000, 11, 1.0, False), default_blocks(5000, 11, 1.0, False, smaller=500)
+    (193, 41)
     """
-    size = math.sqrt(d * n * epsilon / 80.0) * (2.0 if flexible else 1.0)
-    size = max(_SMALL, min(size, n / _ENOUGH))
-    blocks = max(2, math.ceil(n / size))
+    arm = math.sqrt(d * n * epsilon / 80.0) * (1.0 if flexible else 0.5)
+    smaller = n / 2.0 if smaller is None else smaller
+    arm = max(_FEW, min(arm, smaller / _ENOUGH))
+    blocks = max(2, math.floor(smaller / arm))
     while any(blocks % k == 0 for k in range(2, math.isqrt(blocks) + 1)):
         blocks += 1
     return blocks
+
+
+def refuse_noise(facts: Facts, parts: int, name: str) -> None:
+    """Refuse, before the charge, what is nothing but noise even where half are treated."""
+    noise = math.sqrt(2.0) / (parts * facts.budget.epsilon)
+    if facts.budget.delta == 0.0 and noise > _HOPELESS:
+        raise OptionError(
+            f"with {parts} {name} of {facts.n} records and epsilon = {facts.budget.epsilon:g}, the "
+            f"noise alone has a standard deviation of {noise:.2g} times the range of effects: "
+            "nothing can come out, and nothing was charged. Take more records, a larger epsilon, a "
+            'delta, or method="auto"'
+        )
+
+
+def released_arms(curator: Curator, share: str) -> tuple[float, float]:
+    """Release the number of treated records; return it, and the smaller arm to reckon with.
+
+    That is the smaller of the released arms less a standard deviation of the noise.
+    """
+    count = treated_count(curator, share)
+    treated = min(max(float(count), 1.0), curator.n - 1.0)
+    smaller = min(treated, curator.n - treated)
+    return treated, min(max(smaller - count.sd, 1.0), curator.n / 2.0)
 
 
 def _made_up(records: int, width: int, binary: bool) -> tuple[FloatArray, BoolArray, FloatArray]:
@@ -203,94 +225,182 @@ def try_models(run: Callable[..., Any], models: Any, size: tuple[int, int], part
 
 
 @reads("answers")
-def _answers(rows: Block) -> FloatArray:
-    return rows.answers
+def without_answer(rows: Block) -> BoolArray:
+    """0 for blocks with an answer and 1 for the others."""
+    return np.asarray(np.isnan(rows.answers).any(axis=1))
+
+
+ANSWERED = Cells(without_answer, 1)
+"""Blocks with an answer; the others are dropped."""
 
 
 @dataclass(frozen=True)
-class SquaredAnswer:
-    """The square of an answer about the middle of its interval; 0 where there is none."""
+class ScaledAnswer:
+    """Answers scaled from an interval to [-1/2, 1/2]."""
 
-    middle: float
+    interval: Interval
     reads: ClassVar[tuple[str, ...]] = ("answers",)
 
     def __call__(self, rows: Block) -> FloatArray:
-        """Squares of some blocks."""
-        return np.nan_to_num((rows.answers - self.middle) ** 2, nan=0.0)
+        """Scaled answers of some blocks."""
+        low, high = self.interval
+        return np.clip((rows.answers - low) / (high - low), 0.0, 1.0) - 0.5
+
+
+@dataclass(frozen=True)
+class MeanAnswer:
+    """Mean and variance of the blocks' answers within an interval, by noisy sums.
+
+    ``blocks`` is the noisy number of blocks with an answer; the other fields are released means of
+    scaled answers (`ScaledAnswer`) and of their squares, and the noise of each sum.
+    """
+
+    interval: Interval
+    blocks: float
+    first: float
+    second: float
+    noise: Noisy
+
+    @classmethod
+    def released(cls, answers: Curator, label: str, interval: Interval, share: str) -> MeanAnswer:
+        """Release number, sum and sum of squares at once (claims 7 and 10)."""
+        scaled, within = ScaledAnswer(interval), WithSquares(1, _COUNTED)
+        noisy = answers.sums(label, scaled, within, ANSWERED, share=share)
+        count, first, second = noisy.value[0]
+        blocks = min(max(count / _COUNTED, 2.0), float(answers.n))
+        centre = min(max(first / blocks, -0.5), 0.5)
+        return cls(interval, blocks, centre, second / blocks + 0.125, noisy)
+
+    @property
+    def width(self) -> float:
+        """Length of the interval."""
+        return self.interval[1] - self.interval[0]
+
+    @property
+    def value(self) -> float:
+        """The mean answer."""
+        return self.interval[0] + self.width * (self.first + 0.5)
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """Scale of the noise in the mean: of the sum, and by way of the number of blocks."""
+        unit = self.width * self.noise.scale / self.blocks
+        return unit, unit * abs(self.first) / _COUNTED
+
+    @property
+    def sampling(self) -> SamplingVariance:
+        """Variance between blocks over their number."""
+        sd = self.noise.sd / self.blocks
+        # the square of a noisy mean is too large by the variance of its noise
+        spread = self.second - self.first**2 + sd**2
+        by_count = (0.125 - max(spread, 0.0) + self.first**2) / _COUNTED
+        scale = sd * math.sqrt((1.0 + (2.0 * self.first) ** 2 + by_count**2) / 2.0)
+        unit = self.width**2 / (self.blocks - 1.0)
+        return SamplingVariance(unit * spread, unit * scale, unit / 4.0)
 
 
 def mean_answer(
-    answers: Curator, label: str, interval: Interval, share: str, size: int = 1
-) -> Noisy:
-    """Release the mean over blocks of ``size`` answers, clipped to an interval.
+    answers: Curator, label: str, interval: Interval, share: str, size: int
+) -> tuple[Noisy, float]:
+    """Release the mean of ``size`` answers over blocks that have some; say how many have.
 
-    A block in which the learner fails answers with the middle of the interval.
+    Each is within the interval. With the weight that the number of blocks has here it needs no
+    noise of its own: a block without answers moves less than one whose answers are others.
     """
-    low, high = (np.full(size, end) for end in interval)
-    return _mean(answers.sums(label, _answers, Box(low, high), share=share), answers.n)
+    half = (interval[1] - interval[0]) / 2.0
+    weight = half * min(float(size), math.sqrt(3.0 * size))
+    low, high = (np.append(np.full(size, sign * half), weight) for sign in (-1.0, 1.0))
+    centred = CentredAnswers(size, (interval[0] + interval[1]) / 2.0, weight)
+    within = Box(low, high, centre=np.zeros(size + 1))
+    total = answers.sums(label, centred, within, ANSWERED, share=share)
+    blocks = min(max(total.value[0, -1] / weight, 1.0), float(answers.n))
+    means = np.clip(total.value[0, :-1] / blocks, -half, half)
+    return replace(total, value=centred.middle + means, scale=total.scale / blocks), blocks
 
 
-def _mean(total: Noisy, blocks: int) -> Noisy:
-    return replace(total, value=total.value / blocks, scale=total.scale / blocks)
+@dataclass(frozen=True)
+class CentredAnswers:
+    """So many answers about the middle of their interval, and a constant."""
+
+    size: int
+    middle: float
+    constant: float
+    reads: ClassVar[tuple[str, ...]] = ("answers",)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Numbers of some blocks."""
+        answers = rows.answers[:, : self.size]
+        return np.column_stack([answers - self.middle, np.full(len(answers), self.constant)])
 
 
 def shares(level: str, options: SampleAggregateOptions) -> dict[str, float]:
     """Split of the budget."""
-    return {"estimate": 0.8, "variance": 0.2}
+    return {"count": 0.1, "estimate": 0.9}
 
 
 def uses_delta(options: SampleAggregateOptions, facts: Facts) -> dict[str, float | None]:
-    """Each release is one number."""
-    return {"estimate": 1.0, "variance": 1.0}
+    """A record moves each release like one number."""
+    return {"count": 1.0, "estimate": 1.0}
 
 
 def fit(curator: Curator, options: SampleAggregateOptions, estimand: str) -> Estimate:
-    """Release the mean of the blocks' answers and of their squares."""
+    """Release the treated count, then number, sum and squares of the blocks' answers."""
     lower, upper = curator.outcome_range
-    interval = options.effect_range or (lower - upper, upper - lower)
-    blocks = options.blocks or 2
+    possible = lower - upper, upper - lower
+    interval = options.effect_range or possible
     learner = options.in_block(estimand)
+    treated, smaller = released_arms(curator, "count")
+    blocks = options.blocks or default_blocks(
+        curator.n, curator.width, curator.epsilon("estimate"), learner.flexible, smaller
+    )
     answers = by_block(curator, learner, blocks, 1)
-    mean = mean_answer(answers, "mean over blocks", interval, "estimate")
-    records = curator.n // blocks
-    few = records < _COLUMNS * curator.width * (2 if learner.flexible else 1)
+    mean = MeanAnswer.released(answers, "answers of blocks", interval, "estimate")
+    gaussian = mean.noise.gaussian
     return Estimate(
-        value=float(np.clip(float(mean), *interval)),
-        sampling=_variance(answers, mean, interval, blocks),
-        laplace=() if mean.gaussian else (mean.scale,),
-        gaussian=mean.variance if mean.gaussian else 0.0,
+        value=mean.value,
+        sampling=mean.sampling,
+        laplace=() if gaussian else mean.scales,
+        gaussian=sum(x**2 for x in mean.scales) if gaussian else 0.0,
+        possible=possible,
         details={
-            "records in a block": f"{records} or {records + 1}" if curator.n % blocks else records,
+            "treated, control records (noisy)": f"{treated:.0f}, {curator.n - treated:.0f}",
+            **size_details(curator.n, blocks, "block"),
+            "blocks with both arms (noisy)": f"{mean.blocks:.0f}",
             "answers clipped to": f"[{interval[0]:.6g}, {interval[1]:.6g}]",
         },
-        notes=(_BIAS.format(records=records),),
-        caution=_FEW.format(records=records, width=curator.width) if few else "",
+        notes=(_BIAS.format(records=curator.n // blocks),),
+        caution=small_parts(curator, learner.flexible, treated, blocks, "block"),
     )
+
+
+def size_details(n: int, parts: int, name: str) -> dict[str, Any]:
+    """How many parts there are, and of how many records."""
+    records = n // parts
+    return {
+        f"{name}s": parts,
+        f"records in a {name}": f"{records} or {records + 1}" if n % parts else records,
+    }
+
+
+def small_parts(curator: Curator, flexible: bool, treated: float, parts: int, name: str) -> str:
+    """What nobody should overlook: too few of an arm in a part, or fewer than columns."""
+    arms = {"treated": treated / parts, "control": (curator.n - treated) / parts}
+    arm, least = min(arms.items(), key=lambda pair: pair[1])
+    columns = curator.width * (2 if flexible else 1)
+    if least < _FEW:
+        return f"TOO FEW {arm.upper()} RECORDS: about {least:.1f} in a {name}"
+    if least < columns:
+        return (
+            f"HARDLY ADJUSTED: about {least:.1f} {arm} records in a {name} for {curator.width} "
+            "columns"
+        )
+    return ""
 
 
 _BIAS = (
     "Models are fitted in blocks of {records} records: what they miss at that size is in the "
-    "estimate and not in the interval. A block without both arms answers with the middle of the "
-    "range."
+    "estimate and not in the interval. Blocks without both arms are left out."
 )
-_FEW = "HARDLY ADJUSTED: blocks of {records} records for {width} columns"
-
-
-def _variance(
-    curator: Curator, mean: Noisy, interval: Interval, blocks: int
-) -> SamplingVariance | Unavailable:
-    """Variance between blocks over their number."""
-    if not curator.has("variance"):
-        return Unavailable("variance=False was asked for")
-    half = (interval[1] - interval[0]) / 2.0
-    within = Box(0, half**2)
-    square = SquaredAnswer((interval[0] + interval[1]) / 2.0)
-    squares = _mean(curator.sums("block squares", square, within, share="variance"), blocks)
-    centre = float(np.clip(float(mean) - interval[0] - half, -half, half))
-    # the square of a noisy mean is too large by the variance of the noise
-    spread = float(squares) - centre**2 + mean.variance
-    noise = math.sqrt(squares.variance / 2.0 + (2.0 * centre) ** 2 * mean.variance / 2.0)
-    return SamplingVariance(spread / (blocks - 1), noise / (blocks - 1), half**2 / (blocks - 1))
 
 
 def reference(
@@ -322,6 +432,7 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     reference=reference,
+    variance_shares=(),
     citation=(
         "Nissim, Raskhodnikova and Smith (2007), Smooth sensitivity and sampling in private data "
         "analysis."

@@ -16,14 +16,21 @@ from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._kernel_learner import at_points
 from dpeffects.estimators._learners import AT_POINTS, BlockLearner, FittedModel
-from dpeffects.estimators.sample_aggregate import SampleAggregateOptions, mean_answer
+from dpeffects.estimators.sample_aggregate import (
+    SampleAggregateOptions,
+    default_blocks,
+    mean_answer,
+    released_arms,
+    small_parts,
+)
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, Options
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import by_block
 
 _BIAS = (
-    "Learners are fitted in blocks of {} records: what they miss at that size is in the effects."
+    "Learners are fitted in blocks of {} records: what they miss at that size is in the effects. "
+    "About {:.0f} of {} blocks have both arms; the others are left out."
 )
 
 
@@ -64,23 +71,28 @@ def require_points(method: str, release: str) -> None:
 
 def shares(level: str, options: Options) -> dict[str, float]:
     """Split of the budget."""
-    return {"effect": 1.0}
+    return {"count": 0.1, "effect": 0.9}
 
 
 def uses_delta(options: Options, facts: Facts) -> dict[str, float | None]:
     """One number for each point."""
-    return {"effect": float(facts.points)}
+    return {"count": 1.0, "effect": float(facts.points)}
 
 
 def fit(curator: Curator, options: SampleAggregateAtPointsOptions, points: FloatArray) -> Effects:
-    """Release the mean over blocks of the effects at encoded points."""
+    """Release the treated count, then the mean over blocks of the effects at encoded points."""
     lower, upper = curator.outcome_range
     interval = options.effect_range or (lower - upper, upper - lower)
-    blocks = options.blocks or 2
     learner, count = options.at(points), len(points)
+    treated, smaller = released_arms(curator, "count")
+    blocks = options.blocks or default_blocks(
+        curator.n, curator.width, curator.epsilon("effect"), learner.flexible, smaller
+    )
     answers = by_block(curator, learner, blocks, count)
-    noisy = mean_answer(answers, "effects at points", interval, "effect", count)
-    return Effects(at_points(noisy, 0.0, 1.0), (_BIAS.format(curator.n // blocks),))
+    noisy, answered = mean_answer(answers, "effects at points", interval, "effect", count)
+    few = small_parts(curator, learner.flexible, treated, blocks, "block")
+    notes = (f"{few}." if few else "", _BIAS.format(curator.n // blocks, answered, blocks))
+    return Effects(at_points(noisy, 0.0, 1.0), tuple(filter(None, notes)))
 
 
 SPEC = replace(

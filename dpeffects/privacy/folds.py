@@ -86,12 +86,17 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Moves:
-    """Numbers within an interval. One record changes one of them, and ``others`` by ``moved``."""
+    """Numbers within an interval. One record changes one of them, and ``others`` by ``moved``.
+
+    Where ``present`` is given, numbers that are not present are left out, and one record changes
+    the presence of that one number alone.
+    """
 
     values: FloatArray
     interval: Interval
     others: int
     moved: float
+    present: BoolArray | None = None
 
 
 class Folds:
@@ -112,7 +117,7 @@ class Folds:
         """
         terms, folds, half = self._terms, self._folds, _half(self._range)
         total = np.zeros((4, self.n))
-        for own, nuisances in self._nuisances():
+        for own, nuisances, _ in self._nuisances():
             nuisances[:, own] = 0.0  # no record is predicted by models that saw it
             total += nuisances
         values = terms.of(*self._units(), total / (folds - 1))
@@ -126,6 +131,9 @@ class Folds:
         """Release the mean of K estimates, each clipped to an interval (claim 25).
 
         The models of a fold give an estimate: the mean of the terms of all records outside of it.
+        A fold whose models could not be fitted gives none. Two numbers are released: the sum of
+        the distances of the estimates from the middle of the interval over K, and the share of
+        folds with an estimate times half the length of the interval, which costs nothing more.
         """
         terms, folds, half = self._terms, self._folds, _half(self._range)
         low, high = interval[0] / half, interval[1] / half
@@ -133,7 +141,7 @@ class Folds:
             raise OptionError("the interval must not be empty")
         middle, reach, most = (low + high) / 2.0, (high - low) / 2.0, terms.largest
         far = most + abs(middle)
-        means, squares = self._by_fold(middle, far)
+        means, squares, present = self._by_fold(middle, far)
         means = np.clip(means, low, high)
         fewest = self.n - math.ceil(self.n / folds)
         moved = 2.0 * most / fewest
@@ -141,18 +149,19 @@ class Folds:
         # residuals show the error of outcome models; without them, only other folds do
         parts = 1.0 / self.n, 1.0 / (folds - 1) if terms.estimator == "regression" else 0.0
         self._second = _Moves(
-            parts[0] * np.minimum(squares, cap) + parts[1] * (means - middle) ** 2,
+            present * (parts[0] * np.minimum(squares, cap) + parts[1] * (means - middle) ** 2),
             (0.0, parts[0] * cap + parts[1] * reach**2),
             folds - 1,
             parts[0] * min(cap, far**2 / fewest) + parts[1] * 2.0 * reach * moved,
         )
-        return self._mean_of(label, _Moves(means, (low, high), folds - 1, moved), half, share)
+        moves = _Moves(means, (low, high), folds - 1, moved, present)
+        return self._mean_of(label, moves, half, share)
 
     def squares(self, label: str, share: str) -> tuple[Noisy, float]:
         """Release second moments that belong to the last release, and say how large they can be.
 
         They are squares of terms over n; after `mean_of_estimates` by regression also squares of
-        estimates over K - 1 (claim 25).
+        estimates over K - 1 (claim 25). Folds without an estimate add 0 to their mean.
         """
         if self._second is None:
             raise PrivacyError("there are no estimates yet; nothing drawn")
@@ -169,36 +178,49 @@ class Folds:
         span = grid.reach.same.l1
         step = min(span, math.ceil(what.moved * grid.steps * _ROUNDING) + _SLACK)
         most, count = span + what.others * step, len(what.values)
-        total, moves = grid.whole(what.values).sum(keepdims=True), Sensitivity.of_number(most)
+        whole, moves = grid.whole(what.values), Sensitivity.of_number(most)
+        if what.present is None:
+            total, offset = whole.sum(keepdims=True), factor * float(grid.box.centre[0])
+        else:  # an absent number moves by half a span, and its presence by the other half
+            there = int(np.count_nonzero(what.present)) * (span // 2)
+            total, offset = np.array([whole[what.present].sum(), there], np.int64), 0.0
         steps = Steps(total, moves, factor * grid.unit / count)
         noisy = self._curator._releaser.release(label, steps, share=share, claim=25)
-        return replace(noisy, value=noisy.value + factor * float(grid.box.centre[0]))
+        return replace(noisy, value=noisy.value + offset)
 
-    def _by_fold(self, middle: float, far: float) -> tuple[FloatArray, FloatArray]:
+    def _by_fold(self, middle: float, far: float) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Means of terms, and of their squares about the middle, over the records of other folds.
 
         Sums are those of integers, so that one record moves them by no more than its own term.
+        Last, which folds have models.
         """
         terms = self._terms
         first = Box(-terms.largest, terms.largest).on(self.n, 1.0)
         second = Box(0.0, far**2).on(self.n, 1.0)
-        means = []
-        for own, nuisances in self._nuisances():
+        means, present = [], []
+        for own, nuisances, fitted in self._nuisances():
             values = terms.of(*self._units(), nuisances)
             parts = (first, values), (second, (values - middle) ** 2)
             means.append([_mean_outside(grid, part, own) for grid, part in parts])
-        return np.array([one for one, _ in means]), np.array([two for _, two in means])
+            present.append(fitted)
+        one, two = np.array(means).T
+        return one, two, np.array(present, dtype=np.bool_)
 
-    def _nuisances(self) -> Iterator[tuple[slice, FloatArray]]:
-        """For each fold its records, and what its models say of all records."""
+    def _nuisances(self) -> Iterator[tuple[slice, FloatArray, bool]]:
+        """For each fold its records, what its models say of all records, and if there are any.
+
+        Whether models can be fitted depends on the fold alone; what they say, on each record too.
+        """
         x, treated, outcome = self._rows.covariates(), self._rows.treated, self._rows.outcome
         range_, clip = self._range, self._terms.clip
         for fold in bar(range(self._folds), "folds"):
             own = slice(fold, None, self._folds)
             rows = x[own].copy(), treated[own].copy(), outcome[own].copy()
-            e, one, zero = predictions(self._learner, rows, x, fold)
+            found = predictions(self._learner, rows, x, fold)
+            e, one, zero = np.full((3, self.n), np.nan) if found is None else found
             e = np.clip(_or(e, 0.5), clip, 1.0 - clip)
-            yield own, np.stack([1.0 / e, 1.0 / (1.0 - e), _unit(one, range_), _unit(zero, range_)])
+            said = [1.0 / e, 1.0 / (1.0 - e), _unit(one, range_), _unit(zero, range_)]
+            yield own, np.stack(said), found is not None
 
     def _units(self) -> tuple[BoolArray, FloatArray]:
         return self._rows.treated, _unit(self._rows.outcome, self._range)
@@ -209,16 +231,16 @@ def predictions(
     rows: tuple[FloatArray, BoolArray, FloatArray],
     x: FloatArray,
     fold: int,
-) -> FloatArray:
-    """Return what the models of a fold predict for all rows of x.
+) -> FloatArray | None:
+    """Return what the models of a fold predict for all rows of x; None if they cannot be fitted.
 
-    Nothing is carried over from other folds. NaN marks what could not be fitted or predicted.
+    Nothing is carried over from other folds. NaN marks what could not be predicted.
     """
     with isolated(fold):
         try:
             predict = copy.deepcopy(learner)(*rows)
         except (Exception, SystemExit):  # nothing may fail because of what is in a fold
-            return np.full((3, len(x)), np.nan)
+            return None
         return _predicted(predict, x)
 
 

@@ -25,6 +25,9 @@ sites     0     1     3     5    10   100 width
    10  97.7  94.5  94.4  94.5  94.5  94.3  1.14
 ===== ===== ===== ===== ===== ===== ===== =====
 
+Where one site is much more precise than the others, these say little of tau: the interval of two
+sites with variances 1 and 10 is 3.8 times that of equal effects, with 1 and 100 seven times.
+
 References
 ----------
 DuMouchel (1994), Hierarchical Bayes linear models for meta-analysis. Röver (2020), Bayesian

@@ -122,7 +122,7 @@ def test_effects_at_points_through_the_curator():
     c, _ = curator(np.clip(y, 0, 1), t, x)
     learner = at_points("dr_learner")
     answers = by_block(c, learner, 4, learner.size)
-    got = mean_answer(answers, "effects", (-1.0, 1.0), "a", learner.size).value
+    got = mean_answer(answers, "effects", (-1.0, 1.0), "a", learner.size)[0].value
     parts = [learner(x[k::4], t[k::4], np.clip(y, 0, 1)[k::4]) for k in range(4)]
     assert got == pytest.approx(np.mean(parts, axis=0), abs=1e-6)
     assert got == pytest.approx(0.1 + 0.3 * QUERIES[:, 1], abs=0.04)

@@ -156,8 +156,9 @@ CASES = {
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
     "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
-    "_answers": [aggregate._answers],
-    "SquaredAnswer": [aggregate.SquaredAnswer(0.3)],
+    "without_answer": [aggregate.without_answer],
+    "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
+    "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
     "OutcomeTerms": [_nuisance.OutcomeTerms(nuisance(by_arm)) for by_arm in (False, True)],
     "EffectTerms": [
         _nuisance.EffectTerms(learner(weighted), features)

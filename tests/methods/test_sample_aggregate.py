@@ -94,7 +94,8 @@ def test_the_reference_is_the_estimator_on_all_records(estimand, estimator):
 
 def test_a_narrow_range_clips_blocks_and_lowers_noise():
     wide, narrow = run(), run(effect_range=(-0.2, 0.2))
-    assert narrow.noise_variance == pytest.approx(wide.noise_variance / 25)
+    assert narrow.released.laplace[0] == pytest.approx(wide.released.laplace[0] / 5)
+    assert narrow.noise_variance < wide.noise_variance / 10
     assert run(epsilon=1e6, effect_range=(0.3, 0.4)).estimate == pytest.approx(0.3, abs=0.02)
     assert run(epsilon=1e6, effect_range=[0, 0.4]).options["effect_range"] == (0.0, 0.4)
 
@@ -222,9 +223,9 @@ def test_models_predict_only_what_they_have_not_seen():
 @pytest.mark.parametrize("period", [2, 3, 4, 6])
 def test_patterns_in_the_order_of_the_records_do_no_harm(period):
     """Pairs of treated and control, say: a prime number of blocks mixes them."""
-    data = frame(3000)
+    data = frame(9000)
     treated, control = data[data["t"]], data[~data["t"]]
-    n = 900 // period * period
+    n = 3000 // period * period
     arm = np.arange(n) % period == 0
     rows = pd.concat([treated[: arm.sum()], control[: n - arm.sum()]])
     place = np.empty(n, dtype=int)
@@ -236,12 +237,59 @@ def test_patterns_in_the_order_of_the_records_do_no_harm(period):
         assert fit.estimate == pytest.approx(0.1, abs=0.06)
 
 
-def test_blocks_that_lack_an_arm_do_not_fail():
+def test_blocks_that_lack_an_arm_are_left_out():
+    """By hand: the mean over the others. With the middle for them, most of the effect was lost."""
     rng = np.random.default_rng(0)
-    data = frame(400).assign(t=rng.random(400) < 0.02)
-    fit = run(data, blocks=100, epsilon=10)
-    assert np.isfinite(fit.estimate)
-    assert "middle of the range" in " ".join(str(fit).split())
+    data = frame(4000).assign(t=rng.random(4000) < 0.02)
+    blocks = dealt(data, 100)
+    both = [block for block in blocks if 0 < block["t"].sum() < len(block)]
+    assert 40 < len(both) < 70
+    fit = run(data, blocks=100, epsilon=1e6, estimator="ipw", effect_range=(-0.4, 0.8))
+    assert fit.details["blocks with both arms (noisy)"] == str(len(both))
+    assert fit.caution.startswith("TOO FEW TREATED RECORDS: about 0.8 in a block")
+    differences = [b["y"][b["t"]].mean() - b["y"][~b["t"]].mean() for b in both]
+    assert fit.estimate == pytest.approx(np.mean(differences), abs=0.02)
+    assert "left out" in " ".join(str(fit).split())
+
+
+def test_blocks_are_sized_by_the_released_smaller_arm():
+    rng = np.random.default_rng(1)
+    sizes = {}
+    for share in (0.05, 0.5, 0.95):
+        data = frame(8000).assign(t=rng.random(8000) < share)
+        fit = run(data, epsilon=2.0)
+        sizes[share] = 8000 / fit.details["blocks"]
+        assert fit.details["blocks"] * 5 <= 1.05 * 8000 * min(share, 1 - share)
+        assert fit.caution == ""
+        assert [spend.share for spend in fit.spends] == ["count", "estimate"]
+        again = run(data.sample(frac=1.0, random_state=2), epsilon=2.0)
+        assert again.details["treated, control records (noisy)"]
+    assert sizes[0.05] > 4 * sizes[0.5]
+    assert sizes[0.95] > 4 * sizes[0.5]
+
+
+def test_few_treated_are_covered():
+    """A tenth of the records is treated; the middle for blocks without them cost the coverage."""
+    hits = []
+    for seed in range(25):
+        data = frame(3000, seed)
+        keep = data["t"].to_numpy() & (np.random.default_rng(seed).random(3000) < 0.15)
+        data = data[keep | ~data["t"]]
+        fit = run(data, seed=seed, epsilon=4.0)
+        hits.append(fit.conf_int().lower <= 0.1 <= fit.conf_int().upper)
+    assert np.mean(hits) >= 0.88
+
+
+def test_nothing_but_noise_is_refused_before_the_charge():
+    for method, given in (
+        ("sample_aggregate", {}),
+        ("sample_aggregate", {"blocks": 5}),
+        ("model_folds", {}),
+    ):
+        ledger = dpe.Ledger(1.0)
+        with pytest.raises(OptionError, match="nothing was charged"):
+            run(frame(300), epsilon=0.05, ledger=ledger, method=method, **given)
+        assert ledger.spends == ()
 
 
 def test_without_scikit_learn(monkeypatch):
@@ -291,11 +339,16 @@ def test_learners_are_shown_by_a_short_text():
 
 def test_notes_and_cautions():
     fit = run()
-    assert "blocks of 12 records" in " ".join(str(fit).split())
+    records = fit.n // fit.details["blocks"]
+    assert f"blocks of {records} records" in " ".join(str(fit).split())
     assert fit.released.caution == ""
-    few = run(blocks=800)
-    assert few.released.caution == "HARDLY ADJUSTED: blocks of 5 records for 3 columns"
-    assert fit.details["records in a block"] == "12 or 13"
+    assert fit.details["records in a block"] == f"{records} or {records + 1}"
+    assert run(blocks=800).caution.startswith("TOO FEW")
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    other = run(blocks=fit.n // 11, outcome=linear_model.LinearRegression())
+    assert other.caution.startswith("HARDLY ADJUSTED: about 5")
+    top = str(other).split("estimate")[0]
+    assert "HARDLY ADJUSTED" in top
     assert "(-B, B)" in dpe.methods("sample_aggregate")
 
 
@@ -309,8 +362,11 @@ def test_the_rule_for_blocks():
             assert 2 <= few <= many
             assert n // many >= 4
             assert all(many % k for k in range(2, many))
-            assert n < 400 or many >= 40
-    assert run(frame(60)).options["blocks"] == 7
+            assert n < 400 or many >= 37
+            rare = default_blocks(n, d, epsilon, False, smaller=n / 20)
+            assert rare <= many
+            assert rare == 2 or n / 20 / rare > 4  # of the smaller arm, but for the next prime
+    assert run(frame(60)).details["blocks"] <= 7
     assert default_blocks(20_000, 11, 1.0, False) > default_blocks(20_000, 11, 4.0, False)
 
 
@@ -388,4 +444,4 @@ def test_too_few_records():
     with pytest.raises(OptionError, match="at least 8 records"):
         run(pd.DataFrame({"y": [0, 1.0] * 3, "t": [True, False] * 3, "x1": 0.5, "x2": 0.5}))
     small = frame(8).assign(t=[True, False] * 4)
-    assert run(small).options["blocks"] == 2
+    assert run(small, epsilon=10.0).details["blocks"] == 2

@@ -202,7 +202,7 @@ def test_no_record_is_predicted_by_a_model_that_saw_it():
     for average in ("predictions", "estimates"):
         c, noise = curator(np.zeros(n), np.arange(n) % 2 == 0, x)
         ask(own_only, "regression", folds, average)(c)
-        assert noise.values[0] == 0
+        assert noise.values[0][0] == 0
 
 
 def test_models_are_averaged_as_the_method_says():
@@ -239,7 +239,45 @@ def test_models_are_averaged_as_the_method_says():
             if average == "predictions"
             else made.mean_of_estimates("m", (-1, 1), "a")
         )
-        assert float(found) == pytest.approx(value, abs=1e-7)
+        assert found.value[0] == pytest.approx(value, abs=1e-7)
+        assert found.value[1:] == pytest.approx([1.0] * (average == "estimates"))
+
+
+def test_folds_without_models_are_left_out():
+    """Their estimates are not in the sum, nor they in the number."""
+    n, folds = 12, 4
+    y, t, x = np.linspace(0, 1, n), np.arange(n) % 2 == 0, np.zeros((n, 1))
+
+    def some(rows, treated, outcome):
+        if outcome[0] == 0.0:
+            raise ValueError("no")
+        return lambda new: np.outer([0.5, outcome[0], 0.0], np.ones(len(new)))
+
+    c, _ = curator(y, t, x)
+    made = Folds(c, some, Terms("regression", 0.2), folds)
+    found = made.mean_of_estimates("m", (-1.0, 1.0), "a")
+    assert found.value == pytest.approx([y[1:folds].sum() / folds, 3 / 4], abs=1e-7)
+    squares, _ = made.squares("s", "a")
+    estimates = y[1:folds]  # a term of every record is the same, so the mean of squares is one
+    assert float(squares) == pytest.approx(
+        np.sum(estimates**2 / n + estimates**2 / (folds - 1)) / folds, abs=1e-7
+    )
+
+
+def test_a_fold_that_comes_or_goes_attains_the_bound():
+    """An estimate at an end of the interval is no more, and the other folds' terms all move."""
+
+    def there(rows, treated, outcome):
+        if rows[0, 0] == 1.0:
+            raise ValueError("no")
+        return lambda new: np.outer([0.5, 1.0, 0.0], np.ones(len(new)))
+
+    t = np.arange(6) % 2 == 0
+    pair = [curator(np.ones(6), t, np.array([[first], *[[0.0]] * 5])) for first in (0.0, 1.0)]
+    call = lambda c: Folds(c, there, Terms("regression", 0.2), 3).mean_of_estimates(  # noqa: E731
+        "m", (-1.0, 1.0), "a"
+    )
+    assert 0.3 < change(*pair, call) <= 1.0
 
 
 def test_a_row_that_cannot_be_predicted_does_not_change_the_others():
