@@ -119,7 +119,7 @@ def test_conditional_effects_are_planned_like_averages():
         data["y"] = np.clip(rng.normal(0.5, 1 / 6, 4000), 0, 1)
         fit = dpe.dp_cate("y ~ t | x + g", data, bounds=GROUPED, seed=seed, **given).tidy()
         halves += ((fit["conf_high"] - fit["conf_low"]) / 2.0).tolist()
-    assert rows.loc["r_learner", "half_width"] == pytest.approx(np.median(halves), rel=0.2)
+    assert rows.loc["dr_learner", "half_width"] == pytest.approx(np.median(halves), rel=0.2)
 
 
 def test_a_plan_of_points_has_noise_only():
