@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -45,7 +46,8 @@ def test_groups_of_the_first_version_are_read():
     for effect in document["effects"]:
         for name in ("value", "notes", "details", "caution"):
             del effect[name]
-    assert str(dpe.CateEffects.from_dict(document)) == str(fit)
+    silent = replace(fit, effects=tuple(replace(effect, caution="") for effect in fit.effects))
+    assert str(dpe.CateEffects.from_dict(document)) == str(silent)
 
 
 def test_releases_of_a_changed_combination_are_checked_again():

@@ -17,7 +17,7 @@ s^2 / L^2 + L^2 v^2 trace(G (I G + L)^-2).
 Confounding is left where both models are shrunk: it is the mean of the product of their errors.
 Along a covariate of variance v (in units of its range) each model keeps I v / (I v + L) of its
 slope, and so the part (1 - kept) (1 - kept) of confounding gets through. How much there was nobody
-knows; `_posterior.unadjusted_variance` has what the default for average effects goes by too.
+knows: `_CONFOUNDED` is a guess from how strong confounding is in studies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features, Fourier, spread_points
 from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
-from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators._propensity import share_treated
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.strengths import SPREAD, VOLUME, default_strength, least_strength
@@ -50,6 +49,9 @@ _SPREAD = 0.2
 _THROUGH = 0.2
 """Part of the noise in an outcome function that gets into effects (measured 0.12 to 0.29, for 1,000
 to 5,000 records): where propensities are right it would average out."""
+_CONFOUNDED = 0.3
+"""Standard deviation over studies of what a difference of means is off by, in those of
+the outcome."""
 _VARIANCE = 0.03
 """Variance of a covariate in units of its declared range, to be on the safe side of shrinkage."""
 _POINTS = 2048
@@ -71,7 +73,7 @@ def first_stage(
     means = lower + half + np.clip(sums.value / (n * np.array([share, 1.0 - share])), -half, half)
     squares = arm_squares(curator, "ends")
     ends = min(max(float(np.sum(squares.value)) / n + 0.5, 0.0), 1.0)
-    unadjusted = math.sqrt(unadjusted_variance(d - 1)) * _outcome_sd(ends, share, means, curator)
+    unadjusted = _CONFOUNDED * _outcome_sd(ends, share, means, curator)
     threshold = max(threshold_for(ends), _THRESHOLD)
     offset = math.log(share / (1.0 - share))
     slopes, penalty = np.zeros(d), 0.0
