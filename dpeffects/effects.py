@@ -221,6 +221,7 @@ def dp_balance(
     dataset: str | None = None,
     seed: int | None = None,
     adjusted: bool | None = None,
+    overlap: bool | None = None,
     clip: float = 0.1,
     bins: int = 20,
 ) -> Balance:
@@ -235,6 +236,10 @@ def dp_balance(
     adjusted
         Whether balance after weighting is released too; None does so where n, the number of
         covariates and epsilon promise noise below 0.1 in it.
+    overlap
+        Whether a propensity model and the histogram of its scores are released; None does so where
+        n, the number of covariates and epsilon promise a model that is more than noise, and noise
+        below 0.1 in the differences beside it. Else all of epsilon goes to the differences.
     clip
         Propensities are kept within [clip, 1 - clip] in the weights.
     bins
@@ -243,6 +248,11 @@ def dp_balance(
     Returns
     -------
     Balance
+
+    Notes
+    -----
+    Where n, the number of columns and epsilon say that noise would move a standardised difference
+    by more than 0.5, the call is refused before anything is charged.
 
     Examples
     --------
@@ -265,6 +275,7 @@ def dp_balance(
         dataset=dataset,
         seed=seed,
         adjusted=adjusted,
+        overlap=overlap,
         clip=clip,
         bins=bins,
     )

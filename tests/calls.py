@@ -273,14 +273,18 @@ CONDITIONAL = {
     "sample_aggregate, points": cate("sample_aggregate", release="points", at=AT, blocks=3),
 }
 
+ENOUGH = {"epsilon": 20.0}
 BALANCE = {
-    "balance": Call("dp_balance", given={"adjusted": False}),
-    "balance, ATE": Call("dp_balance", given={"adjusted": True}),
-    "balance, ATT": Call("dp_balance", given={"adjusted": True, "estimand": "ATT", "bins": 10}),
-    "balance, ATC, Gaussian": Call(
-        "dp_balance", given={"adjusted": True, "estimand": "ATC", **DELTA}
+    "balance": Call("dp_balance", n=300, given={"overlap": True, "adjusted": False, **ENOUGH}),
+    "balance, differences": Call("dp_balance", n=300),
+    "balance, ATE": Call("dp_balance", n=300, given={"adjusted": True, **ENOUGH}),
+    "balance, ATT": Call(
+        "dp_balance", n=300, given={"adjusted": True, "estimand": "ATT", "bins": 10, **ENOUGH}
     ),
-    "balance, rich": Call("dp_balance", formula=RICH),
+    "balance, ATC, Gaussian": Call(
+        "dp_balance", n=300, given={"adjusted": True, "estimand": "ATC", **DELTA, **ENOUGH}
+    ),
+    "balance, rich": Call("dp_balance", formula=RICH, n=300, given=ENOUGH),
     "balance, found bounds": Call(
         "dp_balance", n=2000, declared=("g", "z"), given={"epsilon": 8.0}
     ),

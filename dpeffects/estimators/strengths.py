@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpeffects.privacy.logistic import unit_l1, unit_norm
+from dpeffects.privacy.logistic import unit_l1
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 VOLUME = 0.1
@@ -20,6 +20,15 @@ def least_strength(epsilon: float, hessian_bound: float = 0.25) -> float:
     return hessian_bound / math.expm1(min(VOLUME * epsilon, 5.0)) * (1.0 + 1e-9)
 
 
+def gradient_noise(d: int, epsilon: float, delta: float) -> float:
+    """Standard deviation of the noise in each entry of a propensity model's gradient."""
+    spent = (1.0 - VOLUME) * epsilon
+    noise = math.sqrt(2.0) * 2.0 * unit_l1(d) / spent
+    if delta > LEAST_DELTA:
+        noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, d))
+    return noise
+
+
 def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
     """Return the strength of a propensity model with noise in its objective.
 
@@ -28,26 +37,8 @@ def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
     at strength = s^2 / (J theta^2). Logits of variance 1, spread evenly over d - 1 covariates, make
     J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about `TREATED_VARIANCE`.
     """
-    spent = (1.0 - VOLUME) * epsilon
-    variance = 2.0 * (2.0 * unit_l1(d) / spent) ** 2
-    if delta > LEAST_DELTA:
-        variance = min(variance, gaussian_scale(2.0, spent, delta / 3.0, d) ** 2)
+    variance = gradient_noise(d, epsilon, delta) ** 2
     return max(least_strength(epsilon), variance * max(d - 1, 1) / (TREATED_VARIANCE * n))
-
-
-def weight_noise(n: int, width: int, epsilon: float, delta: float, spread: float) -> float:
-    """Expected noise in a weight of a propensity model with the default strength.
-
-    ``spread`` is the variance of a covariate scaled to [0, 1]; propensities are taken to be near
-    1/2.
-    """
-    spent = (1.0 - VOLUME) * epsilon
-    noise = math.sqrt(2.0) * 2.0 * unit_l1(width) / spent
-    if delta > LEAST_DELTA:
-        noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, width))
-    information = TREATED_VARIANCE * n * spread / unit_norm(width) ** 2
-    strength = default_strength(n, width, epsilon, delta)
-    return noise / (information + strength)
 
 
 def default_penalty(n: int, d: int, epsilon: float) -> float:

@@ -10,20 +10,21 @@ from dpeffects.results.covariate_balance import (
     ARMS,
     HIGH,
     LOW,
-    UNUSABLE,
     WITHIN,
     Balance,
     within_noise,
 )
 from dpeffects.results.numbers import number
-from dpeffects.summary import Pairs, Summary, Table, summarise
+from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
 _SHOWN = 40
 
 
 @summarise.register
 def _(balance: Balance, conf_level: float = 0.95) -> Summary:
-    tables = (_arms(balance), _differences(balance), _histogram(balance))
+    tables: list[Block] = [_arms(balance), _differences(balance)]
+    if balance.edges:
+        tables.append(_histogram(balance))
     notes = (*_notes(balance), *balance.notes)
     blocks = (header(balance), *tables, *closing(balance, notes))
     return Summary("Private overlap and balance", alert(balance), blocks)
@@ -33,7 +34,7 @@ def _(balance: Balance, conf_level: float = 0.95) -> Summary:
 def _(balance: Balance, conf_level: float) -> str:
     rows = zip(balance.terms, balance.smd, balance.noise_sd, strict=True)
     usable = [row for row in rows if not math.isnan(row[1])]
-    findings = ["No covariate varies by more than the noise, so no difference is known."]
+    findings = [f"No difference is known: {next(filter(None, balance.reasons), '')}."]
     if usable:
         term, smd, sd = max(usable, key=lambda row: abs(row[1]))
         findings = [
@@ -46,17 +47,15 @@ def _(balance: Balance, conf_level: float) -> str:
 
 
 def _arms(balance: Balance) -> Pairs:
-    (treated, sd), (outside, outside_sd) = balance.treated, balance.outside()
-    rows = (
-        ("Treated", f"{treated:.0f} of {balance.n} records (noise sd {sd:.3g})"),
-        (
-            "Overlap",
-            f"{100 * outside:.1f} % of records have scores below {LOW} or above {HIGH} "
-            f"(noise sd {100 * outside_sd:.2g} %)",
-        ),
-        ("Model", f"about {100 * balance.model_noise:.0f} % of the score's slopes are noise"),
-    )
-    return Pairs(rows, "Arms")
+    (treated, sd), (outside, outside_sd) = balance.treated, balance.scores_outside
+    rows = [("Treated", f"{treated:.0f} of {balance.n} records (noise sd {sd:.3g})")]
+    if balance.edges:
+        scores = f"{100 * outside:.1f} % of records have scores below {LOW} or above {HIGH}"
+        rows += [
+            ("Overlap", f"{scores} (noise sd {100 * outside_sd:.2g} %)"),
+            ("Model", f"about {100 * balance.model_noise:.0f} % of its log odds are noise"),
+        ]
+    return Pairs(tuple(rows), "Arms")
 
 
 def _differences(balance: Balance) -> Table:
@@ -86,20 +85,39 @@ def _notes(balance: Balance) -> list[str]:
     notes = [
         "A difference divides by the root of the arms' average variance, before weighting. In "
         f"brackets: below {WITHIN} standard deviations of its noise, so perhaps nothing but "
-        "noise. Sampling error is not in noise sd.",
-        "Scores come from a private model with a penalty, which pulls them together: overlap "
-        "looks better than it is. A call of dp_ate fits a model of its own.",
+        "noise. Sampling error is not in noise sd."
     ]
-    if not balance.smd_adjusted:
+    if balance.edges:
         notes.append(
-            "Balance after weighting was not released; adjusted=True asks for it, and None "
-            "(default) where its noise is small."
+            "Scores come from a private model with a penalty, which pulls them together: overlap "
+            "looks better than it is. A call of dp_ate fits a model of its own."
         )
-    if any(math.isnan(x) for x in balance.smd):
-        notes.append(f"n/a: the covariate {UNUSABLE}.")
+    if balance.smd_adjusted:
+        notes.append("The noise sd of a weighted difference includes that of the model.")
+    else:
+        notes.append(_left_out(balance))
+    notes += [f"n/a: {reason}." for reason in dict.fromkeys(filter(None, balance.reasons))]
     if max(len(balance.terms), len(balance.edges) - 1) > _SHOWN:
         notes.append(f"The first {_SHOWN} rows; tidy() and overlap() have them all.")
     return notes
+
+
+def _left_out(balance: Balance) -> str:
+    """Say what was not released, and why."""
+    if balance.edges:
+        return (
+            "Balance after weighting was not released; adjusted=True asks for it, and None "
+            "(default) where its noise is small."
+        )
+    if balance.options.get("overlap"):
+        return (
+            "The differences say nothing, so that no propensity model was released, and its part "
+            "of epsilon was not charged."
+        )
+    return (
+        "No propensity model was released, and all of epsilon went to the differences; "
+        "overlap=True asks for one, and None (default) where n and epsilon make it more than noise."
+    )
 
 
 def _cells(values: tuple[float, ...], sds: tuple[float, ...]) -> list[list[str]]:

@@ -18,7 +18,9 @@ ARMS = ("treated", "control")
 WITHIN = 1.96
 """A difference below this many standard deviations of its noise may be nothing but noise."""
 LOW, HIGH = 0.1, 0.9
-UNUSABLE = "does not vary by more than the noise"
+NO_SPREAD = "the covariate does not vary by more than the noise"
+ONE_VALUE = "the covariate has one value by its declaration"
+FEW = "an arm has no more records than noise could make"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -32,15 +34,21 @@ class Balance(Record):
     smd, noise_sd
         Standardised mean differences (treated less control) and the standard deviation of the
         noise in each; NaN for a covariate that does not vary by more than the noise.
-    smd_adjusted, noise_sd_adjusted
-        The same after weighting by inverse propensities; empty where it was not released.
-    edges, counts, count_sd
-        Histogram of the released propensity score: edges of its bins, noisy counts of treated and
-        of control records, standard deviation of the noise in each count.
+    reasons
+        Why a difference is missing; empty texts where it is not.
     treated
         Number of treated records, and the standard deviation of its noise.
+    smd_adjusted, noise_sd_adjusted
+        The same after weighting by inverse propensities, with the noise of the propensity model;
+        empty where it was not released.
+    edges, counts, count_sd
+        Histogram of the released propensity score: edges of its bins, noisy counts of treated and
+        of control records, standard deviation of the noise in each count. Counts are the closest to
+        the released ones that are not negative and add up to n. Empty where none was released.
+    scores_outside
+        Share of records with a score below 0.1 or above 0.9, and the noise in it.
     model_noise
-        Expected share of noise in the slopes of the propensity model.
+        Expected share of noise in the log odds of the propensity model.
     estimand, method, ...
         The fields of `Record`.
     """
@@ -48,13 +56,15 @@ class Balance(Record):
     terms: tuple[str, ...]
     smd: tuple[float, ...]
     noise_sd: tuple[float, ...]
-    smd_adjusted: tuple[float, ...]
-    noise_sd_adjusted: tuple[float, ...]
-    edges: tuple[float, ...]
-    counts: tuple[tuple[float, ...], ...]
-    count_sd: float
+    reasons: tuple[str, ...]
     treated: tuple[float, float]
-    model_noise: float
+    smd_adjusted: tuple[float, ...] = ()
+    noise_sd_adjusted: tuple[float, ...] = ()
+    edges: tuple[float, ...] = ()
+    counts: tuple[tuple[float, ...], ...] = ((), ())
+    count_sd: float = math.nan
+    scores_outside: tuple[float, float] = (math.nan, math.nan)
+    model_noise: float = math.nan
 
     def tidy(self) -> pd.DataFrame:
         """One row a covariate: differences before and after weighting, and the noise in them.
@@ -72,7 +82,7 @@ class Balance(Record):
             "smd_adjusted": adjusted[0],
             "noise_sd_adjusted": adjusted[1],
             "within_noise_adjusted": list(map(within_noise, *adjusted)),
-            "reason": [UNUSABLE if math.isnan(smd) else "" for smd in self.smd],
+            "reason": self.reasons,
         }
         return frame_of(columns | {"guarantee": self.guarantee.status})
 
@@ -89,7 +99,7 @@ class Balance(Record):
 
     def glance(self) -> pd.DataFrame:
         """One row for the release: its size, guarantee and largest differences."""
-        outside, sd = self.outside()
+        outside, sd = self.scores_outside
         row = {
             "n": self.n,
             "treated": self.treated[0],
@@ -106,17 +116,10 @@ class Balance(Record):
         }
         return frame_of([row])
 
-    def outside(self) -> tuple[float, float]:
-        """Share of records with a score below 0.1 or above 0.9, and the noise in it."""
-        bins = zip(self.edges[:-1], self.edges[1:], strict=True)
-        far = [high <= LOW + 1e-9 or low >= HIGH - 1e-9 for low, high in bins]
-        count = sum(c for arm in self.counts for c, out in zip(arm, far, strict=True) if out)
-        return count / self.n, self.count_sd * math.sqrt(2 * sum(far)) / self.n
-
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
-        if self.model_noise < 0.5:
+        if not self.model_noise >= 0.5:  # NaN where there is no model
             return ""
         return "the propensity model is mostly noise: overlap and weighted balance say little"
 

@@ -144,14 +144,16 @@ CASES = {
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
     "_FromModel": [FROM_MODEL],
     "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
-    "_centred": [_propensity._centred, balance._centred],
+    "_centred": [_propensity._centred],
     "Score": [
         private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
     ],
     "WithinArm": [private_ipw.WithinArm(SCORE, (0.3, -0.2))],
     "SquaredScore": [private_ipw.SquaredScore(SCORE)],
     "OutcomeMoment": [private_ipw.OutcomeMoment((0.6, 0.4), np.arange(1.0, D + 1))],
-    "WeightedCovariates": [balance.WeightedCovariates(MODEL, "ATT")],
+    "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
+    "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
+    "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
     "_answers": [aggregate._answers],
     "SquaredAnswer": [aggregate.SquaredAnswer(0.3)],
     "OutcomeTerms": [_nuisance.OutcomeTerms(nuisance(by_arm)) for by_arm in (False, True)],
@@ -386,57 +388,19 @@ def test_a_released_model_bounds_its_own_weights():
 def test_covariates_by_arm_are_the_sums():
     y, t, x = records()
     c, _ = curator(y, t, x)
-    got, u = balance.arm_covariates(c, "a").value, 2 * x[:, 1:] - 1
+    arms, u = balance.release_arms(c, "a"), 2 * x[:, 1:] - 1
     model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
-    row, box = balance.WeightedCovariates(model, "ATE"), balance._weighted_box(2)
-    weighted = c.sums("weighted", row, box, balance.ARMS, share="a").value
+    row, cube = balance.WeightedColumns(model, "ATE", np.array([1, 2])), balance._cube(3)
+    weighted = c.sums("weighted", row, cube, balance.ARMS, share="a").value
     e = model.scores(unit_rows(x))
+    assert arms.treated == pytest.approx(t.sum(), abs=1e-3)
     for arm, rows, w in ((0, t, 1 / e), (1, ~t, 1 / (1 - e))):
-        assert got[arm, 0] == pytest.approx(rows.sum(), abs=1e-3)
-        assert got[arm, 1:3] == pytest.approx(u[rows].sum(axis=0), abs=1e-3)
-        assert got[arm, 3:] == pytest.approx((u[rows] ** 2 - 0.5).sum(axis=0) / 2, abs=1e-3)
+        assert arms.sums[arm] == pytest.approx(u[rows].sum(axis=0), abs=1e-3)
         mean = (w[rows, None] * u[rows]).sum(axis=0) / w[rows].sum()
         assert weighted[arm, 1:] / weighted[arm, 0] == pytest.approx(mean, abs=1e-3)
-
-
-# --- learners of effects --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weighted", [True, False], ids=["r_learner", "dr_learner"])
-def test_sums_by_group_are_those_of_a_group_by(weighted):
-    rng = np.random.default_rng(18)
-    y, t, x = records(400, D)
-    y[:100] = rng.choice([0.0, 1.0], 100)
-    g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
-    made = Learner(nuisance(not weighted), 0.7, weighted)
-    c, _ = curator(y, t, x, strata=(g, 5))
-    terms, cells, top = _nuisance.GroupTerms(made), Cells(_nuisance.group, 5), made.steepest
-    box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
-    both = c.sums("sums", terms, box, cells, share="a").value * [top, top**2]
-    score = made.nuisance.scores(x)
-    one, zero = made.nuisance.outcomes(x, made.nuisance.features(x))
-    assert min(one.min(), zero.min()) >= 0.0  # means stay within the range of the outcome
-    assert max(one.max(), zero.max()) <= 1.0
-    if weighted:
-        s = t - score
-        target = y - score * one - (1 - score) * zero - s * made.nuisance.effect
-    else:
-        s = np.ones(400)
-        weight = np.where(t, 1 / score, -1 / (1 - score))
-        target = one - zero + weight * (y - np.where(t, one, zero)) - made.nuisance.effect
-    clipped = np.clip(target / 0.7, -1, 1)
-    effects = np.array([0.3, -0.2, 1.0, -1.0, 0.0])
-    residual = np.clip(clipped - s * effects[g], -1, 1)
-    frame = pd.DataFrame({"g": g, "top": s * clipped, "w": s**2, "r": (s * residual) ** 2})
-    direct = frame.groupby("g").sum().reindex(range(5), fill_value=0.0)
-    assert both == pytest.approx(direct[["top", "w"]].to_numpy(), abs=1e-5)
-    row = _nuisance.GroupSquares(terms, effects)
-    squares = c.sums("squares", row, Box(0.0, top**2, centre=0.0), cells, share="a").value[:, 0]
-    assert squares == pytest.approx(direct["r"].to_numpy(), abs=1e-5)
-    for k in range(4):  # their ratio is a regression of residuals on residuals
-        here = g == k
-        slope = np.linalg.lstsq(s[here][:, None], clipped[here], rcond=None)[0][0]
-        assert both[k, 0] / both[k, 1] == pytest.approx(slope, abs=1e-5)
+    squares = arms.weights @ np.array([(u[rows] ** 2).mean(axis=0) for rows in (t, ~t)])
+    assert sum(arms.weights) == pytest.approx(1.0)
+    assert arms.squares == pytest.approx(squares, abs=1e-3)
 
 
 def test_squares_of_gradients_are_what_they_say():

@@ -27,6 +27,9 @@ class Bare(NoiseSource):
         self.sensitivity.append(sensitivity)
         return values
 
+    def cubes(self, values, scale, sensitivity, epsilon):
+        return self.laplace(values, scale, sensitivity, epsilon)
+
     def gaussian(self, values, scale):
         self.values.append(values.copy())
         self.sensitivity.append(scale)

@@ -92,8 +92,7 @@ def _legend(ax: Any, weighted: bool) -> None:
 def overlap(balance: Balance, *, ax: Any = None) -> Any:
     """Draw the histogram of the propensity score, treated up and controls down; return the axes.
 
-    Bars are shares of an arm's records; whiskers hold 95 % of the noise. A count that noise made
-    negative has no bar.
+    Bars are shares of an arm's records; whiskers hold 95 % of the noise.
 
     Parameters
     ----------
@@ -113,10 +112,12 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
     """
     from matplotlib.ticker import FuncFormatter
 
+    if not balance.edges:
+        raise OptionError("there is nothing to draw: no histogram of scores was released")
     edges = np.array(balance.edges)
     middle, width = (edges[:-1] + edges[1:]) / 2.0, np.diff(edges)
     treated = balance.treated[0]
-    sizes = (treated, balance.n - treated)
+    sizes = (max(treated, 1.0), max(balance.n - treated, 1.0))
     fills = ((look.FILL, ""), (look.PALE, "////"))
     with look.canvas(ax) as axes:
         arms = zip(("treated", "control"), balance.counts, sizes, (1.0, -1.0), fills, strict=True)
@@ -124,7 +125,7 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
             share, noise = np.array(counts) / size, WITHIN * balance.count_sd / size
             axes.bar(
                 middle,
-                side * np.maximum(share, 0.0),
+                side * share,
                 width,
                 color=color,
                 hatch=hatch,
