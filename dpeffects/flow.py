@@ -126,6 +126,7 @@ class Estimation:
     table: LoadedTable | LazyTable
     groups: Any = None
     points: FloatArray | None = None
+    unread: bool = False
     design: Design
     _rows: Rows | LazyRows | None = None
 
@@ -164,7 +165,8 @@ class Estimation:
         if spec.guarantee != "none":
             budget = request.budget
             self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
-        if not spec.uses_covariates and parse(request.formula).has_covariates:
+        self.unread = not spec.uses_covariates and parse(request.formula).has_covariates
+        if self.unread:
             self.notes.append(_UNREAD.format(spec.name))
         if request.by is not None:
             self.groups = self._read_groups(request.by)
@@ -368,6 +370,8 @@ def _result(estimation: Estimation, released: Any) -> Result | CateFunction | Ca
         case Estimate():
             if not request.variance:  # where it costs nothing it comes all the same
                 released = replace(released, sampling=Unavailable("variance=False was asked for"))
+            if estimation.unread and not released.basis:
+                released = replace(released, basis="association", caution="")
             return Result.from_estimate(released, notes=notes, **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)

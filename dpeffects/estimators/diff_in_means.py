@@ -9,6 +9,8 @@ not the record changes arm, so private arms pay only for the count of treated re
 
 The paper releases sums of y^2 with sensitivity B^2 for the variance; centring makes it B^2 / 4.
 The difference is unadjusted: it is an average treatment effect when treatment was randomised.
+``design="randomised"`` says that it was, and where the formula has covariates, which are not read,
+or ``design="observational"``, the difference is called an association.
 """
 
 from __future__ import annotations
@@ -24,18 +26,27 @@ from dpeffects.arrays import FloatArray
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.spec import MethodSpec, Options
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import UNADJUSTED, Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
+
+_BASES = {"observational": "association", "randomised": "randomised"}
 
 
 @dataclass(frozen=True)
 class DiffInMeansOptions(Options):
-    """``arms``: "private" (the arm sizes get noise) or "public" (the treatment is public)."""
+    """``arms``: "private" (the arm sizes get noise) or "public" (the treatment is public).
+
+    ``design``: "randomised" where treatment was assigned by chance, "observational" where not; then
+    the result is an association. None leaves it open, and the summary says so.
+    """
 
     arms: str = "private"
+    design: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("arms", self.arms, ("private", "public"))
+        if self.design is not None:
+            check_choice("design", self.design, tuple(_BASES))
 
     def public(self, level: str) -> frozenset[str]:
         """Public arms make the treatment column public."""
@@ -67,7 +78,8 @@ def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimat
         sampling=_variance(curator, means, sizes, sums.scale),
         laplace=tuple(float(b) for b in laplace if b > 0),
         details=_arm_sizes(sizes, count.scale),
-        notes=("Unadjusted: it is a treatment effect where treatment was randomised.",),
+        basis=_BASES.get(options.design or "", ""),
+        caution="" if options.design else UNADJUSTED,
     )
 
 

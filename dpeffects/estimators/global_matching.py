@@ -19,7 +19,7 @@ from dpeffects.estimators._strata import (
     reference,
 )
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ONLY_STRATA, Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.strata import MatchedStrata
 
@@ -45,6 +45,7 @@ def fit(curator: Curator, options: GlobalMatchingOptions, estimand: str) -> Esti
         value=float(difference) / n,
         sampling=sampling,
         laplace=(difference.scale / n,),
+        caution=ONLY_STRATA,
         notes=(ONE_ARM, GIVEN, "The noise does not shrink with n; see smooth_matching."),
         details={"strata declared": curator.n_strata},
     )

@@ -39,7 +39,13 @@ from dpeffects.estimators._checks import check_penalty
 from dpeffects.estimators.matching import Matches, feasible, match, match_limits, pairs
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_penalty
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import (
+    NOISY_SCORE,
+    ONE_SCORE,
+    Estimate,
+    SamplingVariance,
+    Unavailable,
+)
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import least_penalty, sigmoid
 from dpeffects.privacy.matched import MatchedRecords
@@ -161,6 +167,7 @@ def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate
         sampling=Unavailable("variance=False was asked for"),
         laplace=(contrast.scale / curator.n,),
         details={**inputs.details, **details},
+        caution=ONE_SCORE,
     )
     if curator.has("variance"):
         raw = replace(raw, sampling=_variance(curator, inputs, matches, raw))
@@ -280,13 +287,13 @@ def _variance(
 
 def _correct_attenuation(raw: Estimate, inputs: _Inputs, options: PrivatePSMOptions) -> Estimate:
     """Undo the attenuation by the flips, or say that it is there."""
-    if float(inputs.details[_SCORE_NOISE]) > 0.1:
-        raw = replace(raw, caution="HARDLY ADJUSTED: the scores are mostly noise")
+    if noisy := float(inputs.details[_SCORE_NOISE]) > _MOST_SCORE_NOISE:
+        raw = replace(raw, caution=NOISY_SCORE)
     noisy_scores = (
         "The scores carry more noise than their range, so the matching adjusts for little: "
         "read this as a difference in means. diff_in_means is more accurate for that."
     )
-    notes = (noisy_scores,) if raw.caution else ()
+    notes = (noisy_scores,) if noisy else ()
     if not options.debias:
         note = "Not debiased: the flipped treatments shrink this estimate towards zero."
         biased = Unavailable("debias=False leaves a bias that no interval accounts for")
@@ -306,6 +313,8 @@ def _correct_attenuation(raw: Estimate, inputs: _Inputs, options: PrivatePSMOpti
 
 
 _SCORE_NOISE = "scale of the noise on scores in [0, 1]"
+_MOST_SCORE_NOISE = 0.1
+"""Scores with more noise than this have little of the propensities left."""
 
 
 def reference(

@@ -49,7 +49,7 @@ from dpeffects.estimators._strata import (
     reference,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ONLY_STRATA, Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
@@ -126,6 +126,7 @@ def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Esti
         value=float(difference),
         sampling=sampling,
         laplace=(difference.scale,),
+        caution=ONLY_STRATA,
         notes=(ONE_ARM, GIVEN),
         details={
             "strata declared": curator.n_strata,

@@ -65,6 +65,11 @@ NO_EFFECT = (
     "ASSOCIATION, NOT AN EFFECT: nothing was adjusted for, and treatment was not declared to be "
     "randomised"
 )
+UNADJUSTED = "NOT ADJUSTED: an effect only where treatment was randomised"
+ONE_SCORE = "RESTS ON THE SCORE: log odds of treatment must be linear in the terms of the formula"
+NOISY_SCORE = "HARDLY ADJUSTED: the scores are mostly noise"
+ONLY_STRATA = "ADJUSTED FOR STRATA ONLY: records of a stratum are taken as alike in both arms"
+"""What a method does not adjust for, or takes for granted; the first lines of a summary say it."""
 
 
 @dataclass(frozen=True)

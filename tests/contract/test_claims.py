@@ -69,7 +69,7 @@ def test_every_spend_of_conditional_effects_cites_a_claim(given):
 
 def test_every_spend_of_balance_cites_a_claim():
     balance = dpe.dp_balance(
-        "y ~ t | x", frame(), epsilon=1, delta=1e-5, bounds=BOUNDS, adjusted=True, seed=1
+        "y ~ t | x", frame(), epsilon=20, delta=1e-5, bounds=BOUNDS, adjusted=True, seed=1
     )
     checked(balance.spends)
     assert {spend.share for spend in balance.spends} == {

@@ -21,6 +21,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError
+from dpeffects.privacy.moments import cube_noise_sd
 from dpeffects.privacy.noise import NoiseSource
 
 NOISE = "dpeffects.flow.noise_source"
@@ -56,7 +57,6 @@ NOW = {
     "block squares": ("block squares", 1.0 / BLOCKS),
     "sums by group": ("sums and weights by group", STEEPEST),
     "weights by group": ("sums and weights by group", STEEPEST**2),
-    "covariates by arm": ("covariates by arm", 2.0),
 }
 """Labels that changed, and what today's numbers are multiplied by: sums of what were means."""
 SOLVER = 1.1
@@ -65,6 +65,8 @@ SOLVER = 1.1
 
 STANDARD = {"Laplace": math.sqrt(2.0), "smooth Laplace": math.sqrt(2.0), "Wishart": math.sqrt(10.0)}
 """Standard deviation of noise of scale 1; matrices are those of three columns and the outcome."""
+CUBES = {"covariates by arm": 5, "squares of covariates": 2, "weighted covariates by arm": 5}
+"""Columns of cubes."""
 
 
 class NoNoise(NoiseSource):
@@ -110,6 +112,8 @@ def scales(name, price):
         getattr(dpe, function)(formula, frame(), **given, **options)
     for spend in ledger.spends:
         one = STANDARD.get(spend.mechanism, 1.0)
+        if spend.mechanism == "cube":
+            one = cube_noise_sd(CUBES[spend.label], 1.0, 1.0)
         if spend.scale and spend.mechanism != "randomised response":
             found[spend.label] = one * spend.scale[0]
     return found
