@@ -174,3 +174,17 @@ def test_every_method_is_listed():
         dpe.dp_ate("y ~ t | x1", frame(), "privat_psm", epsilon=1)
     for name in SPECS:
         assert SPECS[name].citation in dpe.methods(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "words"),
+    [
+        ("private_psm", "label", "log odds of treatment must be linear"),
+        ("private_psm", "sample", "HARDLY ADJUSTED"),
+        ("smooth_matching", "sample", "ADJUSTED FOR STRATA ONLY"),
+        ("global_matching", "sample", "ADJUSTED FOR STRATA ONLY"),
+    ],
+)
+def test_what_is_taken_for_granted_stands_before_the_estimate(name, level, words):
+    text = " ".join(str(run(name, level, {})).split())
+    assert text.index(words) < text.index("Formula") < text.index("std. error")

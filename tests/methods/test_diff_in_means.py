@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.errors import OptionError
+from dpeffects.inference.estimate import Unavailable
 
 
 def trial(n, seed, binary=False, share=0.4):
@@ -79,3 +81,25 @@ def test_tiny_noisy_counts_do_not_break_the_result():
         made = fit(data, seed=seed, epsilon=0.05)
         assert np.isfinite(made.estimate)
         assert np.isfinite(made.std_error)
+
+
+def test_what_a_difference_is_called_follows_from_design_and_covariates():
+    """Whoever names covariates does not take treatment as randomised, unless told."""
+    data = trial(2000, 5).assign(x=0.5)
+    more = {"epsilon": 1.0, "bounds": {"y": (0, 1), "x": (0, 1)}, "seed": 1}
+
+    def made(formula, **given):
+        return dpe.dp_ate(formula, data, "diff_in_means", **more, **given)
+
+    open_, said = made("y ~ t"), made("y ~ t", design="randomised")
+    assert open_.caution == "NOT ADJUSTED: an effect only where treatment was randomised"
+    assert isinstance(open_.p_value, float)
+    assert (said.caution, said.released.basis) == ("", "randomised")
+    assert made("y ~ t | x", design="randomised").caution == ""
+    for associated in (made("y ~ t | x"), made("y ~ t", design="observational")):
+        assert associated.estimate == open_.estimate
+        assert associated.caution.startswith("ASSOCIATION, NOT AN EFFECT")
+        assert isinstance(associated.p_value, Unavailable)
+        assert "Private association" in str(associated)
+    with pytest.raises(OptionError, match="design must be one of observational, randomised"):
+        made("y ~ t", design="random")
