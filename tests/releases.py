@@ -32,6 +32,7 @@ PATHS = {
 }
 SPECIAL = {
     "seeded": {"seed": 1},
+    "randomised": {"design": "randomised"},
     "without variance": {"variance": False},
     "bounds found": {"bounds": {}, "epsilon": 8.0, "data": frame(1200)},
     "bounds of the data": {"bounds": "from_data"},
@@ -70,7 +71,7 @@ def release(name):
     if name in CATE:
         return dpe.dp_cate("y ~ t | x1 + x2", frame(), delta=1e-5, **CALL, **CATE[name])
     if name == "balance":
-        return dpe.dp_balance("y ~ t | x1 + g", frame(), **CALL)
+        return dpe.dp_balance("y ~ t | x1 + g", frame(200), overlap=True, **CALL)
     return _combined(*SITES[name])
 
 

@@ -104,6 +104,7 @@ def test_a_balance_exports_its_caution():
 
 def of_kind(kind, **more):
     fit = fitted("diff_in_means", "sample", 0.0)
+    fit = replace(fit, released=replace(fit.released, basis="randomised", caution=""))
     promise = Guarantee(float("inf") if kind == "none" else 1.0, kind=kind, **more)
     return replace(fit, guarantee=promise, level="none" if kind == "none" else fit.level)
 

@@ -55,7 +55,9 @@ def closed():
 
 
 def trial(**given):
-    return dpe.dp_ate(TRIAL, NSW, "diff_in_means", **{"epsilon": 1, **given})
+    return dpe.dp_ate(
+        TRIAL, NSW, "diff_in_means", **{"epsilon": 1, "design": "randomised", **given}
+    )
 
 
 def cate(**given):
