@@ -403,6 +403,46 @@ def test_covariates_by_arm_are_the_sums():
     assert arms.squares == pytest.approx(squares, abs=1e-3)
 
 
+# --- learners of effects --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [True, False], ids=["r_learner", "dr_learner"])
+def test_sums_by_group_are_those_of_a_group_by(weighted):
+    rng = np.random.default_rng(18)
+    y, t, x = records(400, D)
+    y[:100] = rng.choice([0.0, 1.0], 100)
+    g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
+    made = Learner(nuisance(not weighted), 0.7, weighted)
+    c, _ = curator(y, t, x, strata=(g, 5))
+    terms, cells, top = _nuisance.GroupTerms(made), Cells(_nuisance.group, 5), made.steepest
+    box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
+    both = c.sums("sums", terms, box, cells, share="a").value * [top, top**2]
+    score = made.nuisance.scores(x)
+    one, zero = made.nuisance.outcomes(x, made.nuisance.features(x))
+    assert min(one.min(), zero.min()) >= 0.0  # means stay within the range of the outcome
+    assert max(one.max(), zero.max()) <= 1.0
+    if weighted:
+        s = t - score
+        target = y - score * one - (1 - score) * zero - s * made.nuisance.effect
+    else:
+        s = np.ones(400)
+        weight = np.where(t, 1 / score, -1 / (1 - score))
+        target = one - zero + weight * (y - np.where(t, one, zero)) - made.nuisance.effect
+    clipped = np.clip(target / 0.7, -1, 1)
+    effects = np.array([0.3, -0.2, 1.0, -1.0, 0.0])
+    residual = np.clip(clipped - s * effects[g], -1, 1)
+    frame = pd.DataFrame({"g": g, "top": s * clipped, "w": s**2, "r": (s * residual) ** 2})
+    direct = frame.groupby("g").sum().reindex(range(5), fill_value=0.0)
+    assert both == pytest.approx(direct[["top", "w"]].to_numpy(), abs=1e-5)
+    row = _nuisance.GroupSquares(terms, effects)
+    squares = c.sums("squares", row, Box(0.0, top**2, centre=0.0), cells, share="a").value[:, 0]
+    assert squares == pytest.approx(direct["r"].to_numpy(), abs=1e-5)
+    for k in range(4):  # their ratio is a regression of residuals on residuals
+        here = g == k
+        slope = np.linalg.lstsq(s[here][:, None], clipped[here], rcond=None)[0][0]
+        assert both[k, 0] / both[k, 1] == pytest.approx(slope, abs=1e-5)
+
+
 def test_squares_of_gradients_are_what_they_say():
     y, t, x = records(300, D)
     flat = Nuisance(
