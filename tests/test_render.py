@@ -81,7 +81,7 @@ def test_what_must_not_be_overlooked_stands_out_without_colour(name):
 
 
 def test_nothing_is_loud_when_all_is_well():
-    summary = release("diff_in_means-sample-ATE").summary()
+    summary = release("randomised").summary()
     assert 'role="alert"' not in summary.as_html()
     assert r"\fbox" not in summary.as_latex()
     assert "> **" not in summary.as_markdown()
