@@ -519,7 +519,7 @@ def _moved_by_model(
     mean = both * (seen / noise + math.sqrt(prior) / prior)
     square = mean**2 + both - float(by_column.sum()) / curator.n
     most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
-    second_order = 1.0 + model.noise_variance / 2.0
+    second_order = 1.0 + model.noise_variance
     return largest**2 * second_order * min(max(square, 0.0), most)
 
 
