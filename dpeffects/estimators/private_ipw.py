@@ -41,12 +41,6 @@ strong as it is cautious to believe. It holds where the log odds of treatment ar
 terms of the formula and no confounder is missing. Where a model is nearly flat there is an
 allowance for confounding alone, which is a guess; below a tenth of its slopes the result is called
 an association.
-
-Coverage of nominal 95 % intervals for the ATE over the twelve confounded populations of
-``tests/populations.py``, in per cent, with the standard error over the root mean squared error
-(medians over populations), and how many runs have a caution before the estimate:
-
-TABLE
 """
 
 from __future__ import annotations
