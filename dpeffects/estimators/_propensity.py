@@ -38,7 +38,7 @@ _PUBLIC_STRENGTH = 1e-3
 _UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
-_INFORMATION_SD = 0.35
+_INFORMATION_SD = 0.5
 """Relative error of the information, because products of covariates are not known."""
 _MATTER = 0.25
 """Part of the columns that matter for confounding."""

@@ -41,12 +41,6 @@ strong as it is cautious to believe. It holds where the log odds of treatment ar
 terms of the formula and no confounder is missing. Where a model is nearly flat there is an
 allowance for confounding alone, which is a guess; below a tenth of its slopes the result is called
 an association.
-
-Coverage of nominal 95 % intervals for the ATE over the twelve confounded populations of
-``tests/populations.py``, in per cent, with the standard error over the root mean squared error
-(medians over populations), and how many runs have a caution before the estimate:
-
-TABLE
 """
 
 from __future__ import annotations
@@ -519,7 +513,7 @@ def _moved_by_model(
     mean = both * (seen / noise + math.sqrt(prior) / prior)
     square = mean**2 + both - float(by_column.sum()) / curator.n
     most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
-    second_order = 1.0 + model.noise_variance / 2.0
+    second_order = 1.0 + model.noise_variance
     return largest**2 * second_order * min(max(square, 0.0), most)
 
 

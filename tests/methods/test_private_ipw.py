@@ -209,7 +209,8 @@ def test_an_estimate_goes_further_where_that_lowers_its_error():
         in_sum = rng.normal(size=200_000) * np.sqrt(noise)
         in_centres = rng.normal(size=200_000) * np.hypot(*error.centres.unknown)
         factors = np.linspace(0.0, 1.0, 101)
-        removed = kept * confounding - in_sum + in_centres
+        part_removed = kept + error.model.kept_sd * rng.normal(size=200_000)
+        removed = part_removed * confounding - in_sum + in_centres
         left = confounding + in_centres
         errors = [np.mean((left - (1 + factor) * removed) ** 2) for factor in factors]
         assert error.further == pytest.approx(factors[np.argmin(errors)], abs=0.021)
@@ -245,7 +246,7 @@ def test_records_beyond_a_clip_are_counted_and_said(level):
     assert fit.details["propensities within"] == "[0.4, 0.6]"
     assert beyond(fit) == pytest.approx(np.mean((e < 0.4) | (e > 0.6)), abs=0.002)
     assert "beyond the clip" in fit.caution
-    said, shown = (str(fit).index(word) for word in ("beyond the clip", "std error"))
+    said, shown = (str(fit).index(word) for word in ("beyond the clip", "std. error"))
     assert said < shown
     chosen = run(data, epsilon=1e5, level=level)
     assert beyond(chosen) < 0.02
