@@ -26,22 +26,19 @@ give an estimate over all records outside of the fold, the K estimates are clipp
 effects, and their mean is released. It moves by at most 2 B / K + 2 B / (c n) (claim 25): for AIPW
 with c = 0.1 about a tenth of the above. Averaged predictions are better models (without noise half
 the error, measured), but that does not make up for ten times the noise. A narrow ``effect_range``
-divides the noise further. Root mean squared errors on the confounded simulation, epsilon 1, 25 runs
-in units of the outcome's range (``sample_aggregate`` has 0.043 and 0.020):
-
-========= ========= ===================== =========== ===========
-n         estimates estimates in +-0.5    regression  predictions
-========= ========= ===================== =========== ===========
-2,000         0.042                 0.033       0.042       0.239
-5,000         0.024                 0.018       0.018       0.155
-========= ========= ===================== =========== ===========
+divides the noise further. A fold without both arms gives no estimate: the number of those that do
+is released with their sum, at no further price, and the estimate is sum over number. With
+``average="predictions"`` such a fold predicts the middle of the range. benchmarks/leaderboard.py
+compares both with other methods.
 
 The sampling variance, from a noisy sum of squares, is that of the terms over n. Residuals are part
 of them, and show the error of the models; for the regression estimator, which has none, the
 variance between the estimates of folds over K is added, and with averaged predictions there is no
 variance at all.
 
-Folds are as small as the blocks of ``sample_aggregate``, by the same rule, and what models miss at
+The number of treated records is released first. Folds are as small as the blocks of
+``sample_aggregate``, by the same rule for the released smaller arm, with the same words in the
+first lines where an arm has too few records in a fold, and the same refusal. What models miss at
 that size stays in the estimate; IPW suffers most, since inverse propensities by few records are too
 large on average.
 """
