@@ -138,7 +138,9 @@ def intervals() -> pd.DataFrame:
     """Coverage and half-widths of 95 % intervals at epsilon 1, and seconds of a call."""
     coverage = pd.read_csv(RESULTS / "coverage.csv").query("epsilon == @EPSILON and not binary")
     seconds = pd.read_csv(RESULTS / "seconds.csv").query("n == 100_000").set_index("method")
-    planned = table("plan", "").query("data == 'confounded' and epsilon == @EPSILON")
+    planned = table("plan", "Half-widths by cell").query(
+        "data == 'confounded' and epsilon == @EPSILON"
+    )
     planned = planned.set_index("method")["half-width, real"]
     rows = []
     for name, (_, design, timed) in _MEASURED.items():
