@@ -35,8 +35,9 @@ bounds = {
 # %%
 # 2. Plan
 # -------
-# About a fifth of mothers smoked at the time, and birth weights spread by some 550 grams: both from
-# the literature. Which method finds a difference of 200 grams, and at what price?
+# About a fifth of mothers smoked at the time, and birth weights spread by some 550 grams, of which
+# what is known of mothers explains little: all from the literature. Which method finds a difference
+# of 200 grams, and at what price?
 
 plan = dpe.plan(
     formula,

@@ -13,6 +13,7 @@ study = dpe.plan(
     n=5000,
     epsilon=1,
     bounds={"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]},
+    outcome_sd=0.2,
     repeats=2,
 )
 ax = plots.half_width(study, epsilons=(0.2, 0.5, 1, 2, 5))

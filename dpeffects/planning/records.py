@@ -128,7 +128,7 @@ class MadeUp:
         if s.two_valued:
             return self.low + width * (rng.random(len(mean)) < mean)
         largest = float(np.mean(mean * (1.0 - mean)))
-        precision = max(largest / (sd**2 * max(1.0 - r2, 1e-4)) - 1.0, 0.05)
+        precision = min(max(largest / (sd**2 * (1.0 - r2)) - 1.0, 0.05), 1e9)
         drawn = rng.beta(mean * precision, (1.0 - mean) * precision)
         return np.asarray(self.low + width * drawn)
 

@@ -30,8 +30,9 @@ from dpeffects.results import Result
 from dpeffects.results.export import or_nan
 
 MOST_RECORDS, MOST_OF_LEARNERS = 200_000, 20_000
-"""Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer.
-Errors with more are taken to fall with the root of n."""
+"""Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer,
+and half as many where they are rehearsed again and again. Errors with more are taken to fall with
+the root of n."""
 _REPEATS, _RECORDS, _RECORDS_OF_LEARNERS = 12, 120_000, 6_000
 """Rehearsals: so many, or fewer that have so many records in all."""
 _FEW = 3
@@ -96,7 +97,7 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
         return Planned(spec.name, reason="needs a delta")
     options = _options(setting, spec)
     learns = bool(spec.options().needs_memory())
-    n = min(setting.n, MOST_OF_LEARNERS if learns else MOST_RECORDS)
+    n = min(setting.n, (MOST_OF_LEARNERS // (2 if few else 1)) if learns else MOST_RECORDS)
     unit = math.sqrt(n / setting.n)
     estimate: Callable[..., Any] = partial(estimate_effect, setting.estimand)
     if ESTIMANDS[setting.estimand].conditional:

@@ -36,7 +36,7 @@ RIGHT: dict[str, tuple[Any, ...]] = {
     "paper_constants": (True, False),
     "variance_noise": ("capped", "smooth"),
     "adjust": ("auto", "all", "none"),
-    "confounding": (0.0, 1e-6, 10.0),
+    "confounding": (0, 10.0),
     "regression": (True, False),
     "neighbors": (1, 5, 50),
     "match_limit": (1, (1, 2), 100),
@@ -50,8 +50,10 @@ RIGHT: dict[str, tuple[Any, ...]] = {
     "rule": ("mvagg", "ivw", "all", "largest", "random"),
     "conf_level": (0.5, 1 - 1e-12),
     "sites": (["N", "S"], ["N"], ["N", "S", "W"]),
-    "treated": (0.001, 0.999),
-    "selection": (0, 10.0),
+    "share_treated": (0.001, 0.999),
+    "r2": (0, 0.99),
+    "covariate_sd": (0.001, 0.5, {"x": 0.4}),
+    "design": ("observational", "randomised"),
     "power": (1e-9, 0.999),
     "outcome_sd": (1e-12, 0.5),
     "outcome_mean": (0, 1),
@@ -210,8 +212,9 @@ def _plan(chance: random.Random, function: str) -> Call:
         "repeats": 1,
         "method": "diff_in_means",
     }
-    names = ["n", "delta", "method", "estimand", "outcome_mean", "outcome_sd", "treated"]
-    names += ["selection", "conf_level", "power", "repeats", "epsilon", "optoin"]
+    names = ["n", "delta", "method", "estimand", "outcome_mean", "outcome_sd", "r2"]
+    names += ["share_treated", "covariate_sd", "design"]
+    names += ["confounding", "conf_level", "power", "repeats", "epsilon", "optoin"]
     for name in chance.sample(names, chance.choice([0, 1, 1, 2])):
         right[name] = chance.choice(chance.choice([RIGHT.get(name, frames.ODD), frames.ODD]))
     if isinstance(right["repeats"], int):

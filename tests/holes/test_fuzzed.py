@@ -60,7 +60,7 @@ def test_options_of_any_type_are_refused_in_words(given):
         {"repeats": "many"},
         {"repeats": 0},
         {"repeats": float("inf")},
-        {"selection": {}},
+        {"confounding": {}},
         {"power": pd.NaT},
         {"conf_level": None},
         {"outcome_sd": "wide"},

@@ -224,9 +224,9 @@ def test_a_plan_shows_the_split_of_a_real_call(name):
     formula, call = ("y ~ t | g" if strata else "y ~ t | x1 + x2"), {"epsilon": 4.0, "delta": 1e-5}
     used = {column: BOUNDS[column] for column in ("y", *(("g",) if strata else ("x1", "x2")))}
     fit = dpe.dp_ate(formula, DATA, method, bounds=used, **call, **options)
-    (row,) = dpe.plan(
-        formula, n=len(DATA), method=method, bounds=used, repeats=1, **call, **options
-    ).rows
+    told = {"outcome_sd": 0.2, "covariate_sd": {x: 0.2 for x in used if x.startswith("x")}}
+    call |= {"n": len(DATA), "method": method, "bounds": used, "repeats": 1}
+    (row,) = dpe.plan(formula, **call, **told, **options).rows
     assert dict(row.shares) == pytest.approx(by_share(fit))
 
 

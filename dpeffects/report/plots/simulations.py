@@ -18,7 +18,7 @@ from dpeffects.summary import draw
 if TYPE_CHECKING:
     import pandas as pd
 
-EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _NEEDED = ("data", "fit", "epsilon", "guarantee", "level", "error")
 _NEAR = 1.1
 
