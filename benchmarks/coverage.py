@@ -408,7 +408,7 @@ def read(table: pd.DataFrame) -> pd.DataFrame:
     held = (made["counted"] * made["cover95"]).round()
     made["chance"] = binom.cdf(held, made["counted"].round(), 0.95)
     unsaid = made["low"] & (made["warned"] <= 0.9) & (made["silent"] < 0.9)
-    broken = made["assumes"].str.contains("linear|models|discrete") & (made["design"] == DESIGNS[2])
+    broken = made["assumes"].str.contains("linear|models|stratum") & (made["design"] == DESIGNS[2])
     broken |= made["assumes"].str.contains("randomised") & (made["design"] == DESIGNS[3])
     made["assumed"] = unsaid & broken
     made["perhaps"] = unsaid & ~broken & (made["chance"] > CHANCE)

@@ -127,7 +127,7 @@ def _plan_summary(plan: dpe.Plan, needed: pd.DataFrame | None, width: float) -> 
     rows = ((name, number(x) if x == x else "out of reach") for name, x, _ in found)
     title = f"Needed for a half-width of {number(width)}"
     table = Table(title, ("method", str(needed.columns[1])), tuple(rows), "lr")
-    notes = noted(f"{name}: {why}" for name, _, why in found if why)
+    notes = noted(f"{name}: {why}" for name, x, why in found if why and x != x)
     header, first, *rest = summary.blocks
     more = (table, notes) if notes else (table,)
     return Summary(summary.title, summary.alert, (header, first, *more, *rest))

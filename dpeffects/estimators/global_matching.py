@@ -18,7 +18,7 @@ from dpeffects.estimators._strata import (
     capped_variance,
     reference,
 )
-from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec
+from dpeffects.estimators.spec import MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.strata import MatchedStrata
@@ -54,7 +54,7 @@ SPEC = MethodSpec(
     name="global_matching",
     title="exact matching on strata, global sensitivity",
     about="the same with noise for the worst dataset: a baseline, pure epsilon",
-    assumes=f"{NO_CONFOUNDER}, whose columns are all discrete",
+    assumes="treatment was as good as random within every stratum",
     estimands=("ATE",),
     levels=("sample",),
     options=GlobalMatchingOptions,

@@ -48,7 +48,7 @@ from dpeffects.estimators._strata import (
     capped_variance,
     reference,
 )
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec
+from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy
@@ -236,7 +236,7 @@ SPEC = MethodSpec(
     name="smooth_matching",
     title="exact matching on strata, smooth sensitivity",
     about="differences in means within strata of discrete covariates; noise by smooth sensitivity",
-    assumes=f"{NO_CONFOUNDER}, whose columns are all discrete",
+    assumes="treatment was as good as random within every stratum",
     estimands=("ATE",),
     levels=("sample",),
     options=SmoothMatchingOptions,

@@ -227,9 +227,10 @@ def _shares(result: Any) -> tuple[tuple[str, float], ...]:
 
 
 def _options(setting: PlanSetting, spec: MethodSpec) -> dict[str, Any]:
-    """Options of the call: those given, and the design where the method asks for it."""
+    """Options of the call: those given, and a randomised design where the method asks for one."""
     asks = any(f.name == "design" for f in fields(spec.options))
-    return dict(setting.options) | ({"design": setting.design} if asks else {})
+    told = {"design": setting.design} if asks and setting.design == "randomised" else {}
+    return dict(setting.options) | told
 
 
 def _repeats(setting: PlanSetting, n: int, learns: bool, few: bool) -> int:

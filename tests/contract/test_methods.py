@@ -182,7 +182,7 @@ def test_every_method_is_listed():
         ("private_psm", "label", "log odds of treatment are linear in its terms"),
         ("private_psm", "sample", "HARDLY ADJUSTED"),
         ("private_ipw", "sample", "log odds of treatment are linear in its terms"),
-        ("smooth_matching", "sample", "no confounder is missing from the formula"),
+        ("smooth_matching", "sample", "as good as random within every stratum"),
         ("diff_in_means", "sample", "an effect only where treatment was randomised"),
     ],
 )
