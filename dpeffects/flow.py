@@ -32,7 +32,7 @@ from dpeffects.formula.expression import Number, source
 from dpeffects.guarantee import Guarantee, cautions
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
-from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
@@ -432,7 +432,10 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     from_data = "data" in bounds.sources.values()
     epsilon, delta = estimation.releaser.promised()
     # shares are rounded down, by less than anybody should read
-    asked = estimation.request.budget.epsilon
+    budget = estimation.request.budget
+    asked = budget.epsilon
+    if estimation.spec.may_stop and float(epsilon) <= asked * (1 - 1e-9):
+        epsilon, delta = as_written(asked), as_written(budget.delta)
     return Guarantee(
         epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
         delta=float(delta),

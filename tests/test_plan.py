@@ -52,6 +52,7 @@ def test_a_binary_outcome_varies_as_a_risk_does():
     """The variance of a mean is p (1 - p) / n, and power that of a test of two proportions."""
     n, risk = 10_000, 0.05
     given = {"outcome_sd": None, "outcome_mean": risk, "epsilon": 200, "n": n}
+    given["design"] = "randomised"
     row = means(**given).rows[0]
     assert row.half_width == pytest.approx(1.96 * math.sqrt(4 * risk * (1 - risk) / n), rel=0.06)
     found = means(**given, bounds={"y": [0, 1]}).rows[0]

@@ -61,6 +61,7 @@ _FAR = 0.15
 """How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
 _TYPICAL_CLIP = 0.06
 """What `plan` takes a clip to be that is yet to be chosen."""
+_STEEPEST = 10.0
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
 
@@ -191,12 +192,19 @@ class LogOdds:
 
 
 def typical_scores(share: float, sd: float) -> FloatArray:
-    """Propensities with this mean whose log odds are normal with this standard deviation."""
-    mean = math.log(share / (1.0 - share))
-    for _ in range(30):
-        e = sigmoid(mean + sd * _NODES)
-        mean += (share - float(e.mean())) / max(float((e * (1.0 - e)).mean()), 0.02 * share)
-    return np.asarray(sigmoid(mean + sd * _NODES))
+    """Propensities with this mean whose log odds are normal with this standard deviation.
+
+    Log odds that vary more than `_STEEPEST` are those of arms that hardly overlap in any case.
+    """
+    spread = min(sd, _STEEPEST) * _NODES
+    low, high = math.log(share / (1.0 - share)) + spread[[0, -1]]
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        if float(sigmoid(middle + spread).mean()) < share:
+            low = middle
+        else:
+            high = middle
+    return np.clip(sigmoid((low + high) / 2.0 + spread), 1e-12, 1.0 - 1e-12)
 
 
 @dataclass(frozen=True)
@@ -334,7 +342,7 @@ def _with_error(
 
     def scores(slopes: FloatArray) -> FloatArray:
         sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
-        return typical_scores(share, min(sd, 20.0))
+        return typical_scores(share, sd)
 
     e = scores(weights.value[1:])
     weight = e * (1.0 - e) / np.sum(e * (1.0 - e))

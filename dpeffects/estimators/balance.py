@@ -6,7 +6,8 @@
 4. The sums again, weighted by inverse propensities (share "adjusted").
 
 Steps 2 to 4 are left out where public numbers say that noise would drown them, and their shares go
-to step 1. If the releases of step 1 say nothing, nothing further is charged.
+to step 1. If the releases of step 1 say nothing, nothing further is released; that depends on
+released values, so the guarantee is that of the whole budget all the same.
 
 Standardised mean differences follow from the sums. Covariates are on the scale u in [-1, 1]; a
 standardised difference is the same on every scale. It is
@@ -628,6 +629,7 @@ BALANCE = MethodSpec(
     fit=fit,
     citation="",
     uses_outcome=False,
+    may_stop=True,
     needs_intercept=True,  # the other columns are centred around it
 )
 """It estimates no effect, so it is not among the methods that `methods` lists."""

@@ -121,9 +121,10 @@ class MethodSpec:
     ``needs_covariates`` is False where covariates are used if the formula has any.
     ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta, ``needs_intercept``
     for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
-    of the noise is private, so that what is shown of it is a release too. ``former_options`` are
-    options that are no more, with what to write in their place. ``assumes`` says what has to be
-    true for an interval to hold; a summary has it above the estimate.
+    of the noise is private, so that what is shown of it is a release too. ``may_stop`` says that
+    released values decide whether all of the budget is used: then all of it is promised.
+    ``former_options`` are options that are no more, with what to write in their place. ``assumes``
+    says what has to be true for an interval to hold; a summary has it above the estimate.
     """
 
     name: str
@@ -147,6 +148,7 @@ class MethodSpec:
     needs_delta: bool = False
     needs_intercept: bool = False
     smooth: bool = False
+    may_stop: bool = False
     former_options: Mapping[str, str] = field(default_factory=dict)
 
     @property

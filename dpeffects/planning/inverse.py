@@ -71,13 +71,14 @@ class Search:
         most, n = number(_RANGES[self.of][1]), self.setting.n
         width = number(float(f"{last.half_width:.3g}"))
         there = f"the half-width is {width} at {self.of} = {most}"
-        if "will not adjust" in last.note:
+        if last.allows:
             why = f"it allows for confounding, and {last.note}"
             return math.nan, f"{there}, and more cannot help: {why}"
         if self.of == "n":
             needed = _RANGES["n"][1] * math.exp(2.0 * gap)  # half-widths fall with the root of n
             if needed <= _MOST:
-                return float(math.ceil(needed)), f"by extrapolation: {there}"
+                more = f"; {last.note}" if "will not adjust" in last.note else ""
+                return float(math.ceil(needed)), f"by extrapolation: {there}{more}"
             return math.nan, f"{there}: it takes more than {number(_MOST)} records"
         needed = n * math.exp(2.0 * gap)
         return math.nan, (

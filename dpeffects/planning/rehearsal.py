@@ -50,7 +50,7 @@ class Planned:
     """Expected accuracy of one method.
 
     ``reason`` says why there is none; ``chosen`` which method the default takes; ``note`` whether
-    it will not adjust.
+    it will not adjust; ``allows`` whether its interval then allows for confounding.
     """
 
     method: str
@@ -62,6 +62,7 @@ class Planned:
     reason: str = ""
     chosen: str = ""
     note: str = ""
+    allows: bool = False
 
     @property
     def remark(self) -> str:
@@ -116,7 +117,8 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
             effect = _guess(runs, setting.power)
         if len(results) == _FEW and not tested:
             break
-    if _most(str(getattr(result, "associated", False)) for result in results) == "True":
+    allows = _most(str(_allows(result)) for result in results) == "True"
+    if allows:
         unit = 1.0  # what is allowed for confounding does not fall with n
     median = partial(_median, runs, unit)
     planned = Planned(
@@ -125,6 +127,7 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
         shares=_shares(results[0]),
         chosen=_most(result.options.get("chosen", "") for result in results),
         note=note,
+        allows=allows,
     )
     if math.isnan(median("std_error")):  # an interval for the noise alone is none for the effect
         return planned
@@ -242,7 +245,7 @@ def _repeats(setting: PlanSetting, n: int, learns: bool, few: bool) -> int:
 def _note(setting: PlanSetting, spec: MethodSpec, results: Sequence[Any]) -> tuple[str, bool]:
     """What the method will do, and whether its interval is a test of an effect."""
     if not isinstance(results[0], Result):
-        return "", True
+        return _most(result.caution for result in results), True
     unadjusted = sum(result.associated for result in results)
     if 2 * unadjusted > len(results):
         why = "n, epsilon and the number of covariates carry no adjustment"
@@ -253,9 +256,14 @@ def _note(setting: PlanSetting, spec: MethodSpec, results: Sequence[Any]) -> tup
         return f"will not adjust, because {why}: an association, without a test", False
     if not spec.uses_covariates and setting.confounded:
         return "adjusts for nothing: an association, unless treatment is randomised", False
-    if unadjusted:
-        return f"not adjusted in {unadjusted} of {len(results)} rehearsals", True
-    return _most(result.released.caution for result in results), True
+    caution = _most(result.released.caution for result in results if not result.associated)
+    some = f"not adjusted in {unadjusted} of {len(results)} rehearsals" if unadjusted else ""
+    return "; ".join(filter(None, (some, caution))), True
+
+
+def _allows(result: Any) -> bool:
+    """Whether a result that is not adjusted allows for confounding."""
+    return isinstance(result, Result) and result.associated and result.bias_variance > 0.0
 
 
 def _most(values: Iterable[str]) -> str:

@@ -111,8 +111,8 @@ def _left_out(balance: Balance) -> str:
         )
     if balance.options.get("overlap"):
         return (
-            "The differences say nothing, so that no propensity model was released, and its part "
-            "of epsilon was not charged."
+            "The differences say nothing, so no propensity model was released. Its part of epsilon "
+            "was not used, but counts: what was released decided on it."
         )
     return (
         "No propensity model was released, and all of epsilon went to the differences; "

@@ -452,10 +452,15 @@ class CateEffects(CateResult):
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave; earlier versions wrote labels with the effects only."""
+        """Read what `to_dict` gave.
+
+        Earlier versions wrote labels with the effects only, and did not say which effects by group
+        are overlap-weighted.
+        """
         effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
         labels = [effect["label"] for effect in effects]
-        older = {"labels": labels, "points": {}} | document
+        weighted = document["kind"] == "groups" and document["method"] == "r_learner"
+        older = {"labels": labels, "points": {}, "overlap_weighted": weighted} | document
         return super().from_dict(older | {"effects": effects})
 
     def __repr__(self) -> str:

@@ -18,6 +18,10 @@ BINS = 8
 """Bins of the histograms that show how covariates spread over their declared ranges."""
 _ALLOWANCE = 1.25
 """Bands allow for this much more shrinkage than planned."""
+_EARLIER = (
+    "WRITTEN BY AN EARLIER VERSION: intervals and bands leave out the noise of the models of "
+    "treatment and outcome, and confounding that these may leave"
+)
 _BLOCK = 20_000
 _POINTS = 2048
 
@@ -162,7 +166,7 @@ class EffectFunction(JsonRecord):
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
         """Read what `to_dict` gave; ValueError where numbers do not fit together."""
-        function = super().from_dict(document)
+        function = super().from_dict({"caution": _EARLIER} | document)
         function.check()
         return function
 
