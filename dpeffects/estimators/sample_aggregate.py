@@ -62,7 +62,7 @@ _FEW, _ENOUGH = 5, 40
 """Fewer records of an arm in a block are too few; _ENOUGH blocks tell a standard error."""
 _COUNTED = 0.375
 """Weight of a block in its own count: with it (claim 7), sum and squares need no more noise."""
-_HOPELESS = 0.5
+_HOPELESS = 1.0
 """Noise sd, in lengths of the range of effects, from which nothing can come out."""
 
 

@@ -289,7 +289,7 @@ def test_nothing_but_noise_is_refused_before_the_charge():
     ):
         ledger = dpe.Ledger(1.0)
         with pytest.raises(OptionError, match="nothing was charged"):
-            run(frame(300), epsilon=0.05, ledger=ledger, method=method, **given)
+            run(frame(300), epsilon=0.03, ledger=ledger, method=method, **given)
         assert ledger.spends == ()
 
 
