@@ -37,11 +37,11 @@ _REPEATS, _RECORDS, _RECORDS_OF_LEARNERS = 12, 120_000, 6_000
 """Rehearsals: so many, or fewer that have so many records in all."""
 _FEW = 3
 """Rehearsals where there is no test to tell the power of."""
-_PRIOR = 8
+_PRIOR = 24
 """How many rehearsals the standard error of the method itself counts for, when the spread of the
 estimates is told from a few."""
 
-_ASTRAY = 1.5
+_ASTRAY = 1.3
 """Errors of so many standard errors are what is left of confounding: that is no test."""
 
 
