@@ -131,9 +131,9 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
     planned = replace(planned, std_error=median("std_error"), half_width=median("half_width"))
     if few or not tested:
         return planned
-    if setting.confounded and (times := stretch(runs, "std_error")) > _ASTRAY:
+    if setting.confounded and stretch(runs, "std_error") > _ASTRAY:
         note = f"{note}; " if note else ""
-        note += f"hardly adjusts: errors are {times:.2g} times their standard error"
+        note += "hardly adjusts: errors are larger than their standard errors"
         return replace(planned, note=note)
     found = unit * detectable(runs, setting.power, (made.high - made.low) / unit)
     return replace(planned, detectable=found)
