@@ -60,7 +60,7 @@ LOUD = {
     "asymptotic": (make(guarantee=Guarantee(1.0, kind="asymptotic")), "ASYMPTOTIC CLAIM"),
     "claimed effects": ("claimed", "ASYMPTOTIC CLAIM"),
     "seeded site": ("seeded site", "NOT PRIVATE: seeded"),
-    "hardly adjusted": ("private_psm-sample-ATE", "HARDLY ADJUSTED"),
+    "hardly adjusted": ("private_psm-sample-ATE", "ASSOCIATION, NOT AN EFFECT"),
 }
 
 

@@ -95,6 +95,10 @@ class Estimate:
     details: Mapping[str, Any] = field(default_factory=dict)
     caution: str = ""
 
+    def __post_init__(self) -> None:
+        if self.basis and self.basis not in BASES:
+            raise ValueError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")
+
     @property
     def point(self) -> float:
         """The estimate as it is shown: within the possible range, which the truth is in too."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 
 _COVERS = ("noise", "effect")
+_OVERLAP = ("r_learner",)
+"""Whose effects by group are overlap-weighted, in documents that do not say it."""
 _OVERLAP = (
     "OVERLAP-WEIGHTED: in each group records count by p (1 - p), p the chance of treatment; where "
     "effects vary within a group this is not its average effect"
@@ -459,7 +461,7 @@ class CateEffects(CateResult):
         """
         effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
         labels = [effect["label"] for effect in effects]
-        weighted = document["kind"] == "groups" and document["method"] == "r_learner"
+        weighted = document["kind"] == "groups" and document["method"] in _OVERLAP
         older = {"labels": labels, "points": {}, "overlap_weighted": weighted} | document
         return super().from_dict(older | {"effects": effects})
 
