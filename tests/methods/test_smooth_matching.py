@@ -98,7 +98,7 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, options):
 @cases
 def test_a_seed_repeats_and_no_seed_does_not(name, options):
     assert run(name, options, seed=3).to_dict() == run(name, options, seed=3).to_dict()
-    assert len({run(name, options, seed=None).estimate for _ in range(3)}) == 3
+    assert len({run(name, options, seed=None).released.value for _ in range(3)}) == 3
 
 
 # --- bad input: clear errors, nothing charged
