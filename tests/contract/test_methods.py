@@ -184,9 +184,9 @@ def test_every_method_is_listed():
     [
         ("private_psm", "label", "log odds of treatment are linear in its terms"),
         ("private_psm", "sample", "HARDLY ADJUSTED"),
-        ("private_ipw", "sample", "log odds of treatment are linear in its terms"),
+        ("private_ipw", "label", "log odds of treatment are linear in its terms"),
         ("smooth_matching", "sample", "as good as random within every stratum"),
-        ("diff_in_means", "sample", "an effect only where treatment was randomised"),
+        ("diff_in_means", "sample", "ASSOCIATION, NOT AN EFFECT"),
     ],
 )
 def test_what_is_taken_for_granted_stands_before_the_estimate(name, level, words):
