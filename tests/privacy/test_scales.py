@@ -73,7 +73,13 @@ SOLVER = 1.1
 
 STANDARD = {"Laplace": math.sqrt(2.0), "smooth Laplace": math.sqrt(2.0), "Wishart": math.sqrt(10.0)}
 """Standard deviation of noise of scale 1; matrices are those of three columns and the outcome."""
-CUBES = {"covariates by arm": 5, "squares of covariates": 2, "weighted covariates by arm": 5}
+CUBES = {
+    "covariates by arm": 5,
+    "squares of covariates": 2,
+    "weighted covariates by arm": 5,
+    "means of covariates": 3,
+    "variances of covariates": 3,
+}
 """Columns of cubes."""
 
 
