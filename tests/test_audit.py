@@ -356,7 +356,9 @@ def balance_shown(data, seed):
 def test_balance_is_audited():
     """A record that changes arm and covariate loses no more than epsilon, and not much less."""
     rng = np.random.default_rng(5)
-    one = pd.DataFrame({"y": rng.random(1500), "t": rng.integers(0, 2, 1500), "x": rng.random(1500)})
+    one = pd.DataFrame(
+        {"y": rng.random(1500), "t": rng.integers(0, 2, 1500), "x": rng.random(1500)}
+    )
     everything, outcome = one.copy(), one.copy()
     one.loc[0], everything.loc[0], outcome.loc[0] = (0.0, 0, 0.0), (1.0, 1, 1.0), (1.0, 0, 0.0)
     pairs = [(one.astype({"t": int}), other.astype({"t": int})) for other in (everything, outcome)]

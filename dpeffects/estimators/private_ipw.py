@@ -153,12 +153,12 @@ class PrivateIPWOptions(Options):
         """Choose the share of the model; refuse what level or budget does not allow."""
         if self.noise == "gaussian" and not facts.budget.delta > 0:
             raise OptionError('noise="gaussian" needs delta > 0, for example delta=1e-6')
+        if facts.width < 2:
+            raise OptionError("private_ipw needs an intercept beside one column: leave out - 1")
         if facts.level == "label":
             if self.split or self.model_share is not None:
                 raise OptionError("split and model_share have no meaning at label level")
             return self
-        if facts.width < 2:
-            raise OptionError("private_ipw needs an intercept beside one column: leave out - 1")
         if self.split and facts.n < 4:
             raise OptionError(f"split=True needs at least 4 rows, not {facts.n}")
         if self.split:
