@@ -462,8 +462,8 @@ class CateEffects(CateResult):
         effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
         labels = [effect["label"] for effect in effects]
         weighted = document["kind"] == "groups" and document["method"] in _OVERLAP
-        older = {"labels": labels, "points": {}, "overlap_weighted": weighted} | document
-        return super().from_dict(older | {"effects": effects})
+        older: dict[str, Any] = {"labels": labels, "points": {}, "overlap_weighted": weighted}
+        return super().from_dict(older | document | {"effects": effects})
 
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} {self.kind}")
