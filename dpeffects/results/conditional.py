@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _COVERS = ("noise", "effect")
-_OVERLAP = ("r_learner",)
+_WEIGHTED = ("r_learner",)
 """Whose effects by group are overlap-weighted, in documents that do not say it."""
 _OVERLAP = (
     "OVERLAP-WEIGHTED: in each group records count by p (1 - p), p the chance of treatment; where "
@@ -461,7 +461,7 @@ class CateEffects(CateResult):
         """
         effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
         labels = [effect["label"] for effect in effects]
-        weighted = document["kind"] == "groups" and document["method"] in _OVERLAP
+        weighted = document["kind"] == "groups" and document["method"] in _WEIGHTED
         older: dict[str, Any] = {"labels": labels, "points": {}, "overlap_weighted": weighted}
         return super().from_dict(older | document | {"effects": effects})
 
