@@ -172,7 +172,7 @@ def default_blocks(
     Examples
     --------
     >>> default_blocks(5000, 11, 1.0, False), default_blocks(5000, 11, 1.0, False, smaller=500)
-    (193, 41)
+    (191, 41)
     """
     arm = math.sqrt(d * n * epsilon / 80.0) * (1.0 if flexible else 0.5)
     smaller = n / 2.0 if smaller is None else smaller
