@@ -232,7 +232,7 @@ def test_says_what_will_not_adjust_and_what_is_chosen():
     assert (row.chosen, row.note) == ("clipped_contrast", "")
     assert row.detectable > row.half_width
     (row,) = dpe.plan("y ~ t | x", epsilon=0.5, method="diff_in_means", **few).rows
-    assert "adjusts for nothing" in row.note
+    assert "will not adjust, because it never does" in row.note
     assert math.isnan(row.detectable)
     (row,) = dpe.plan("y ~ t", epsilon=0.5, method="auto", **few).rows
     assert "no covariates" in row.note
@@ -317,7 +317,7 @@ def test_conditional_effects_are_planned_like_averages():
         data = pd.DataFrame({"x": 10 * rng.beta(4, 4, 4000), "g": rng.choice(list("abc"), 4000)})
         data["t"] = rng.random(4000) < 0.5
         data["y"] = np.clip(rng.normal(5, 10 / 6, 4000), 0, 10)
-        more = {"method": "r_learner", "bounds": GROUPED, "seed": seed}
+        more = {"method": "r_learner", "bounds": GROUPED, "seed": seed, "design": "randomised"}
         fit = dpe.dp_cate("y ~ t | x + g", data, **more, **given).tidy()
         halves += ((fit["conf_high"] - fit["conf_low"]) / 2.0).tolist()
     assert rows.loc["r_learner", "half_width"] == pytest.approx(np.median(halves), rel=0.2)

@@ -79,6 +79,8 @@ _FEW = 3.0
 """A group whose weight is below this many noise scales has no usable effect."""
 _CORNER = 8.0
 """A histogram with noise of less than 1/8 of an even bin is taken nearly as it is."""
+_UNEVEN = 0.25
+"""How far shares of bins are from even ones for a skewed covariate."""
 _HARDLY = 0.6
 """Where more than this part of the confounding may be left, the result says that it is hardly
 adjusted."""
@@ -264,11 +266,11 @@ class KernelLearner(ABC):
         release = minimise if perturbation == "objective" else noisy_weights
         weights = release(curator, "effect function", problem, "effect")
         information = variation = None
-        margins = np.full((curator.width - 1, BINS), 1.0 / BINS)
+        margins, margin_sd = np.full((curator.width - 1, BINS), 1.0 / BINS), 0.0
         if curator.has("variance"):
             bins = Bins(curator.width - 1, BINS)
             counts = curator.sums("histograms of covariates", covariate_bins, bins, share="spread")
-            margins = _margins(counts, curator.n)
+            margins, margin_sd = _margins(counts, curator.n)
             top = np.full(2, problem.hessian_bound)
             row = EffectSquares(terms, weights.value)
             squares = curator.sums(
@@ -288,6 +290,7 @@ class KernelLearner(ABC):
             information=information,
             variation=variation,
             margins=margins,
+            margin_sd=margin_sd,
             spread=_spread(curator, learner),
             usual=_INSIDE * self._information(curator, learner),
             n=curator.n,
@@ -457,9 +460,15 @@ def _spread(curator: Curator, learner: Learner) -> float:
     return _SPREAD * (upper - lower) / learner.threshold
 
 
-def _margins(counts: Noisy, n: int) -> FloatArray:
-    """Shares of records by bin, pulled to even ones by as much as noise explains."""
+def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:
+    """Shares of records by bin, pulled to even ones by as much as noise explains.
+
+    And the standard deviation of what is not known of them then.
+    """
     noisy, noise = counts.value.reshape(-1, BINS) / n, counts.variance / n**2
-    pull = 1.0 / (1.0 + noise * (_CORNER * BINS) ** 2 / 16.0)
+    uneven = np.mean((noisy - 1.0 / BINS) ** 2, axis=1, keepdims=True) - noise
+    uneven = np.maximum(uneven, 16.0 / (_CORNER * BINS) ** 2)
+    pull = uneven / (uneven + noise)
     shares = np.maximum(1.0 / BINS + pull * (noisy - 1.0 / BINS), 0.002)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    unknown = np.mean(pull**2 * noise + ((1.0 - pull) * _UNEVEN) ** 2)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True)), math.sqrt(float(unknown))

@@ -37,11 +37,11 @@ _REPEATS, _RECORDS, _RECORDS_OF_LEARNERS = 12, 120_000, 6_000
 """Rehearsals: so many, or fewer that have so many records in all."""
 _FEW = 3
 """Rehearsals where there is no test to tell the power of."""
-_PRIOR = 8
+_PRIOR = 24
 """How many rehearsals the standard error of the method itself counts for, when the spread of the
 estimates is told from a few."""
 
-_ASTRAY = 1.5
+_ASTRAY = 1.3
 """Errors of so many standard errors are what is left of confounding: that is no test."""
 
 
@@ -134,9 +134,9 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
     planned = replace(planned, std_error=median("std_error"), half_width=median("half_width"))
     if few or not tested:
         return planned
-    if setting.confounded and (times := stretch(runs, "std_error")) > _ASTRAY:
+    if setting.confounded and stretch(runs, "std_error") > _ASTRAY:
         note = f"{note}; " if note else ""
-        note += f"hardly adjusts: errors are {times:.2g} times their standard error"
+        note += "hardly adjusts: errors are larger than their standard errors"
         return replace(planned, note=note)
     found = unit * detectable(runs, setting.power, (made.high - made.low) / unit)
     return replace(planned, detectable=found)

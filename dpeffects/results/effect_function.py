@@ -23,7 +23,7 @@ _EARLIER = (
     "treatment and outcome, and confounding that these may leave"
 )
 _BLOCK = 20_000
-_POINTS = 2048
+_POINTS, _FEW_POINTS = 2048, 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,8 @@ class EffectFunction(JsonRecord):
     ``average_sd`` are what `recentred` leaves to bands. ``nuisance_sd`` is the standard deviation
     of the noise that comes in by the models of treatment and outcome, ``confounding`` that of the
     confounding which they may leave because they are shrunk, and ``caution`` what nobody should
-    overlook.
+    overlook. ``margin_sd`` is the standard deviation of what noise leaves unknown of a margin's
+    share of records.
     """
 
     features: Features
@@ -60,6 +61,7 @@ class EffectFunction(JsonRecord):
     nuisance_sd: float = 0.0
     confounding: float = 0.0
     caution: str = ""
+    margin_sd: float = 0.0
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Effects at encoded rows."""
@@ -80,7 +82,7 @@ class EffectFunction(JsonRecord):
         """Average of the effects over covariates that spread by their margins, and its sd."""
         mean = self._shape.mean
         value = self.average + self.unit * float(mean @ self.weights)
-        return value, float(self._sd(mean[None, :], covers)[0])
+        return value, math.hypot(float(self._sd(mean[None, :], covers)[0]), self._by_margins)
 
     def recentred(self, difference_sd: float, confounding: float) -> Self:
         """Shrink towards the function's own average in place of a difference of means.
@@ -118,6 +120,24 @@ class EffectFunction(JsonRecord):
             pull = _ALLOWANCE * self.strength * self.spread * self.unit
             errors += [pull * (rows @ shape.inverse), np.full((len(rows), 1), self.confounding)]
         return np.asarray(np.linalg.norm(np.concatenate(errors, axis=1), axis=1))
+
+    @cached_property
+    def _by_margins(self) -> float:
+        """Standard deviation of the average by what is not known of the margins.
+
+        Records that are in another bin than the margins say have the effects of that bin.
+        """
+        if not self.margin_sd:
+            return 0.0
+        at = np.tile(_spread_by(self.margins, _FEW_POINTS), (BINS, 1))
+        middles = np.repeat((np.arange(BINS) + 0.5) / BINS, _FEW_POINTS)
+        squares = 0.0
+        for column in range(1, at.shape[1]):
+            rows = at.copy()
+            rows[:, column] = middles
+            by_bin = (self.features(rows) @ self.weights).reshape(BINS, -1).mean(axis=1)
+            squares += float(np.sum((by_bin - by_bin.mean()) ** 2))
+        return self.unit * self.margin_sd * math.sqrt(squares)
 
     @cached_property
     def _shape(self) -> Shape:
@@ -184,6 +204,7 @@ class EffectFunction(JsonRecord):
             and min(self.noise_sd, self.spread, self.variation or 0.0) >= 0.0
             and (self.information or 0.0) >= 0.0
             and min(self.undone, self.average_sd, self.nuisance_sd, self.confounding) >= 0.0
+            and self.margin_sd >= 0.0
         )
         require(ok, "numbers do not fit together")
 
@@ -214,11 +235,11 @@ class Shape(NamedTuple):
         return cls(gram, mean, inverse, information * (inverse @ mean))
 
 
-def _spread_by(margins: FloatArray) -> FloatArray:
+def _spread_by(margins: FloatArray, points: int = _POINTS) -> FloatArray:
     """Rows that spread by the margins, independently, the intercept first."""
-    uniform = spread_points(_POINTS, len(margins))
+    uniform = spread_points(points, len(margins))
     columns = [_inverted(own, u) for own, u in zip(margins, uniform.T, strict=True)]
-    return np.column_stack([np.ones(_POINTS), *columns])
+    return np.column_stack([np.ones(points), *columns])
 
 
 def _inverted(margin: FloatArray, shares: FloatArray) -> FloatArray:

@@ -117,7 +117,7 @@ def test_noise_in_the_objective_has_the_spread_that_bands_show(corner, linear):
     squares = c.sums("squares", row, Box(0 * top, top), share="more").value
     counts = c.sums("bins", covariate_bins, Bins(2, BINS), share="more")
     f = function(
-        features, w, margins=_margins(counts, n), usual=n / 4.0, n=n, squares=squares.tolist()
+        features, w, margins=_margins(counts, n)[0], usual=n / 4.0, n=n, squares=squares.tolist()
     )
     ratio = f.sd(at, "noise") / np.std(functions, axis=0, ddof=1)
     overall = math.sqrt(float(np.mean(ratio**2)))
