@@ -49,8 +49,8 @@ EPSILONS = (0.1, 0.5, 1.0, 4.0)
 SLOW = ("model_folds", "sample_aggregate")
 MATCHING = ("smooth_matching", "global_matching")
 UNADJUSTED = ("clipped_contrast", "diff_in_means")
-RUNS = {300: 200, 1000: 150, 2000: 100, 5000: 80, 20_000: 40}
-FEWER = {300: 120, 2000: 80, 20_000: 30}
+RUNS = {300: 120, 1000: 60, 2000: 60, 5000: 40, 20_000: 20}
+FEWER = {300: 80, 2000: 40, 20_000: 16}
 FEWEST = {300: 60, 2000: 24, 20_000: 8}
 
 TRIAL = ("trial", "trial with a binary outcome", "trial with skewed costs")
@@ -177,9 +177,8 @@ def others() -> Iterator[Cell]:
         made = Cell("others", "", 2000, method, "sample", "ATE", 1.0, 0.0, RUNS[2000])
         if "label" in spec.levels:
             names = (*TRIAL[:2], *FEW[1:]) if method not in UNADJUSTED else TRIAL
-            slow = method in ("auto", "one_step")
             for name in names:
-                for n, runs in ((300, 100), (2000, 40 if slow else 100)):
+                for n, runs in ((300, 40), (2000, 30)):
                     for epsilon in (0.5, 4.0):
                         yield made._replace(
                             population=name, n=n, level="label", epsilon=epsilon, runs=runs
@@ -202,13 +201,13 @@ def noise() -> Iterator[Cell]:
         names = STRATIFIED if method in MATCHING else (TRIAL[0], *CORE[:4], "binary and continuous")
         names = TRIAL if method in UNADJUSTED else FEW[:3] if method in SLOW else names
         delta = 1e-6 if method == "smooth_matching" else 0.0
-        runs = 40 if method in SLOW else 200
+        runs = 40 if method in SLOW else 120
         for name in names:
             for epsilon in (0.5, 4.0):
                 yield Cell("noise", name, 2000, method, "sample", "ATE", epsilon, delta, runs)
     for cell in groups():
         if cell.n == 2000:
-            yield cell._replace(part="noise", runs=100)
+            yield cell._replace(part="noise", runs=60)
 
 
 def groups() -> Iterator[Cell]:
@@ -226,7 +225,7 @@ def balance() -> Iterator[Cell]:
     for method in ("dp_balance", "dp_balance, after weighting"):
         for name in (TRIAL[0], *CORE[:4]):
             for epsilon in (0.5, 4.0):
-                yield Cell("balance", name, 5000, method, "sample", "ATE", epsilon, 0.0, 100)
+                yield Cell("balance", name, 5000, method, "sample", "ATE", epsilon, 0.0, 60)
 
 
 PARTS = {"grid": grid, "others": others, "noise": noise, "groups": groups, "balance": balance}
