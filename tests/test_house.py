@@ -101,7 +101,7 @@ def circles(files):
 
 
 MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
-MAY_DRAW |= {"study.runs", "study.simulation", "planning.records", "leaderboard.problems"}
+MAY_DRAW |= {"study.runs", "study.simulation", "planning.made_up", "leaderboard.problems"}
 MAY_DRAW |= {
     "unproved.seeded",
     "unproved.generators.worker",

@@ -14,7 +14,7 @@ from statsmodels.stats.power import NormalIndPower, TTestIndPower
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, OptionError
 from dpeffects.planning import rehearsal
-from dpeffects.planning.records import MadeUp
+from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Rehearsed, detectable, stretch
 from tests.populations import POPULATIONS, constant
 

@@ -49,11 +49,15 @@ def squared_radius(columns: int, randomised: bool) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Standard:
-    """Covariates in [0, 1] to mean 0 and variance 1, by released means and variances."""
+    """Covariates in [0, 1] to mean 0 and variance 1, by released means and variances.
+
+    ``variance_sd`` is the standard deviation of the noise in the released variances.
+    """
 
     columns: IntArray
     means: FloatArray
     sds: FloatArray
+    variance_sd: float = 0.0
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     def __call__(self, rows: Block) -> FloatArray:
@@ -117,7 +121,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
     prior, noise = 0.05, (noisy.sd / n) ** 2
     means = np.clip(0.5 + (noisy.value / n - 0.5) * prior / (prior + noise), 0.0, 1.0)
     variances = np.maximum(means * (1.0 - means), 0.01)
-    other = np.flatnonzero(np.array(curator.values)[columns] != 2)
+    other, variance_sd = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
     if other.size:
         squares = curator.sums(
             "variances of covariates",
@@ -126,8 +130,9 @@ def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
             share=share,
             part=0.5,
         )
-        variances[other] = _pulled(squares.value / n, (squares.sd / n) ** 2, variances[other])
-    return Standard(columns, means, np.sqrt(variances))
+        variance_sd = squares.sd / n
+        variances[other] = _pulled(squares.value / n, variance_sd**2, variances[other])
+    return Standard(columns, means, np.sqrt(variances), variance_sd)
 
 
 def _pulled(seen: FloatArray, noise: float, most: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights, public_propensity_model
-from dpeffects.privacy.moments import WithSquares, cube_noise_sd
+from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Cells
 
@@ -272,7 +272,7 @@ def share_sd(curator: Curator, count: Noisy) -> float:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Spreads:
     """Means and variances of the covariates in [0, 1], intercept left out.
 
     ``spread_sd`` is the standard deviation of the noise in the variances.
@@ -283,17 +283,14 @@ class Columns:
     spread_sd: float
 
     @classmethod
-    def released(cls, curator: Curator, share: str) -> Columns:
+    def released(cls, curator: Curator, share: str) -> Spreads:
         """Release them; free where covariates are public."""
         (sums,) = curator.several(ask_means(curator, share))
         standard = release_standard(curator, sums, share)
         means, spreads = np.full((2, curator.width - 1), [[0.5], [_LEAST_SPREAD]])
         means[standard.columns - 1] = standard.means
         spreads[standard.columns - 1] = np.maximum(standard.sds**2, _LEAST_SPREAD)
-        if not sums.variance:
-            return cls(means, spreads, 0.0)
-        noise = cube_noise_sd(standard.columns.size, 0.25, 0.5 * curator.epsilon(share))
-        return cls(means, spreads, noise / curator.n)
+        return cls(means, spreads, standard.variance_sd)
 
 
 def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
@@ -304,7 +301,7 @@ def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
         raise EstimationError("an arm has no records: there is no effect to estimate")
     strength = n * penalty if penalty else _PUBLIC_STRENGTH
     weights = public_propensity_model(curator, strength, math.log(share / (1.0 - share)))
-    model = _with_error(weights, n, share, 0.0, Columns.released(curator, "centre"))
+    model = _with_error(weights, n, share, 0.0, Spreads.released(curator, "centre"))
     row = LogOdds(model.within((0.0, 1.0)), *model.reach)
     mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
     sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
@@ -322,7 +319,7 @@ def private_model(
     price = curator.epsilon("model")
     count = treated_count(curator, "counts")
     share = share_treated(curator, count)
-    columns = Columns.released(curator, "spread")
+    columns = Spreads.released(curator, "spread")
     setting = replace(setting, spread=float(columns.spreads.mean()))
     if setting.penalty is None:
         strength = plan(setting, {1.0: (price, estimate)})[1]
@@ -335,7 +332,7 @@ def private_model(
 
 
 def _with_error(
-    weights: Weights, n: int, share: float, share_sd: float, columns: Columns
+    weights: Weights, n: int, share: float, share_sd: float, columns: Spreads
 ) -> PropensityModel:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
     norm, spreads = unit_norm(weights.value.size), columns.spreads

@@ -102,13 +102,13 @@ class BalanceOptions(Options):
             raise OptionError("there is nothing to compare: every covariate has one value")
         asked = self
         if asked.adjusted is None:
-            trial = Forecast.of(replace(asked, adjusted=True, overlap=True), facts)
+            trial = BalanceForecast.of(replace(asked, adjusted=True, overlap=True), facts)
             asked = replace(asked, adjusted=asked.overlap is not False and trial.weighted < _WORTH)
         if asked.overlap is None:
-            trial = Forecast.of(replace(asked, overlap=True), facts)
+            trial = BalanceForecast.of(replace(asked, overlap=True), facts)
             worth = trial.model < _LOGIT_VARIANCE and trial.raw < _WORTH and trial.spread <= 1.0
             asked = replace(asked, overlap=asked.adjusted or worth)
-        to_expect = Forecast.of(asked, facts)
+        to_expect = BalanceForecast.of(asked, facts)
         if to_expect.raw > _MOST or to_expect.spread > 1.0:
             more = max(to_expect.raw / _MOST, to_expect.spread)
             raise OptionError(asked._refusal("differences", more, facts))
@@ -135,7 +135,7 @@ def _varying(facts: Facts) -> int:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class BalanceForecast:
     """Noise to expect by public numbers.
 
     In a difference; in a weighted one; in the log odds, as a variance; and in the variance of a
@@ -148,7 +148,7 @@ class Forecast:
     spread: float
 
     @classmethod
-    def of(cls, options: BalanceOptions, facts: Facts) -> Forecast:
+    def of(cls, options: BalanceOptions, facts: Facts) -> BalanceForecast:
         """Go through the steps with usual numbers in the place of released ones."""
         m, n = _varying(facts), facts.n
         split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))

@@ -102,10 +102,7 @@ _HARDLY, _NOTHING = 0.5, 0.1
 an association."""
 _MANY = 0.05
 """Records beyond the clip that a caution is for."""
-_LINEAR = (
-    "The log odds of treatment are taken to be linear in the terms of the formula. The interval "
-    "does not allow for curves or products that the formula lacks, nor for confounders."
-)
+_LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
 _HALVES = (
     "A random half of the rows fits the model, the other half estimates; the charges of the first "
@@ -154,7 +151,7 @@ class PrivateIPWOptions(Options):
         if self.noise == "gaussian" and not facts.budget.delta > 0:
             raise OptionError('noise="gaussian" needs delta > 0, for example delta=1e-6')
         if facts.width < 2:
-            raise OptionError("private_ipw needs an intercept beside one column: leave out - 1")
+            raise OptionError("private_ipw needs a covariate with more than one value")
         if facts.level == "label":
             if self.split or self.model_share is not None:
                 raise OptionError("split and model_share have no meaning at label level")
@@ -582,6 +579,7 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     reference=reference,
+    needs_intercept=True,  # the other columns are centred around it
     citation=(
         "Lee, Gresele, Park and Muandet, Privacy-preserving causal inference via inverse "
         "probability weighting."

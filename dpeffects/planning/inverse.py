@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dpeffects.planning.records import MadeUp
+from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Planned, row_or_reason
 from dpeffects.planning.setting import PlanSetting
 from dpeffects.results.numbers import number

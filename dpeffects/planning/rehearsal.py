@@ -24,7 +24,7 @@ from dpeffects.estimators import get
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import cdf
-from dpeffects.planning.records import MadeUp
+from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.setting import PlanSetting
 from dpeffects.results import Result
 from dpeffects.results.export import or_nan

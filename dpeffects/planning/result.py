@@ -20,7 +20,7 @@ from dpeffects.estimators._checks import check_between, check_choice, check_whol
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.planning.inverse import Search
-from dpeffects.planning.records import MadeUp
+from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Planned, row, row_or_reason
 from dpeffects.planning.setting import (
     R2,

@@ -122,3 +122,20 @@ def test_noise_in_the_histograms_is_in_the_interval_of_the_average():
         found.append(fit.function.over_records("noise"))
     values, reported = np.array(found).T
     assert values.std(ddof=1) < 1.3 * np.median(reported)
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_weighting_has_an_intercept_whatever_the_formula_says(level):
+    """Without one the first covariate was taken for it: the estimate was 0.21, the truth 0.1."""
+    rng = np.random.default_rng(0)
+    x = rng.random((4000, 2))
+    t = rng.random(4000) < 1.0 / (1.0 + np.exp(-3.0 * (x[:, 0] - 0.5)))
+    y = 0.5 * x[:, 0] + 0.1 * t + 0.1 * rng.random(4000)
+    data = pd.DataFrame({"y": y, "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+    call = {"bounds": dict.fromkeys(("y", "x1", "x2"), (0, 1)), "epsilon": 4, "seed": 1}
+    fits = [
+        dpe.dp_ate(f"y ~ t | {terms}", data, "private_ipw", level=level, **call)
+        for terms in ("x1 + x2", "x1 + x2 - 1")
+    ]
+    assert fits[0].released == fits[1].released
+    assert abs(fits[0].estimate - 0.1) < 0.03

@@ -277,7 +277,7 @@ def test_halves_estimate_the_effect_that_was_asked_for(estimand):
 
 def test_what_the_estimate_rests_on_is_said():
     words = " ".join(str(run(frame(20_000))).split())
-    assert "log odds of treatment are taken to be linear in the terms" in words
+    assert "log odds of treatment are linear in its terms" in words
     nothing = run(frame(300), epsilon=0.1)
     assert nothing.associated
     assert isinstance(nothing.p_value, Unavailable)
