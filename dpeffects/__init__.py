@@ -22,6 +22,7 @@ from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
+    ArmEffects,
     Balance,
     CateEffects,
     CateFunction,
@@ -36,6 +37,7 @@ from dpeffects.summary import Summary
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArmEffects",
     "AuditResult",
     "Balance",
     "Bounds",

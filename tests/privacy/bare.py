@@ -40,6 +40,11 @@ class Bare(NoiseSource):
         self.sensitivity.append(1)
         return bits
 
+    def respond(self, codes, levels, epsilon):
+        self.values.append(codes.copy())
+        self.sensitivity.append(levels - 1)
+        return codes
+
     def permutation(self, n):
         return np.arange(n)
 
