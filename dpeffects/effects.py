@@ -340,6 +340,7 @@ def _described(spec: MethodSpec) -> str:
     words = f": {kind.words}; needs {kind.accept}=True" if kind.accept else ""
     lines += [f"estimands  {', '.join(spec.estimands)}", f"levels     {', '.join(spec.levels)}"]
     lines += [f"guarantee  {spec.guarantee}{words}"]
+    lines += ["arms       two or more"] if spec.fit_arms else []
     for level in spec.levels:
         split = ", ".join(f"{k} {v:g}" for k, v in spec.shares(level, options).items())
         lines.append(f"shares     {split}  (proportions at {level} level)")
