@@ -37,7 +37,7 @@ LAYERS = [
     ["estimators", "datasets", "metrics"],
     ["flow", "effects"],
     ["nonprivate"],
-    ["planning", "sites", "auditing", "study"],
+    ["planning", "sites", "auditing", "study", "papers"],
     ["leaderboard"],
     ["claims", "report"],
     ["federation", "cli"],
