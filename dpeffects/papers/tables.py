@@ -31,22 +31,22 @@ def table(name: str) -> pd.DataFrame:
     Parameters
     ----------
     name
-        Paper and item, as in ``"000_figure_2"``. :func:`tables` lists the names.
+        Paper and item, as in ``"000_figure_2"``. :func:`table_names` lists the names.
     """
     import pandas as pd
 
     path = _path(name)
     if not path.is_file():
-        raise DataError(f"no table {name!r} is on file.{did_you_mean(name, tables())}")
+        raise DataError(f"no table {name!r} is on file.{did_you_mean(name, table_names())}")
     return pd.read_csv(path, comment="#")
 
 
-def tables(paper: str = "") -> list[str]:
+def table_names(paper: str = "") -> list[str]:
     """Return the names of the tables on file, of one paper or of all.
 
     Examples
     --------
-    >>> tables("999")
+    >>> table_names("999")
     []
     """
     return sorted(path.stem for path in _folder().glob(f"{paper}*.csv"))
