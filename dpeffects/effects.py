@@ -69,7 +69,7 @@ def dp_ate(
     contrasts
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
-        "pairwise" each with each. All of them are paid for together. For ``private_psm``.
+        "pairwise" each with each. One budget pays for all. Only ``private_psm`` has this.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).

@@ -47,7 +47,8 @@ class TestEveryDataset:
         frame, info = get(name).frame, data_info(name)
         assert len(frame) == info.rows
         assert {info.outcome, info.treatment, *info.covariates} <= set(frame.columns)
-        assert set(frame[info.treatment].unique()) == {0, 1}
+        arms = {"none", "low", "high"} if name == "three_arms" else {0, 1}
+        assert set(frame[info.treatment].unique()) == arms
 
     def test_bounds_are_round(self, name):
         data = get(name)
@@ -158,7 +159,7 @@ def test_stated_effect(name, effect):
 @pytest.mark.parametrize("name", SIMULATORS)
 def test_outcomes_scatter_around_the_true_means(name):
     frame = simulate(name, seed=1).frame
-    arm = frame["treatment"].replace({"none": 0, "low": 1, "high": 2}).astype(int)
+    arm = frame["treatment"].map({0: 0, 1: 1, "none": 0, "low": 1, "high": 2})
     residual = frame["outcome"] - frame["mu1"].where(arm > 0, frame["mu0"])
     if "mu2" in frame:
         residual = residual + (frame["mu1"] - frame["mu2"]).where(arm == 2, 0.0)
