@@ -199,13 +199,12 @@ class Estimation:
         """Pairs of more than two arms that are compared; refuses methods that have two."""
         spec, how, columns = self.spec, self.request.contrasts, self.design.columns
         if spec.fit_arms is None or how is None:
-            able = [s.name for s in registry().values() if s.fit_arms]
-            what = spec.name if how else "this call"
-            instead = f'write dp_ate(..., method="{able[0]}")' if able else "choose two"
+            able = next(s.name for s in registry().values() if s.fit_arms)
+            what, who = (spec.name, "write") if how else ("this call", "use dp_ate with")
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
-                f"{columns.treatment!r} are declared: {instead}, or compare two levels, with the "
-                "rows of these and their names in bounds"
+                f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
+                "levels, with the rows of these and their names in bounds"
             )
         return CONTRASTS[how](columns.arm_count)
 

@@ -52,7 +52,7 @@ CASES = {
     "text treatment": (DataError, "control first", {"data": frame(t=["a", "b"] * (N // 2))}),
     "three treatment levels": (
         OptionError,
-        'write dp_ate(..., method="private_psm")',
+        'write method="private_psm", or compare two',
         {
             "method": "diff_in_means",
             "data": frame(t=["a", "b", "c", "a"] * (N // 4)),

@@ -259,7 +259,7 @@ def test_lazy_frames_are_read_by_arm(engine, level):
 
 REFUSED = {
     "another method": ({"method": "diff_in_means"}, "diff_in_means compares two arms"),
-    "the default": ({"method": "auto"}, 'write dp_ate(..., method="private_psm")'),
+    "the default": ({"method": "auto"}, 'write method="private_psm", or compare two'),
     "an unknown word": ({"contrasts": "all"}, "contrasts must be one of reference, pairwise"),
     "a list": ({"contrasts": ["high"]}, "contrasts must be one of"),
     "two limits": ({"match_limit": (1, 2)}, "one whole number where there are 3 arms"),
