@@ -368,7 +368,8 @@ def _result(estimation: Estimation, released: Any) -> Result | CateFunction | Ca
     notes = (*estimation.notes, *_bounds_notes(design))
     match released:
         case Estimate():
-            if not request.variance:  # where it costs nothing it comes all the same
+            # where a variance costs nothing it comes all the same
+            if not request.variance and not isinstance(released.sampling, Unavailable):
                 released = replace(released, sampling=Unavailable("variance=False was asked for"))
             if estimation.unread and not released.basis:
                 released = replace(released, basis="association", caution="")
