@@ -440,7 +440,8 @@ def _result(
 
 def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     """An average effect with what the request and the declared bounds say about it."""
-    if not estimation.request.variance:  # where it costs nothing it comes all the same
+    # where a variance costs nothing it comes all the same
+    if not estimation.request.variance and not isinstance(released.sampling, Unavailable):
         released = replace(released, sampling=Unavailable("variance=False was asked for"))
     if estimation.unread and not released.basis:
         released = replace(released, basis="association", caution="")

@@ -237,6 +237,17 @@ EFFECTS = {
         "smooth_matching", variance_noise="smooth", n=300, **DELTA
     ),
     "smooth_matching, no variance": ate("smooth_matching", variance=False, **DELTA),
+    "smooth_matching, Algorithm 2": ate(
+        "smooth_matching",
+        variance=False,
+        weights="round_robin",
+        paper_constants=True,
+        **DELTA,
+    ),
+    "smooth_matching, Lemma 1": ate("smooth_matching", sensitivity_noise="gaussian", **DELTA),
+    "smooth_matching, Lemma 1 twice": ate(
+        "smooth_matching", sensitivity_noise="gaussian", variance_noise="smooth", n=300, **DELTA
+    ),
     "sample_aggregate": ate("sample_aggregate", blocks=3),
     "sample_aggregate, any model": ate("sample_aggregate", blocks=12, **ANY),
     "sample_aggregate, rich": ate("sample_aggregate", formula=RICH, n=200),

@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from dpeffects import papers
 from dpeffects.estimators import registry
 from dpeffects.leaderboard import tasks
 from dpeffects.leaderboard.cells import places
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0
+_RULES = {"MVAgg": "mvagg", "IVW": "ivw", "AggAll": "all", "AggLargest": "largest"}
 ADVICE = {
     "auto": "always, unless you know better: the default chooses one of the next two",
     "one_step": "observational data with thousands of records, and trials with good covariates",
@@ -275,9 +277,22 @@ def conditional() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _best_rules() -> pd.DataFrame:
+    """Per cent of the settings of paper 003 in which a rule is best or within 5 % of it."""
+    figures = (papers.table(f"003_figure_{k}") for k in (3, 4, 5, 8, 9, 10, 11))
+    found = pd.concat(figures).query("algorithm == 'package'").replace({"rule": _RULES})
+    settings = ["data", "method", "sites", "alpha"]
+    wide = found.pivot(index=settings, columns="rule", values="error")
+    good = wide.le(1.05 * wide.min(axis=1), axis=0)
+    alpha = good.index.get_level_values("alpha")
+    sides = {"alpha < 1": alpha < 1, "alpha = 1": alpha == 1, "alpha > 1": alpha > 1}
+    shares = {side: 100 * good[where].mean() for side, where in sides.items()}
+    return pd.DataFrame(shares).T.map("{:.0f} %".format)
+
+
 def rules() -> pd.DataFrame:
     """How often each rule that combines sites is best, with the coverage of its intervals."""
-    best = table("sites", "How often").set_index("budgets")
+    best = _best_rules()
     coverage = pd.read_csv(RESULTS / "sites_coverage.csv")
     same = coverage[~coverage["design"].str.contains("effects differ")]
     differ = coverage[coverage["design"].str.contains("effects differ")]

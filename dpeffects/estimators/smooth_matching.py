@@ -4,7 +4,9 @@ Records are matched within strata of discrete covariates (numbers enter by decla
 ``cut(age, [0, 30, 50, 90])``). One record can do little to the estimate where every stratum has
 many records of both arms, and much where a stratum has few; the noise follows the data in hand by
 way of a smooth sensitivity S. Three releases, each from its own share: ln S, the estimate with
-noise of scale S / rate, and the sampling variance.
+noise of scale S / rate, and the sampling variance. ``variance=False`` is the paper's Algorithm 2:
+the estimate has all of the budget, and nothing else is released. The scale of its noise is private
+then, and stands nowhere, so there is no standard error, and no interval of the noise alone either.
 
 Where this differs from the paper, and why:
 
@@ -16,8 +18,12 @@ Where this differs from the paper, and why:
 - The paper spends epsilon / 2 on the shift of the estimate and the rest on the change of S; both
   together need less (claim 15). The part that S gets is chosen from n and the declared number of
   strata: the fewer records to a stratum, the more.
-- The noise on ln S is Laplace (Gaussian noise has more than twice the standard deviation), and
-  what enters the variance is corrected for it: E[exp(2 noise)] = 1 / (1 - 4 b^2).
+- The noise on ln S is Laplace: Gaussian noise, which the paper's Lemma 1 has and
+  ``sensitivity_noise="gaussian"`` gives, has more than twice the standard deviation. The variance
+  of the estimate's noise takes the square of S, so what is corrected for is E[exp(2 noise)], which
+  is 1 / (1 - 4 b^2) for Laplace and exp(2 sigma^2) for Gaussian noise. (The lemma corrects S, and
+  leaves its square too large by exp(sigma^2).) Gaussian noise is the analytic mechanism, because
+  the printed sigma holds for an epsilon below 1 only.
 - The variance is that within arms of strata. Weights in it count up to a cap made from the released
   S, so its noise is known and pure (claim 18). ``variance_noise="smooth"`` gives it a smooth
   sensitivity of its own as the paper does, which takes strata of thousands to be of use.
@@ -65,7 +71,12 @@ _LOG_SHARE = "smooth sensitivity"
 _RATES = [r / 20 for r in range(4, 19)]
 _LEAST_CAP = 3.0
 _MOST_LOG_NOISE = 0.15
-"""ln S is released with noise of at most this scale: beta gives way to it."""
+"""ln S is released with Laplace noise of at most this scale, or Gaussian noise of the same
+variance: beta gives way to it."""
+_SCALE_IS_PRIVATE = (
+    "The scale of the noise follows the strata at hand and is private. All of the budget went to "
+    "the estimate, so nothing says how large its error is, not even the part that is noise."
+)
 
 
 @dataclass(frozen=True)
@@ -74,11 +85,13 @@ class SmoothMatchingOptions(StrataOptions):
 
     ``weights``: "means" (differences in means by stratum) or "round_robin" (the paper's).
     ``paper_constants``: the paper's larger bound and noise. ``variance_noise``: "capped" or
-    "smooth" (a smooth sensitivity for the variance too).
+    "smooth" (a smooth sensitivity for the variance too). ``sensitivity_noise``: the noise on the
+    logarithm of a smooth sensitivity, "laplace" or "gaussian" (the paper's).
     """
 
     paper_constants: bool = False
     variance_noise: str = "capped"
+    sensitivity_noise: str = "laplace"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,6 +100,7 @@ class SmoothMatchingOptions(StrataOptions):
                 f"paper_constants must be True or False, got {self.paper_constants!r}"
             )
         check_choice("variance_noise", self.variance_noise, ("capped", "smooth"))
+        check_choice("sensitivity_noise", self.sensitivity_noise, ("laplace", "gaussian"))
 
 
 def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
@@ -95,28 +109,38 @@ def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
 
 
 def uses_delta(options: SmoothMatchingOptions, facts: Facts) -> dict[str, float | None]:
-    """A smooth sensitivity has a delta of its own."""
+    """A smooth sensitivity has a delta of its own, and Gaussian noise on its logarithm another."""
     smooth = ("estimate", "variance") if options.variance_noise == "smooth" else ("estimate",)
-    return dict.fromkeys(smooth)
+    gaussian = {_LOG_SHARE: math.inf} if options.sensitivity_noise == "gaussian" else {}
+    return dict.fromkeys(smooth) | gaussian
 
 
 def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Estimate:
-    """Release ln S, then the estimate, then its variance."""
+    """Release ln S, then the estimate, then its variance; or the estimate alone."""
     weights, paper = options.weights, options.paper_constants
     lower, upper = curator.outcome_range
     twice = options.variance_noise == "smooth" and curator.has("variance")
     part = 0.5 if twice else 1.0
     smoothing = _smoothing(curator, options, part)
     strata = MatchedStrata(curator, weights)
+    public = {"strata declared": curator.n_strata, "smoothing beta": smoothing.beta}
+    if not curator.has(_LOG_SHARE):
+        alone = strata.difference("estimate", smoothing, None, paper)
+        return Estimate(
+            value=float(alone),
+            sampling=Unavailable("variance=False was asked for, and the noise scale is private"),
+            gaussian=math.nan,
+            notes=(ONE_ARM, _SCALE_IS_PRIVATE),
+            details=public,
+        )
     for_variance = _variance_smoothing(curator, weights) if twice else None
     log_s = strata.log_sensitivity(_LOG_SHARE, smoothing.beta, paper, part)
     sensitivity = (
         _corrected(log_s, difference_lattice(curator.n, paper)) * (upper - lower) / curator.n
     )
     difference = strata.difference("estimate", smoothing, sensitivity, paper)
-    if not curator.has("variance"):
-        sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
-    elif for_variance is not None:
+    sampling: SamplingVariance | Unavailable
+    if for_variance is not None:
         sampling = _smooth_variance(curator, strata, for_variance)
     else:
         # S / 2 is about the largest weight; two noise scales more keep the cap from biting
@@ -127,11 +151,7 @@ def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Esti
         sampling=sampling,
         laplace=(difference.scale,),
         notes=(ONE_ARM, GIVEN),
-        details={
-            "strata declared": curator.n_strata,
-            "smoothing beta": smoothing.beta,
-            "smooth sensitivity, as released": sensitivity,
-        },
+        details=public | {"smooth sensitivity, as released": sensitivity},
     )
 
 
@@ -150,6 +170,8 @@ def _cap(curator: Curator, above: float, noise_variance: float) -> float:
 def _corrected(log_s: Noisy, limits: Lattice) -> float:
     """Return an S whose square is right on average, within the limits that S must keep."""
     inside = min(max(math.exp(float(log_s)), limits.least), limits.most)
+    if log_s.gaussian:
+        return inside * math.exp(-(log_s.scale**2))
     return inside * math.sqrt(1.0 - 4.0 * min(log_s.scale, 0.25) ** 2)
 
 
@@ -224,7 +246,9 @@ def _choices(
     curator: Curator, price: Share, part: float, rates: Iterable[float]
 ) -> list[Smoothing]:
     """Return what a price allows, with a beta that the noise on ln S can follow."""
-    limit = _MOST_LOG_NOISE * curator.epsilon(_LOG_SHARE) * part
+    limit = math.inf
+    if curator.has(_LOG_SHARE):
+        limit = _MOST_LOG_NOISE * math.sqrt(2.0) / curator.noise_sd(_LOG_SHARE, part)
     found = [widest(price, price.epsilon * rate) for rate in rates]
     made = [Smoothing(f.rate, min(f.beta, limit)) for f in found if f is not None]
     if not made or limit < LEAST_BETA:
@@ -247,5 +271,6 @@ SPEC = MethodSpec(
     citation=CITATION,
     needs_strata=True,
     needs_delta=True,
+    variance_shares=("variance", _LOG_SHARE),
     smooth=True,
 )

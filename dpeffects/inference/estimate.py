@@ -76,7 +76,8 @@ class Estimate:
 
     ``laplace`` lists the scales of the independent Laplace terms in the estimate, after all
     post-processing (division by n, debiasing), and ``gaussian`` is the variance of its Gaussian
-    noise; ``parts`` are further parts of its error, normal and independent of the others;
+    noise, NaN where the noise is not known or its scale is private;
+    ``parts`` are further parts of its error, normal and independent of the others;
     ``possible`` is the range that an effect can have by the declared bounds, to which an interval
     is cut; ``basis`` is one of `BASES`, or empty where the method's own words say it;
     ``notes`` are sentences for the reader;

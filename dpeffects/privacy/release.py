@@ -220,18 +220,20 @@ class Releaser:
         return self._noise.respond(codes, levels, epsilon)
 
     def smooth_laplace(
-        self, label: str, private: SmoothValue, shown: float, *, share: str, claim: int
+        self, label: str, private: SmoothValue, shown: float | None, *, share: str, claim: int
     ) -> Noisy:
         """Release a value with noise of a private scale (claims 15, 16).
 
-        ``shown``, a released value, stands for the private sensitivity wherever it is shown.
+        ``shown``, a released value, stands for the private sensitivity wherever it is shown. With
+        None there is no such value: the charge has no sizes, and the scale is not a number.
         """
         self._require_own_price(share)
         price = self.share(share)
         if not private.affordable(price):
             raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
-        spread = shown / private.rate
-        spend = Spend(label, share, *price, "smooth Laplace", (shown,), (spread,), claim)
+        spread = math.nan if shown is None else shown / private.rate
+        moves, scale = ((), ()) if shown is None else ((shown,), (spread,))
+        spend = Spend(label, share, *price, "smooth Laplace", moves, scale, claim)
         self.charge(spend)
         return Noisy(np.array([self._noise.smooth_laplace(private, price.epsilon)]), spread, spend)
 

@@ -8,7 +8,8 @@ have both arms; all others contribute 0. A stratum with t treated and c controls
 
 Everything that one record can do follows from the counts (t, c), so the smooth sensitivities are
 functions of the distinct counts alone. Where the noise follows a smooth sensitivity, that is
-private: it is released once by its logarithm, and only what was released is ever shown.
+private: it is released once by its logarithm, or not at all, and only what was released is ever
+shown.
 """
 
 from __future__ import annotations
@@ -231,11 +232,12 @@ class MatchedStrata:
         return self._curator._releaser.release(label, log, share=share, claim=17, part=part)
 
     def difference(
-        self, share: str, smoothing: Smoothing, shown: float, paper: bool = False
+        self, share: str, smoothing: Smoothing, shown: float | None, paper: bool = False
     ) -> Noisy:
         """Release f with noise by its smooth sensitivity (claims 13-16).
 
-        ``shown``, a released value, stands for the private sensitivity of f in the ledger.
+        ``shown``, a released value, stands for the private sensitivity of f in the ledger; None
+        leaves its place empty.
         """
         grid = self._outcome_grid(share)
         span = grid.reach.same.l1

@@ -40,6 +40,10 @@ from dpeffects.sites.release_fields import (
 
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
 _MOST_BYTES = 10_000_000
+_NO_SCALE = (
+    "a site does not send this: the scale of its noise is private, so no centre could weigh it. "
+    "Leave out variance=False"
+)
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -96,6 +100,8 @@ class SiteRelease:
         if not isinstance(result, Result):
             raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
         _check_kind(result.guarantee.kind)
+        if math.isnan(result.noise_variance):
+            raise ReleaseError(_NO_SCALE)
         release = cls(
             site=site,
             released=_plain_estimate(result),
@@ -237,7 +243,10 @@ def begin_release(
         raise OptionError(f"estimand must be {', '.join(AVERAGES)}, got {estimand!r}")
     method = arguments.get("method")
     if isinstance(method, str) and current(method) in registry():
-        _check_kind(registry()[current(method)].guarantee)
+        spec = registry()[current(method)]
+        _check_kind(spec.guarantee)
+        if spec.smooth and arguments.get("variance") is False:
+            raise OptionError(_NO_SCALE)
     one = {**arguments, "contrasts": None}  # a site sends one effect
     return Estimation(Request.of_effect(estimand, formula, data, **one))
 

@@ -24,6 +24,7 @@ CASES = [
     ("smooth_matching", {"weights": "round_robin"}),
     ("smooth_matching", {"weights": "round_robin", "paper_constants": True}),
     ("smooth_matching", {"variance_noise": "smooth"}),
+    ("smooth_matching", {"sensitivity_noise": "gaussian"}),
     ("global_matching", {}),
     ("global_matching", {"weights": "round_robin"}),
 ]
@@ -78,10 +79,80 @@ def test_the_budget_is_spent_and_never_exceeded(name, options, epsilon):
 
 @cases
 def test_variance_false_gives_its_share_to_the_estimate(name, options):
-    with_variance, without = run(name, options), run(name, options, variance=False)
-    assert "variance" not in {s.share for s in without.spends}
-    assert without.noise_variance < with_variance.noise_variance
+    without = run(name, options, variance=False)
+    (spend,) = without.spends
+    assert (spend.share, spend.epsilon) == ("estimate", 1.0)
     assert "variance=False" in str(without.std_error)
+    if name == "global_matching":
+        assert without.noise_variance < run(name, options).noise_variance
+
+
+def printed_sensitivity(data, beta):
+    """Equation (1) of the paper for an outcome of range 1, with R^(k) as in its appendix."""
+    strata = data.groupby(["g", data["x"] > 40])["t"].agg(treated="sum", size="size")
+    best, n = 0.0, len(data)
+    for treated, size in strata.itertuples(index=False):
+        large, small = max(treated, size - treated), min(treated, size - treated)
+        for k in range(n):
+            r = math.ceil((large + k + 1) / (small - k)) if k < small else large + k
+            best = max(best, math.exp(-k * beta) * 4 / n * (1 + r))
+    return best
+
+
+def test_algorithm_2_of_the_paper_with_all_of_epsilon():
+    """The spread of the estimates is 2 S / epsilon, for S by the printed formula."""
+    data, options = frame(2_000, 3), {"weights": "round_robin", "paper_constants": True}
+    beta = 1.0 / (2 * math.log(2 / 1e-5))
+    fits = [run("smooth_matching", options, data, seed=s, variance=False) for s in range(600)]
+    assert fits[0].details["smoothing beta"] == pytest.approx(beta, rel=1e-5)
+    values = np.array([fit.released.value for fit in fits])
+    spread = np.abs(values - np.median(values)).mean()  # mean |Laplace(1)| is 1
+    assert spread == pytest.approx(2 * printed_sensitivity(data, beta), rel=4 / math.sqrt(600))
+
+
+def test_the_estimate_alone_beats_half_the_budget():
+    """All of epsilon on the estimate: less noise than its share of a call with a variance has."""
+    data = frame(2_000, 3)
+    target = dpe.reference(FORMULA, data, "smooth_matching", bounds=BOUNDS).estimate
+    spread = [
+        np.mean(
+            [
+                abs(run("smooth_matching", {}, data, seed=s, variance=v).estimate - target)
+                for s in range(300)
+            ]
+        )
+        for v in (False, True)
+    ]
+    assert spread[0] < 0.75 * spread[1]
+
+
+def numbers_in(value):
+    if isinstance(value, dict):
+        return [x for part in value.values() for x in numbers_in(part)]
+    if isinstance(value, list):
+        return [x for part in value for x in numbers_in(part)]
+    return [value] if isinstance(value, float) else []
+
+
+def test_a_private_scale_stands_nowhere():
+    """All that is shown but the estimate is the same for other strata with the same draw."""
+    shown = []
+    for data in (frame(600, 1), frame(600, 2).assign(g="a")):
+        fit = run("smooth_matching", {}, data, variance=False)
+        document = json.loads(fit.to_json().replace(str(fit.released.value), "0.0"))
+        shown.append((numbers_in(document), fit.spends, fit.details, fit.notes, fit.caution))
+    assert shown[0] == shown[1]
+
+
+def test_a_site_does_not_send_an_estimate_of_unknown_noise():
+    ledger = dpe.Ledger(1.0, 1e-5)
+    call = {"method": "smooth_matching", "epsilon": 1.0, "delta": 1e-5, "bounds": BOUNDS}
+    with pytest.raises(OptionError, match="scale of its noise is private"):
+        dpe.site_release(FORMULA, frame(), site="a", variance=False, ledger=ledger, **call)
+    assert ledger.spends == ()
+    fit = run("smooth_matching", {}, variance=False)
+    with pytest.raises(DPEffectsError, match="scale of its noise is private"):
+        dpe.SiteRelease.from_result(fit, "a")
 
 
 @cases
@@ -133,6 +204,7 @@ def test_covariates_that_are_no_strata_are_refused(name, case):
         ({"weights": "mean"}, {}, OptionError, "weights"),
         ({"paper_constants": 1}, {}, OptionError, "True or False"),
         ({"variance_noise": "none"}, {}, OptionError, "variance_noise"),
+        ({"sensitivity_noise": "none"}, {}, OptionError, "sensitivity_noise"),
         ({"weight": "means"}, {}, OptionError, "Did you mean 'weights'"),
         ({}, {"level": "label"}, OptionError, "level"),
         ({}, {"epsilon": 1e-5}, DPEffectsError, "too small"),
@@ -202,14 +274,34 @@ def test_smooth_noise_shrinks_with_n_and_global_noise_does_not():
     assert large == pytest.approx(small, rel=0.01)
 
 
-def test_the_released_noise_variance_is_right_on_average():
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_released_noise_variance_is_right_on_average(noise):
     """E[S_DP^2] is corrected: released noise variances average to that of the estimates."""
-    data = frame(2_000, 3)
-    fits = [run("smooth_matching", {}, data, seed=s, variance=False) for s in range(400)]
+    data, options = frame(2_000, 3), {"sensitivity_noise": noise}
+    fits = [run("smooth_matching", options, data, seed=s) for s in range(400)]
     target = dpe.reference(FORMULA, data, "smooth_matching", bounds=BOUNDS).estimate
     true = np.mean([(f.estimate - target) ** 2 for f in fits])
     said = np.mean([f.noise_variance for f in fits])
     assert said == pytest.approx(true, rel=0.3)
+
+
+def test_gaussian_noise_on_the_sensitivity_has_the_scale_of_the_analytic_mechanism():
+    """Balle and Wang's curve at the charged epsilon and delta, solved here by bisection."""
+    from scipy.optimize import brentq
+    from scipy.stats import norm
+
+    fit = run("smooth_matching", {"sensitivity_noise": "gaussian"}, frame(5_000))
+    spend = next(s for s in fit.spends if s.share == "smooth sensitivity")
+    epsilon, delta = spend.epsilon, spend.delta
+
+    def excess(sigma):
+        least, most = 0.5 / sigma - epsilon * sigma, -0.5 / sigma - epsilon * sigma
+        return norm.cdf(least) - math.exp(epsilon) * norm.cdf(most) - delta
+
+    sigma = brentq(excess, 0.1, 1e3)
+    assert spend.mechanism == "Gaussian"
+    assert spend.scale[0] / fit.details["smoothing beta"] == pytest.approx(sigma, rel=1e-4)
+    assert sigma < math.sqrt(2 * math.log(1.25 / delta)) / epsilon  # the printed one
 
 
 @pytest.mark.parametrize("binary", [False, True])
