@@ -2,8 +2,8 @@
 
 Theorem 3 of paper 000 bounds the squared error of a matched sum (`matching_error_bound`).
 
-In paper 004, Lemma 3 gives the bias that noise on the weights of a propensity model causes, Theorems 4 and 5
-bound the chance of a wrong sign. They are about the paper's mechanism (`private_ipw` with
+In paper 004, Lemma 3 gives the bias that noise on the weights of a propensity model causes, and
+Theorems 4 and 5 bound the chance of a wrong sign. They are about its mechanism (`private_ipw` with
 ``propensity="output", centre="none", split=True, noise="gaussian"``). Where a printed formula does
 not follow from its proof, the default is what does follow, and ``as_printed=True`` is the paper's.
 
