@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.papers.claims import Found, claim
-from dpeffects.papers.private_psm_figures import CLEAR, LABEL, SAMPLE, between, by_data, table
+from dpeffects.papers.private_psm_figures import CLEAR, OURS, between, by_data, table
 
 # Algorithms and equations: literal versions against the package ----------------------------------
 
@@ -97,7 +97,8 @@ def equation_5() -> Found:
 def equation_6() -> Found:
     """An identity."""
     row = _value("Equation 6", "squared").iloc[0]
-    return Found(f"{row.value:.3f} times (se {row.se:.3f})", abs(row.value - 1) < CLEAR * row.se)
+    same = bool(abs(row.value - 1) < CLEAR * row.se)
+    return Found(f"{row.value:.3f} times (se {row.se:.3f})", same, "An identity.")
 
 
 @claim("000", "Equation 7", "The bias of a sum is about c B n1 M1 / k, with c = 0.01")
@@ -291,7 +292,7 @@ def _costs(column: str) -> Any:
 @claim("000", "Table IV", "PrivATE takes less than a second on every data set")
 def table_iv_fast() -> Found:
     """Seconds of PrivATE."""
-    cost = _costs("s").loc[[LABEL, SAMPLE]]
+    cost = _costs("s").loc[OURS]
     return Found(f"at most {cost.to_numpy().max():.2f} s", bool(cost.to_numpy().max() < 1))
 
 
@@ -299,7 +300,7 @@ def table_iv_fast() -> Found:
 def table_iv_levels() -> Found:
     """Both levels."""
     rows = table("000_tables_iv_v").set_index(["method", "data"])
-    label, sample = rows.loc[LABEL], rows.loc[SAMPLE]
+    label, sample = (rows.loc[name] for name in OURS)
     gap = (sample["s"] - label["s"]) / np.hypot(sample["se"], label["se"])
     ratio = sample["s"] / label["s"]
     return Found(
@@ -326,12 +327,12 @@ def table_iv_aim() -> Found:
 def table_v() -> Found:
     """Peak memory."""
     cost = _costs("MB")
-    least = cost.drop(index=[LABEL, SAMPLE]).min()
-    own = cost.loc[[LABEL, SAMPLE]].max() / least
+    least = cost.drop(index=OURS).min()
+    own, label = cost.loc[OURS].max() / least, cost.loc[OURS[0]]
     return Found(
         f"PrivATE over the least of the others: {by_data(own)}; AIM over PrivATE: "
-        f"{by_data(cost.loc['AIM'] / cost.loc[LABEL])}",
-        bool((own < 1.05).all() and (cost.loc["AIM"] > 1.2 * cost.loc[LABEL]).all()),
+        f"{by_data(cost.loc['AIM'] / label)}",
+        bool((own < 1.05).all() and (cost.loc["AIM"] > 1.2 * label).all()),
         "Nearly all of it is Python and its libraries, there and here; differences of a few "
         "percent say nothing.",
     )
