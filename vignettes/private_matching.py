@@ -83,7 +83,8 @@ def table_ii():
         clipped = frame.assign(**{outcome: frame[outcome].clip(*bounds[outcome])})
         treated = int(frame["treatment"].sum())
         low, high = bounds[outcome]
-        row = {"data": study, "treated": treated, "control": len(frame) - treated}
+        row = {"data": study, "cases": len(frame), "treated": treated}
+        row["control"] = len(frame) - treated
         row |= {"covariates": len(dpe.data_info(STUDIES[study]).covariates), "range": high - low}
         row["true effect"] = (frame["mu1"] - frame["mu0"]).mean() if "mu1" in frame else np.nan
         for neighbours in (1, 3, 5, 7):
@@ -202,9 +203,9 @@ def algorithms(repeats=300):
     def count(item, what, difference, allowed=1e-9):
         row = rows.setdefault(
             (item, what),
-            {"item": item, "what": what, "inputs": 0, "mismatches": 0, "largest difference": 0.0},
+            {"item": item, "what": what, "cases": 0, "mismatches": 0, "largest difference": 0.0},
         )
-        row["inputs"] += 1
+        row["cases"] += 1
         row["mismatches"] += int(difference > allowed)
         row["largest difference"] = max(row["largest difference"], float(difference))
 
@@ -536,7 +537,7 @@ def estimate(study, epsilon, seed, method, **options):
 
 
 RUNS = {"IHDP": 20, "Lalonde": 20, "ACIC": 10, "Synth": 20}
-MANY = {"IHDP": 40, "Lalonde": 40, "ACIC": 20, "Synth": 40}
+MANY = {"IHDP": 40, "Lalonde": 40, "ACIC": 10, "Synth": 40}
 AT_1 = {"IHDP": 50, "Lalonde": 1000, "ACIC": 50, "Synth": 50}
 
 
@@ -629,9 +630,7 @@ def wide(frame, columns="epsilon", index=("data", "setting")):
 printed = kept("000_figure_2", lambda: figure_2(PRIVATE), again=FULL)
 ours = kept("000_figure_2_ours", lambda: figure_2(OWN), again=FULL)
 rivals = kept("000_figure_2_rivals", lambda: grid(RIVALS, EPSILONS), again=FULL)
-aim = kept(
-    "000_figure_2_aim", lambda: grid(AIM, [1.0], runs=dict.fromkeys(RUNS, 10)), again=FULL
-)
+aim = kept("000_figure_2_aim", lambda: grid(AIM, [1.0], runs=dict.fromkeys(RUNS, 10)), again=FULL)
 fig2 = pd.concat([printed, rivals, aim, ours], ignore_index=True)
 panels(
     fig2[~fig2["setting"].isin(ours["setting"])], "epsilon", "Figure 2: the methods of the paper"
@@ -774,7 +773,9 @@ one = {"c = 1": {**PRINTED_LABEL, "error_coefficient": 1.0}}
 repeat(fig4, one, [0.5, 4.0], ["Lalonde"], run="as printed")
 
 # %%
-fig9 = kept("000_figure_9", lambda: coefficients(PRINTED_LABEL, "c", FEW, OTHER_N), again=FULL)
+fig9 = kept(
+    "000_figure_9", lambda: coefficients(PRINTED_LABEL, "c", [0.5, 2.0], OTHER_N), again=FULL
+)
 panels(fig9, "c", "Figure 9: the error coefficient c", by="epsilon", rows="neighbours")
 
 # %%
@@ -809,7 +810,9 @@ fig10 = pd.concat([adaptive("PrivATE, sample", fig7), fig10], ignore_index=True)
 panels(fig10, "epsilon", "Figure 10: limits at sample level", rows="neighbours")
 
 # %%
-fig11 = kept("000_figure_11", lambda: coefficients(PRINTED_SAMPLE, "h", FEW, OTHER_N), again=FULL)
+fig11 = kept(
+    "000_figure_11", lambda: coefficients(PRINTED_SAMPLE, "h", [0.5, 2.0], OTHER_N), again=FULL
+)
 panels(fig11, "h", "Figure 11: the error coefficient h", by="epsilon", rows="neighbours")
 
 # %%

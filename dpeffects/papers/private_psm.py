@@ -15,7 +15,7 @@ from dpeffects.papers.private_psm_figures import CLEAR, OURS, between, by_data, 
 def _literal(item: str) -> Found:
     rows = table("000_algorithms").query("item == @item")
     said = "; ".join(
-        f"{row.what}: {row.mismatches} of {row.inputs} differ" for row in rows.itertuples()
+        f"{row.what}: {row.mismatches} of {row.cases} differ" for row in rows.itertuples()
     )
     return Found(said, bool(rows["mismatches"].sum() == 0), "A literal version is in the vignette.")
 
