@@ -513,13 +513,18 @@ RIVALS = {
 AIM = {"AIM": {"method": "synthetic", "accept_library": True, **DELTA}}
 
 
-def as_printed(study, epsilon, seed, level, match_limit=None, error_coefficient=None, neighbors=5):
-    """Algorithm 4 as printed: two sums, each with noise of (k + 1) B."""
+def as_printed(
+    study, epsilon, seed, level, match_limit=None, error_coefficient=None, neighbors=5, alone=False
+):
+    """Algorithm 4 as printed: two sums, each with noise of (k + 1) B.
+
+    Records that find nobody are left out, or with ``alone`` have a counterfactual of 0.
+    """
     rng, k = np.random.default_rng(seed), match_limit and (match_limit, match_limit)
     how = k, error_coefficient, neighbors
     t, _, k, matched, order = printed_run(study, level, epsilon, rng, *how)
     _, _, y, width = design(study)
-    y, some = y[order], matched.found > 0
+    y, some = y[order], (matched.found > 0) | alone
     near = np.where(matched.neighbours >= 0, y[matched.neighbours], 0).sum(axis=1)
     other = near / np.maximum(matched.found, 1)
     last = epsilon if level == "label" else 0.2 * epsilon
@@ -630,7 +635,9 @@ def wide(frame, columns="epsilon", index=("data", "setting")):
 printed = kept("000_figure_2", lambda: figure_2(PRIVATE), again=FULL)
 ours = kept("000_figure_2_ours", lambda: figure_2(OWN), again=FULL)
 rivals = kept("000_figure_2_rivals", lambda: grid(RIVALS, EPSILONS), again=FULL)
-aim = kept("000_figure_2_aim", lambda: grid(AIM, [1.0], runs=dict.fromkeys(RUNS, 10)), again=FULL)
+aim = kept(
+    "000_figure_2_aim", lambda: grid(AIM, [1.0, 4.0], runs=dict.fromkeys(RUNS, 10)), again=FULL
+)
 fig2 = pd.concat([printed, rivals, aim, ours], ignore_index=True)
 panels(
     fig2[~fig2["setting"].isin(ours["setting"])], "epsilon", "Figure 2: the methods of the paper"
@@ -712,6 +719,14 @@ def both(name, level, epsilons=EPSILONS):
 fig3 = both("figure_3", "label")
 panels(fig3, "epsilon", "Figure 3: limits at label level, N = 5", rows="run")
 repeat(fig3, limits(PRINTED_LABEL), [0.5, 4.0], ["IHDP"], run="as printed")
+
+# %%
+# With k = 1 many records find nobody. Left out, as above, they do little harm. If their
+# counterfactuals are counted as 0, a small limit is as bad as the paper says, and stays so:
+
+ALONE = {"k = 1": {**PRINTED_LABEL, "match_limit": 1, "alone": True}}
+alone = kept("000_figure_3_alone", lambda: grid(ALONE, FEW), again=FULL)
+print(wide(alone))
 
 # %%
 # In ``private_psm`` a limit that cannot serve everybody (k = 1 on IHDP, where treated children are
