@@ -725,8 +725,9 @@ repeat(fig3, limits(PRINTED_LABEL), [0.5, 4.0], ["IHDP"], run="as printed")
 # counterfactuals are counted as 0, a small limit is as bad as the paper says, and stays so:
 
 ALONE = {"k = 1": {**PRINTED_LABEL, "match_limit": 1, "alone": True}}
-alone = kept("000_figure_3_alone", lambda: grid(ALONE, FEW), again=FULL)
-print(wide(alone))
+alone = kept("000_figures_3_8_alone", lambda: grid(ALONE, FEW, (1, 3, 5, 7)), again=FULL)
+print("k = 1 by epsilon:")
+print(wide(alone, index=("data", "neighbours")))
 
 # %%
 # In ``private_psm`` a limit that cannot serve everybody (k = 1 on IHDP, where treated children are
