@@ -23,6 +23,7 @@ from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
+    ArmEffects,
     Balance,
     CateEffects,
     CateFunction,
@@ -38,6 +39,7 @@ from dpeffects.vignettes import list_vignettes
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArmEffects",
     "AuditResult",
     "Balance",
     "Bounds",

@@ -15,7 +15,7 @@ from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.guarantee import KINDS
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
-from dpeffects.results import Balance, CateEffects, CateFunction, Result
+from dpeffects.results import ArmEffects, Balance, CateEffects, CateFunction, Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,11 +32,12 @@ def dp_ate(
     bounds: Mapping[str, Any] | str | None = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
+    contrasts: str = "reference",
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
     **options: Any,
-) -> Result:
+) -> Result | ArmEffects:
     """Estimate an average treatment effect with differential privacy.
 
     Parameters
@@ -65,6 +66,10 @@ def dp_ate(
         divided by their sum.
     variance
         False gives the share of the variance to the estimate; there is no interval then.
+    contrasts
+        Where the treatment has more than two declared levels, such as
+        ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
+        "pairwise" each with each. One budget pays for all. Only ``private_psm`` has this.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
@@ -82,7 +87,8 @@ def dp_ate(
 
     Returns
     -------
-    Result
+    Result or ArmEffects
+        The second where the treatment has more than two levels.
 
     Examples
     --------
@@ -103,6 +109,7 @@ def dp_ate(
         bounds=bounds,
         shares=shares,
         variance=variance,
+        contrasts=contrasts,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -333,6 +340,7 @@ def _described(spec: MethodSpec) -> str:
     words = f": {kind.words}; needs {kind.accept}=True" if kind.accept else ""
     lines += [f"estimands  {', '.join(spec.estimands)}", f"levels     {', '.join(spec.levels)}"]
     lines += [f"guarantee  {spec.guarantee}{words}"]
+    lines += ["arms       two or more"] if spec.fit_arms else []
     for level in spec.levels:
         split = ", ".join(f"{k} {v:g}" for k, v in spec.shares(level, options).items())
         lines.append(f"shares     {split}  (proportions at {level} level)")

@@ -26,7 +26,7 @@ from dpeffects.design.points import point_columns, point_labels, refuse_private_
 from dpeffects.design.read import LoadedTable, queries, read
 from dpeffects.errors import BoundsError, LedgerError, OptionError
 from dpeffects.estimators import conditional_methods, get, registry
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
 from dpeffects.guarantee import Guarantee, cautions
@@ -38,7 +38,7 @@ from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.results import Balance, CateEffects, CateFunction, Result
+from dpeffects.results import ArmEffects, Balance, CateEffects, CateFunction, Result
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.unproved.seeded import noise_source
 
@@ -70,6 +70,8 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     attended: bool = True
     """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
+    contrasts: str | None = "reference"
+    """Of more than two arms: "reference" or "pairwise"; None where one effect is wanted."""
     release: str = ""
     """What is released of conditional effects: "function", "points" or "groups"."""
     at: Any = None
@@ -78,6 +80,11 @@ class Request:
     def __post_init__(self) -> None:
         if not isinstance(self.variance, bool):
             raise OptionError(f"variance must be True or False, got {self.variance!r}")
+        known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
+        if not (known or self.contrasts is None):
+            raise OptionError(
+                f"contrasts must be one of {', '.join(CONTRASTS)}, got {self.contrasts!r}"
+            )
 
     @classmethod
     def of_effect(
@@ -105,7 +112,10 @@ class Request:
         return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
 
 
-_ARGUMENTS = ("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended")
+_ARGUMENTS = (
+    *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
+    "contrasts",
+)
 
 
 def refuse_tables(arguments: Mapping[str, Any]) -> None:
@@ -120,13 +130,15 @@ def refuse_tables(arguments: Mapping[str, Any]) -> None:
 class Estimation:
     """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
-    ``points`` are encoded rows to predict at, ``groups`` the columns that make groups.
+    ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
+    ``contrasts`` pairs of arms where there are more than two.
     """
 
     table: LoadedTable | LazyTable
     groups: Any = None
     points: FloatArray | None = None
     unread: bool = False
+    contrasts: Contrasts = ()
     design: Design
     _rows: Rows | LazyRows | None = None
 
@@ -156,6 +168,8 @@ class Estimation:
         request, spec = self.request, self.spec
         self.table = self._columns(self.formula)
         self.design = self.table.design
+        if self.design.columns.arm_count > 2:
+            self.contrasts = self._contrasts()
         if isinstance(self.table, LazyTable):
             self._check_engine(self.table)
         if spec.needs_strata:
@@ -172,14 +186,27 @@ class Estimation:
             self.groups = self._read_groups(request.by)
         if request.at is not None:
             self.points = self._encode_points()
-        treated, n = self.table.treated_count, self.design.n
-        self.options.check(n, min(treated, n - treated) if "treatment" in self.public else None)
+        counts, n = self.table.arm_counts, self.design.n
+        self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
         count = 0 if self.points is None else len(self.points)
         values = self.design.values
         facts = Facts(n, self.design.width, request.budget, self.level, count, values)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
+
+    def _contrasts(self) -> Contrasts:
+        """Pairs of more than two arms that are compared; refuses methods that have two."""
+        spec, how, columns = self.spec, self.request.contrasts, self.design.columns
+        if spec.fit_arms is None or how is None:
+            able = next(s.name for s in registry().values() if s.fit_arms)
+            what, who = (spec.name, "write") if how else ("this call", "use dp_ate with")
+            raise OptionError(
+                f"{what} compares two arms, and {columns.arm_count} levels of "
+                f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
+                "levels, with the rows of these and their names in bounds"
+            )
+        return CONTRASTS[how](columns.arm_count)
 
     def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
         request = self.request
@@ -272,6 +299,8 @@ class Estimation:
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = Curator(self._rows, releaser, self.public)
             target = self.points if self.spec.conditional else self.request.estimand
+            if self.contrasts and self.spec.fit_arms:
+                return self.spec.fit_arms(curator, self.options, target, self.contrasts)
             return self.spec.fit(curator, self.options, target)
 
     def result(self) -> Any:
@@ -361,26 +390,33 @@ def _adds_up(options: Options) -> bool:
     return not options.needs_memory() and not options.memory_per_row()[0]
 
 
-def _result(estimation: Estimation, released: Any) -> Result | CateFunction | CateEffects | Balance:
+def _result(
+    estimation: Estimation, released: Any
+) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = _about(estimation)
     notes = (*estimation.notes, *_bounds_notes(design))
     match released:
         case Estimate():
-            if not request.variance:  # where it costs nothing it comes all the same
-                released = replace(released, sampling=Unavailable("variance=False was asked for"))
-            if estimation.unread and not released.basis:
-                released = replace(released, basis="association", caution="")
-            if released.possible is None:
-                lower, upper = design.recipe.outcome_range
-                released = replace(released, possible=(lower - upper, upper - lower))
+            released = _completed(estimation, released)
             return Result.from_estimate(released, notes=notes, **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
             details = released.details
             return CateFunction(
                 function=released, space=space, details=details, notes=notes, **about
+            )
+        case Effects() if estimation.contrasts:
+            names = tuple(map(str, design.columns.arms or ()))
+            return ArmEffects(
+                arms=names,
+                contrasts=request.contrasts or "",
+                labels=tuple(f"{names[a]} - {names[b]}" for a, b in estimation.contrasts),
+                effects=tuple(_completed(estimation, effect) for effect in released.estimates),
+                notes=(*released.notes, *notes),
+                details=released.details,
+                **about,
             )
         case Effects():
             by, columns = request.by, {}
@@ -400,6 +436,18 @@ def _result(estimation: Estimation, released: Any) -> Result | CateFunction | Ca
                 **about,
             )
     return Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
+
+
+def _completed(estimation: Estimation, released: Estimate) -> Estimate:
+    """An average effect with what the request and the declared bounds say about it."""
+    if not estimation.request.variance:  # where it costs nothing it comes all the same
+        released = replace(released, sampling=Unavailable("variance=False was asked for"))
+    if estimation.unread and not released.basis:
+        released = replace(released, basis="association", caution="")
+    if released.possible is None:
+        lower, upper = estimation.design.recipe.outcome_range
+        released = replace(released, possible=(lower - upper, upper - lower))
+    return released
 
 
 def _about(estimation: Estimation) -> dict[str, Any]:

@@ -78,6 +78,11 @@ def reference(
         raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
     assert isinstance(table, design.LoadedTable)
+    if (arms := len(table.arm_counts)) > 2:
+        raise OptionError(
+            f"the reference compares two arms, and {arms} levels of the treatment are declared: "
+            "compare two of them, with their rows and names"
+        )
     outcome, rows = table.raw()
     estimate, std_error = spec.reference(
         outcome, table.treated, rows, estimand=estimand, **vars(checked)

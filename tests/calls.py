@@ -27,6 +27,8 @@ SPECS = proved()
 PLAIN, STRATA = "y ~ t | x1 + x2 + g", "y ~ t | g + cut(x1, [0, 0.5, 1])"
 SPLINE = "bs(x2, knots=[0], degree=2, lower_bound=-1, upper_bound=1)"
 RICH = f"log(y + 1) ~ t | sqrt(x1) + I(x2**2) + g:x1 + {SPLINE}"
+THREE = "y ~ g | x1 + x2 + t"
+"""A treatment of three levels."""
 AT = {"x1": [0.1, 0.9, 0.5], "x2": [-1.0, 0.0, 1.0], "g": ["a", "b", "c"]}
 GROUPS = "g + cut(x1, [0, 0.5, 1])"
 ALL = ("y", "x1", "x2", "g", "z")
@@ -179,6 +181,15 @@ EFFECTS = {
     "private_psm, label, exhausted": ate("private_psm", level="label", match_limit=1),
     "private_psm, label, rich": ate("private_psm", level="label", formula=RICH),
     "private_psm, label, public ranges": ate("private_psm", level="label", declared=("y",)),
+    "private_psm, three arms": ate("private_psm", formula=THREE),
+    "private_psm, three arms, pairwise": ate(
+        "private_psm", formula=THREE, contrasts="pairwise", neighbors=2, match_limit=1, epsilon=4.0
+    ),
+    "private_psm, three arms, not debiased": ate("private_psm", formula=THREE, debias=False),
+    "private_psm, three arms, label": ate("private_psm", formula=THREE, level="label"),
+    "private_psm, three arms, label, exhausted": ate(
+        "private_psm", formula=THREE, level="label", contrasts="pairwise", match_limit=1
+    ),
     "private_ipw": ate("private_ipw"),
     "private_ipw, rich": ate("private_ipw", formula=RICH),
     "private_ipw, no variance": ate("private_ipw", variance=False),

@@ -117,6 +117,10 @@ class Frozen(SeededNoise):
         kind = ("flip", bits.shape, epsilon)
         return self.next(kind, lambda: self._source.flip(bits, epsilon))
 
+    def respond(self, codes, *rest):
+        kind = ("respond", codes.shape, *rest)
+        return self.next(kind, lambda: self._source.respond(codes, *rest))
+
     def permutation(self, n):
         drawn = self.next(("order", n), lambda: self._source.permutation(n))
         self.permutations += 1
@@ -193,6 +197,12 @@ class Measuring(Releaser):
         before = self._noise.next(("bits", label, bits.shape), bits.copy)
         self._noise.hold(label, int((before != bits).sum()), 1)
         return super().flip(label, bits, **rest)
+
+    def respond(self, label, codes, levels, **rest):
+        """A record has one code."""
+        before = self._noise.next(("codes", label, codes.shape, levels), codes.copy)
+        self._noise.hold(label, int((before != codes).sum()), 1)
+        return super().respond(label, codes, levels, **rest)
 
     def minimise_perturbed(self, fit, hidden):
         """Noise in an objective is not added to a value: it is what makes the weights a minimum.

@@ -335,6 +335,18 @@ def flipped(data, seed):
     return seed.flip(data["y"].to_numpy() > 0.5, 1.5).astype(float)
 
 
+def mixed(data, seed):
+    """Generalised randomised response on the outcome, as one of five levels."""
+    return seed.respond((4 * data["y"].to_numpy()).astype(int), 5, 1.5).astype(float)
+
+
+def test_generalised_randomised_response_has_exactly_its_epsilon():
+    pair = PAIRS["outcome"]
+    found = audit(mixed, epsilon=1.5, pairs=[(pair.one, pair.other)], runs=1000, seed=1)
+    assert not found.violated
+    assert found.largest_loss == pytest.approx(1.5)
+
+
 def test_a_function_of_ones_own():
     pair = PAIRS["outcome"]
     pairs = [(pair.one, pair.other)]

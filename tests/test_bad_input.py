@@ -51,9 +51,10 @@ CASES = {
     "three treatments": (DataError, "0/1", {"data": frame(t=np.arange(N) % 3)}),
     "text treatment": (DataError, "control first", {"data": frame(t=["a", "b"] * (N // 2))}),
     "three treatment levels": (
-        DataError,
-        "exactly two",
+        OptionError,
+        'write method="private_psm", or compare two',
         {
+            "method": "diff_in_means",
             "data": frame(t=["a", "b", "c", "a"] * (N // 4)),
             "bounds": {**BOUNDS, "t": list("abc")},
         },

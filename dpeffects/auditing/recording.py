@@ -113,6 +113,17 @@ class RecordedNoise(NoiseSource):
         self.log_likelihood += flipped * math.log(chance) + kept * math.log1p(-chance)
         return drawn
 
+    def respond(self, codes: IntArray, levels: int, epsilon: float) -> IntArray:
+        """Generalised randomised response."""
+        drawn = self._release(
+            ("respond", codes.shape, levels, epsilon),
+            lambda: self._source.respond(codes, levels, epsilon),
+        )
+        chance, moved = flip_chance(epsilon, levels), int((drawn != codes).sum())
+        self.log_likelihood += moved * math.log(chance / (levels - 1))
+        self.log_likelihood += (codes.size - moved) * math.log1p(-chance)
+        return drawn
+
     def permutation(self, n: int) -> IntArray:
         """An order of the records, the same for both datasets: they differ at one place."""
         return self._next(("order", n), lambda: self._source.permutation(n))

@@ -19,7 +19,7 @@ _HEAD = """\
 #
 # Fill in the columns of your formula and delete the other lines. A treatment of
 # 0 and 1, or true and false, needs no entry; other columns of true and false
-# have the range [0, 1] in a CSV file. A treatment in words has two levels,
+# have the range [0, 1] in a CSV file. A treatment in words has levels,
 # control first.
 
 [bounds]"""

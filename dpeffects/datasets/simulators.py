@@ -1,8 +1,8 @@
 """Simulated data in which the true effect is known.
 
 Every frame has the columns ``mu0`` and ``mu1``, the mean outcome of each row without and with
-treatment, so ``(mu1 - mu0).mean()`` is the true average effect. Except in Hill's surfaces all
-variables have bounded support, and the declared bounds are that support.
+treatment, so ``(mu1 - mu0).mean()`` is the true average effect; with three arms ``mu2`` too. Except
+in Hill's surfaces all variables have bounded support, and the declared bounds are that support.
 
 A simulator ``draw(rng, n, *, option=...)`` takes a numpy Generator, the number of rows, and its
 options as keyword-only arguments with defaults.
@@ -153,6 +153,29 @@ def _binary(rng: np.random.Generator, n: int, *, effect: float = -0.1) -> Declar
     return _declared(x, treatment, _bernoulli(rng, mu0 + effect * treatment), mu0, effect, (0, 1))
 
 
+def _three_arms(rng: np.random.Generator, n: int, *, effect: float = 0.2) -> Declared:
+    """Draw a treatment of three levels, and an outcome that rises with what makes it likely.
+
+    Low treatment has half of the effect of high treatment.
+    """
+    import pandas as pd
+
+    _check_between("effect", effect, -1.0, 1.0)
+    x = rng.random((n, 3))
+    logits = np.stack([np.zeros(n), 2.0 * x[:, 0] - 1.0, 3.0 * (x[:, 0] + x[:, 1] - 1.0)], axis=1)
+    arm = np.argmax(logits + rng.gumbel(size=(n, 3)), axis=1)
+    mu0 = x @ np.array([0.3, 0.2, 0.1]) + 0.1
+    means = {f"mu{k}": mu0 + effect * k / 2.0 for k in range(3)}
+    outcome = mu0 + effect * arm / 2.0 + rng.uniform(-0.1, 0.1, n)
+    levels = ["none", "low", "high"]
+    columns = {f"x{j + 1}": x[:, j] for j in range(3)}
+    frame = pd.DataFrame(
+        {"treatment": np.array(levels)[arm], "outcome": outcome, **columns, **means}
+    )
+    ranges = dict.fromkeys(("outcome", *means), _support(0.0, 0.8, effect))
+    return declare(frame, {"treatment": levels, **ranges, **dict.fromkeys(columns, (0, 1))})
+
+
 # --- effects that differ between people -------------------------------------------------------
 
 
@@ -272,6 +295,7 @@ SIMULATORS: dict[str, Callable[..., Declared]] = {
     "multisite": _multisite,
     "confounded": _confounded,
     "binary": _binary,
+    "three_arms": _three_arms,
     "cate_1": _cate_1,
     "cate_2": _cate_2,
     "ihdp_a": ihdp_a,

@@ -127,7 +127,7 @@ def levels_of(formula: Formula, bounds: Bounds) -> dict[str, tuple[Any, ...]]:
 class Columns:
     """How the columns that a formula needs are read.
 
-    ``arms`` are the two levels of the treatment, control first; None where it is bool or 0/1.
+    ``arms`` are the levels of the treatment, the reference first; None where it is bool or 0/1.
     """
 
     treatment: str
@@ -135,22 +135,34 @@ class Columns:
     numeric: tuple[str, ...]
     levels: Mapping[str, tuple[Any, ...]]
 
+    @property
+    def arm_count(self) -> int:
+        """Number of levels of the treatment."""
+        return 2 if self.arms is None else len(self.arms)
+
+    def arm(self, frame: nw.DataFrame[Any]) -> IntArray | None:
+        """Number of each record's arm, where there are more than two."""
+        if self.arms is None or len(self.arms) == 2:
+            return None
+        return codes(frame[self.treatment], self.arms)
+
     def treated(self, frame: nw.DataFrame[Any]) -> BoolArray:
-        """Who is treated."""
+        """Who is treated: who is not in the first arm."""
         column = frame[self.treatment]
         if self.arms is not None:
             return codes(column, self.arms).astype(np.bool_)
         values = column.to_numpy()
         if values.dtype != np.bool_ and not ((values == 0) | (values == 1)).all():
             raise DataError(
-                f"treatment {self.treatment!r} must be 0/1, bool, or two declared levels, control "
+                f"treatment {self.treatment!r} must be 0/1, bool, or declared levels, control "
                 f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
             )
         return values.astype(np.bool_)
 
     def empty_arm(self) -> DataError:
-        """What to say where nobody is treated, or everybody."""
-        return DataError(f"treatment {self.treatment!r}: one of the two arms is empty")
+        """What to say where an arm has no records."""
+        arms = {2: "two", 3: "three"}.get(self.arm_count, str(self.arm_count))
+        return DataError(f"treatment {self.treatment!r}: one of the {arms} arms is empty")
 
     def numbers(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, Any]:
         """Numeric columns, in plain types."""
@@ -236,10 +248,15 @@ class Recipe:
         return tuple(dict.fromkeys(found))
 
     def block(
-        self, treated: BoolArray, numeric: Arrays, coded: Arrays, parts: Iterable[str]
+        self,
+        treated: BoolArray,
+        arm: IntArray | None,
+        numeric: Arrays,
+        coded: Arrays,
+        parts: Iterable[str],
     ) -> Block:
         """Clip and encode outcomes and covariates of some rows."""
-        made: dict[str, Any] = {}
+        made: dict[str, Any] = {} if arm is None else {"arm": arm}
         for part in parts:
             if part == "outcome":
                 made[part] = self.outcome(numeric, treated.size)

@@ -108,15 +108,20 @@ def memory() -> int:
 class LazyTable:
     """Columns on an engine, checked there and not yet clipped.
 
-    ``treated_count`` is the number of treated records, ``ready`` are sums by arm that came with the
+    ``arm_counts`` are the numbers of records of the arms, ``ready`` sums by arm that came with the
     checks, ``kinds`` what the text of a CSV file was read as.
     """
 
     design: Design
     frame: nw.LazyFrame[Any]
-    treated_count: int
+    arm_counts: tuple[int, ...]
     ready: Ready
     kinds: Mapping[str, str]
+
+    @property
+    def treated_count(self) -> int:
+        """Number of records that are not in the first arm."""
+        return sum(self.arm_counts[1:])
 
     def column(self, name: str) -> ColumnOnEngine:
         """A column as a source of values, for the private search for its range."""
@@ -147,6 +152,7 @@ class ColumnOnEngine:
     table: LazyTable
     name: str
     width: ClassVar[int] = 1
+    arms: ClassVar[int] = 2
     outcome_range: ClassVar[Interval] = (0.0, 0.0)
     values: ClassVar[tuple[int, ...]] = (0, 0)
     names: ClassVar[tuple[str, ...]] = ("",)
@@ -199,8 +205,8 @@ def checked(
     columns: Columns,
     n: int,
     outcome: tuple[str, Interval] | None,
-) -> tuple[int, Ready]:
-    """Refuse what cannot be used, and count the treated, in one query.
+) -> tuple[tuple[int, ...], Ready]:
+    """Refuse what cannot be used, and count the arms, in one query.
 
     Where the outcome is one column with a known range, its sums by arm come with it.
     """
@@ -209,7 +215,8 @@ def checked(
         found = _by_arm(frame, columns, outcome, sums, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
         found = {}
-    fine = set(found) == {0, 1} and all(
+    arms = range(columns.arm_count)
+    fine = set(found) == set(arms) and all(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
     if not fine:  # say why, as for rows in memory
@@ -218,7 +225,7 @@ def checked(
     if doubtful := _doubtful(frame, columns):
         run(frame, doubtful, partial(_refuse, columns=columns))
     ready = {_key(phi, grid): _pair(found, phi) for phi, grid in sums.items()}
-    return found[1]["count"], ready
+    return tuple(found[arm]["count"] for arm in arms), ready
 
 
 def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
@@ -259,9 +266,9 @@ def _by_arm(
     sums: Mapping[OutcomeFunction, BoxGrid],
     check: bool = False,
 ) -> dict[int, dict[Any, int]]:
-    """Counts, sums of encoded outcomes and counts of usable values, for arms 0 and 1.
+    """Counts, sums of encoded outcomes and counts of usable values, by number of the arm.
 
-    More entries than that mean that some treatments are neither.
+    More entries than arms mean that some treatments are none of them.
     """
     schema = frame.collect_schema()
     names, kept = list(_named(columns)), {"t": nw.col(columns.treatment)}
@@ -281,14 +288,15 @@ def _by_arm(
     with hide_engine_errors(frame):
         part = frame.select(**kept)
         groups = (part.with_columns(**named) if named else part).group_by("t")
-        rows = groups.agg(nw.len().alias("count"), *totals).head(4).collect().rows(named=True)
+        some = groups.agg(nw.len().alias("count"), *totals).head(columns.arm_count + 2)
+        rows = some.collect().rows(named=True)
     found: dict[int, dict[Any, int]] = {}
+    arms = _arms(columns, schema)
     for position, row in enumerate(rows):
-        arms = _arms(columns, schema)
-        arm = arms.index(row["t"]) if row["t"] in arms else 2 + position
+        arm = arms.index(row["t"]) if row["t"] in arms else len(arms) + position
         found[arm] = {what: int(row[name] or 0) for what, name in zip(made, named, strict=True)}
         found[arm]["count"] = int(row["count"])
-    return found if set(found) == {0, 1} else {**found, 2: {}, 3: {}}
+    return found
 
 
 def _named(columns: Columns) -> dict[str, None]:
@@ -343,7 +351,8 @@ def _within(values: nw.Expr, lower: float, upper: float) -> nw.Expr:
 
 def _pair(found: Mapping[int, Mapping[Any, int]], what: Any) -> IntArray:
     """Sums over (treated, control)."""
-    return np.array([[found[1][what]], [found[0][what]]], dtype=np.int64)
+    treated = sum(sums[what] for arm, sums in found.items() if arm)
+    return np.array([[treated], [found[0][what]]], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -370,6 +379,11 @@ class LazyRows:
     def width(self) -> int:
         """Number of encoded covariates."""
         return self.table.design.width
+
+    @property
+    def arms(self) -> int:
+        """Number of levels of the treatment."""
+        return self.table.design.columns.arm_count
 
     @property
     def outcome_range(self) -> Interval:
@@ -403,7 +417,7 @@ class LazyRows:
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
         own = (self.table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
-        parts = tuple(part for part in parts if part not in ("strata", "treated"))
+        parts = tuple(part for part in parts if part not in ("strata", "treated", "arm"))
         names = [self.table.design.columns.treatment, *self._recipe.reads(parts)]
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
@@ -448,13 +462,15 @@ def _add(
         return None
 
     columns, recipe = own
-    treated = columns.treated(frame)  # of the whole batch: a look at a column costs more than rows
+    # of the whole batch: a look at a column costs more than rows
+    arm, treated = columns.arm(frame), columns.treated(frame)
     whole = columns.read(frame, recipe.reads(parts))
     grouped = groups[0].read(frame, groups[1].reads(["strata"])) if groups else None
 
     def totals(start: int) -> Totals:
         some = slice(start, start + ROWS)
-        block = recipe.block(treated[some], *_cut(whole, some), parts)
+        in_arm = None if arm is None else arm[some]
+        block = recipe.block(treated[some], in_arm, *_cut(whole, some), parts)
         if groups and grouped:
             block = replace(block, strata=groups[1].strata(*_cut(grouped, some)))
         counts = np.array([block.treated.size, np.count_nonzero(block.treated)], dtype=np.int64)

@@ -58,11 +58,15 @@ class LoadedTable:
     numeric: Mapping[str, npt.NDArray[Any]]
     codes: Mapping[str, IntArray]
     treated: BoolArray
+    arm: IntArray | None = None
 
     @property
-    def treated_count(self) -> int:
-        """Number of treated records."""
-        return int(np.count_nonzero(self.treated))
+    def arm_counts(self) -> tuple[int, ...]:
+        """Number of records of each arm, the reference first."""
+        if self.arm is not None:
+            return tuple(np.bincount(self.arm, minlength=self.design.columns.arm_count).tolist())
+        treated = int(np.count_nonzero(self.treated))
+        return self.design.n - treated, treated
 
     def column(self, name: str) -> Rows:
         """A column as a source of values, for the private search for its range."""
@@ -97,6 +101,8 @@ class LoadedTable:
             strata=cache(strata),
             values=design.values,
             names=design.encoding.names,
+            arm=self.arm,
+            arms=design.columns.arm_count,
         )
         if groups is None:
             return rows
@@ -166,11 +172,13 @@ def read(
 def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> LoadedTable:
     """Read the columns into memory and check them."""
     columns = design.columns
-    treated = columns.treated(frame)
-    if attended and (treated.all() or not treated.any()):
-        raise columns.empty_arm()
+    arm = columns.arm(frame)
+    treated = columns.treated(frame) if arm is None else arm > 0
     numeric = columns.numbers(frame, columns.numeric)
-    return LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated)
+    table = LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated, arm)
+    if attended and not all(table.arm_counts):
+        raise columns.empty_arm()
+    return table
 
 
 def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, str]) -> LazyTable:
@@ -179,10 +187,8 @@ def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, st
     pair = None
     if isinstance(outcome, Column) and outcome.name in bounds:
         pair = (outcome.name, bounds.interval(outcome.name))
-    count, ready = engines.checked(frame, design.columns, n, pair)
-    if count in (0, n):
-        raise design.columns.empty_arm()
-    return LazyTable(design, frame, count, ready, kinds)
+    counts, ready = engines.checked(frame, design.columns, n, pair)
+    return LazyTable(design, frame, counts, ready, kinds)
 
 
 def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
@@ -249,11 +255,11 @@ def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | No
         levels = tuple(known[name])
     if levels is None:
         levels = _schema_levels(name, dtype, frame)
-    if levels is not None and len(levels) != 2:
-        raise DataError(f"treatment {name!r} has {len(levels)} levels; exactly two are needed")
+    if levels is not None and len(levels) < 2:
+        raise DataError(f"treatment {name!r} has one level; at least two are needed")
     if levels is None and not (dtype == nw.Boolean or dtype.is_numeric()):
         raise DataError(
-            f"treatment {name!r} is not 0/1 or bool: declare its two levels, control first, "
+            f"treatment {name!r} is not 0/1 or bool: declare its levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
         )
     _check_kind(name, dtype, levels)

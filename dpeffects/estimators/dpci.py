@@ -134,7 +134,7 @@ class DpciOptions(Options):
         check_whole("folds", self.folds, 2)
         wrap_models(self)
 
-    def check(self, n: int, smallest_arm: int | None) -> None:
+    def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse folds that are too small."""
         if n < _LEAST_RECORDS * self.folds:
             raise OptionError(

@@ -63,7 +63,7 @@ class KAnonymousOptions(Options):
         check_clip(self.clip)
         wrap_models(self)
 
-    def check(self, n: int, smallest_arm: int | None) -> None:
+    def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse groups larger than the data."""
         if n < self.k:
             raise OptionError(f"k = {self.k} for {n} records: take a smaller k")

@@ -106,6 +106,29 @@ def match(
     return Matches(table, np.count_nonzero(table >= 0, axis=1).astype(np.int32))
 
 
+def match_into(
+    scores: ArrayLike, members: ArrayLike, neighbours: int, limit: int | None = None
+) -> Matches:
+    """Match every other record to its nearest neighbours among the members of one arm.
+
+    A member is matched to itself alone, so that everybody has an outcome of this arm; ``limit`` is
+    how often a member may be used by others, as in `match`.
+
+    Examples
+    --------
+    >>> m = match_into([0.1, 0.2, 0.6, 0.9], [1, 0, 1, 0], neighbours=1)
+    >>> m.neighbours.ravel().tolist(), m.weight.tolist()
+    ([0, 0, 2, 2], [2.0, 0.0, 2.0, 0.0])
+    """
+    if neighbours < 1 or (limit is not None and limit < 1):
+        raise OptionError("neighbours and limits must be at least 1.")
+    inside, others = _arms(scores, members)
+    table = np.full((np.size(members), neighbours), -1, dtype=np.int32)
+    _serve(table, others, inside, limit)
+    table[inside[1], 0] = inside[1]
+    return Matches(table, np.count_nonzero(table >= 0, axis=1).astype(np.int32))
+
+
 def pairs(scores: ArrayLike, treated: ArrayLike) -> Indices:
     """Pair adjacent records of the same arm in score order, ties spread as in `match`.
 

@@ -157,7 +157,7 @@ class ModelFoldsOptions(Options):
                 raise OptionError(f'{name} has no meaning with estimator="{self.estimator}"')
         wrap_models(self)
 
-    def check(self, n: int, smallest_arm: int | None) -> None:
+    def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse folds that are too many for the records."""
         most = n // _LEAST_RECORDS
         if most < 2:

@@ -21,6 +21,8 @@ Where this differs from the paper, and why:
 With the paper's split, sample level puts Laplace noise of scale 20 / epsilon on scores in [0, 1]:
 matching is then nearly random and the estimate is close to a noisy difference in means. It adjusts
 for little; use it to reproduce the paper, or with a large epsilon.
+
+More than two arms (section V of the paper): `_matched_arms`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,15 @@ from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_penalty
+from dpeffects.estimators._matched_arms import (
+    BIASED,
+    COEFFICIENT,
+    MOST_SCORE_NOISE,
+    NOISY,
+    SCORE_NOISE,
+    TINY_PENALTY,
+    fit_arms,
+)
 from dpeffects.estimators.matching import Matches, feasible, match, match_limits, pairs
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_penalty
@@ -47,20 +58,16 @@ from dpeffects.privacy.minimise import propensity_weights, public_propensity_mod
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.rows import Block
 
-_COEFFICIENT = {"label": 0.01, "sample": 0.001}
-_TINY_PENALTY = 1e-6
-"""At label level the model costs nothing, so the penalty is only a numerical safeguard."""
-
 
 @dataclass(frozen=True)
 class PrivatePSMOptions(Options):
     """Options of private matching.
 
     ``neighbors``: matches for each record (N). ``match_limit``: None for the adaptive limit of
-    equations 9-12, or a whole number k, or a pair (treated, control): a record serves at most
-    k * N times. ``error_coefficient``: c (label, 0.01) or h (sample, 0.001) of those equations.
-    ``penalty``: ridge penalty of the propensity model. ``debias``: undo the attenuation by
-    randomised response (sample level only).
+    equations 9-12, or a whole number k, or a pair (treated, control; not with more than two arms):
+    a record serves at most k * N times. ``error_coefficient``: c (label, 0.01) or h (sample,
+    0.001) of those equations. ``penalty``: ridge penalty of the propensity model. ``debias``: undo
+    the attenuation by randomised response (sample level only).
     """
 
     neighbors: int = 5
@@ -97,11 +104,13 @@ class PrivatePSMOptions(Options):
             raise OptionError(f"penalty must be at least {least:.3g} with {facts.width} columns")
         return self
 
-    def check(self, n: int, smallest_arm: int | None) -> None:
-        """Everybody must be able to find ``neighbors`` matches."""
-        if n < 2 * self.neighbors:
+    def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
+        """Everybody must be able to find ``neighbors`` matches in every other arm."""
+        if arms > 2 and isinstance(self.match_limit, tuple):
+            raise OptionError(f"match_limit must be one whole number where there are {arms} arms")
+        if n < arms * self.neighbors:
             raise OptionError(
-                f"neighbors={self.neighbors} needs {2 * self.neighbors} rows, not {n}"
+                f"neighbors={self.neighbors} needs {arms * self.neighbors} rows, not {n}"
             )
         if smallest_arm is not None and smallest_arm < self.neighbors:
             raise OptionError(f"neighbors={self.neighbors}, but an arm has {smallest_arm} records")
@@ -169,7 +178,7 @@ def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate
 
 def _label_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
     """Phase 1 and 2 at label level: covariates and treatment are public, nothing is charged."""
-    penalty = options.penalty or _TINY_PENALTY
+    penalty = options.penalty or TINY_PENALTY
     model = public_propensity_model(curator, penalty, centred=False)
     records = MatchedRecords(curator, PropensityScore(model.value))
     return _Inputs(records, "label", *records.public(), {})
@@ -191,7 +200,7 @@ def _sample_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
     factor, sd = attenuation(float(treated.mean()), flip, curator.n)
     details = {
         "ridge penalty": penalty,
-        _SCORE_NOISE: scores.scale,
+        SCORE_NOISE: scores.scale,
         "probability that a treatment is flipped": flip,
         "attenuation by the flips": factor,
     }
@@ -229,7 +238,7 @@ def _matched(
             options.neighbors,
             int(free.used.max()),
             curator.epsilon("estimate"),
-            options.error_coefficient or _COEFFICIENT[inputs.level],
+            options.error_coefficient or COEFFICIENT[inputs.level],
             capped=inputs.level == "label",
         )
         raised = False
@@ -280,17 +289,13 @@ def _variance(
 
 def _correct_attenuation(raw: Estimate, inputs: _Inputs, options: PrivatePSMOptions) -> Estimate:
     """Undo the attenuation by the flips, or say that it is there."""
-    if noisy := float(inputs.details[_SCORE_NOISE]) > _MOST_SCORE_NOISE:
+    if noisy := float(inputs.details[SCORE_NOISE]) > MOST_SCORE_NOISE:
         raw = replace(raw, caution=NOISY_SCORE, basis="association")
-    noisy_scores = (
-        "The scores carry more noise than their range, so the matching adjusts for little: "
-        "read this as a difference in means. diff_in_means is more accurate for that."
-    )
-    notes = (noisy_scores,) if noisy else ()
+    better = "diff_in_means is more accurate for that."
+    notes = (f"{NOISY} {better}",) if noisy else ()
     if not options.debias:
         note = "Not debiased: the flipped treatments shrink this estimate towards zero."
-        biased = Unavailable("debias=False leaves a bias that no interval accounts for")
-        return replace(raw, sampling=biased, notes=(*notes, note))
+        return replace(raw, sampling=Unavailable(BIASED), notes=(*notes, note))
     a = inputs.attenuation
     value = raw.value / a
     sampling = raw.sampling
@@ -303,11 +308,6 @@ def _correct_attenuation(raw: Estimate, inputs: _Inputs, options: PrivatePSMOpti
         )
     laplace = tuple(b / a for b in raw.laplace)
     return replace(raw, value=value, sampling=sampling, laplace=laplace, notes=notes)
-
-
-_SCORE_NOISE = "scale of the noise on scores in [0, 1]"
-_MOST_SCORE_NOISE = 0.1
-"""Scores with more noise than this have little of the propensities left."""
 
 
 def reference(
@@ -342,6 +342,7 @@ SPEC = MethodSpec(
     options=PrivatePSMOptions,
     shares=shares,
     fit=fit,
+    fit_arms=fit_arms,
     reference=reference,
     citation=(
         "Yuan, Li, Du, Chen, Sun, Gao, He, Chen and Zhang, PrivATE: Differentially private "

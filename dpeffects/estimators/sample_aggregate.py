@@ -110,7 +110,7 @@ class SampleAggregateOptions(Options):
             if getattr(self, name) is not None:
                 raise OptionError(f'{name} has no meaning with estimator="{self.estimator}"')
 
-    def check(self, n: int, smallest_arm: int | None) -> None:
+    def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse blocks that are too many for the records."""
         most = n // _LEAST_RECORDS
         if most < 2:

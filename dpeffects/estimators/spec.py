@@ -10,9 +10,17 @@ from typing import Any
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.guarantee import KINDS
+from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 
+Contrasts = tuple[tuple[int, int], ...]
+"""Pairs of arms, by their numbers: the first of a pair against the second."""
+CONTRASTS: dict[str, Callable[[int], Contrasts]] = {
+    "reference": lambda arms: tuple((a, 0) for a in range(1, arms)),
+    "pairwise": lambda arms: tuple((a, b) for b in range(arms) for a in range(b + 1, arms)),
+}
+"""Which of several arms are compared: each with the first, or each with each."""
 LEVELS = {
     "sample": "everything in one record is protected",
     "label": "only the outcome is protected; covariates and treatment are public",
@@ -80,10 +88,10 @@ class Options:
         plain = (str, float, int, tuple, type(None))
         return {name: x if isinstance(x, plain) else repr(x) for name, x in values.items()}
 
-    def check(self, n: int, smallest_arm: int | None) -> None:
+    def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse options that do not fit the data's size, before anything is charged.
 
-        ``smallest_arm`` is None where the treatment is private.
+        ``smallest_arm`` is None where the treatment is private; ``arms`` is how many there are.
         """
 
 
@@ -116,7 +124,9 @@ class MethodSpec:
     record moves their release, or None for a mechanism with a delta of its own. ``fit`` gets the
     curator, the options and the estimand, and returns an `Estimate`. A method for
     conditional effects gets the encoded points instead, or None, and returns an `EffectFunction` or
-    `Effects`. ``guarantee`` is one of `KINDS`; all but "exact" have to be accepted by the caller.
+    `Effects`. ``fit_arms``, where there is one, is for a treatment of more than two levels: it gets
+    the contrasts too, pairs of arms by number, and returns `Effects`, one estimate for each.
+    ``guarantee`` is one of `KINDS`; all but "exact" have to be accepted by the caller.
 
     ``needs_covariates`` is False where covariates are used if the formula has any.
     ``needs_strata`` asks for discrete covariates, ``needs_delta`` for a delta, ``needs_intercept``
@@ -136,6 +146,7 @@ class MethodSpec:
     shares: Callable[[str, Any], Mapping[str, float]]
     fit: Callable[[Curator, Any, Any], Any]
     citation: str
+    fit_arms: Callable[[Curator, Any, Any, Contrasts], Effects] | None = None
     assumes: str = ""
     reference: Callable[..., tuple[float, float]] = _no_reference
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta

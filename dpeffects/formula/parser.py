@@ -31,9 +31,9 @@ class Formula:
     """A parsed formula: what is read from the data, and nothing of the data.
 
     ``source`` is the text as written. The outcome is a row-wise expression, the treatment a column
-    or a categorical of two levels, the first of them the reference. ``terms`` are tuples of factors
-    (several in an interaction), lower orders first; ``intercept`` says whether the covariates come
-    with a column of ones.
+    or a categorical with its levels, the first of them the reference. ``terms`` are tuples of
+    factors (several in an interaction), lower orders first; ``intercept`` says whether the
+    covariates come with a column of ones.
 
     Examples
     --------
@@ -52,9 +52,9 @@ class Formula:
 
     def __post_init__(self) -> None:
         _ = self.levels  # raises on two level lists for one column
-        if isinstance(self.treatment, Categorical) and len(self.treatment.levels or ()) != 2:
+        if isinstance(self.treatment, Categorical) and len(self.treatment.levels or ()) < 2:
             raise FormulaError(
-                f"treatment `{ex.shown(self.treatment)}`: it must have two levels; write "
+                f"treatment `{ex.shown(self.treatment)}`: it must have two levels or more; write "
                 f"C({self.treatment_column}, levels=[reference, other]) or the plain column"
             )
         for role, names in (("outcome", self.outcome_columns), ("covariates", self._covariates)):

@@ -135,11 +135,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Effects:
-    """An estimate for each point or group, and sentences for the reader.
+    """An estimate for each point, group or contrast of arms, and sentences for the reader.
 
-    ``overlap_weighted`` says that records count by p (1 - p) in each group.
+    ``overlap_weighted`` says that records count by p (1 - p) in each group; ``details`` are public
+    or released values worth showing.
     """
 
     estimates: tuple[Estimate, ...]
     notes: tuple[str, ...] = ()
     overlap_weighted: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)

@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     part: float | Fraction = 1.0
 
 
-_PARTS = {"treated": "treatment", "strata": "covariates"}
+_PARTS = {"treated": "treatment", "arm": "treatment", "strata": "covariates"}
 
 
 class Curator:
@@ -75,6 +75,7 @@ class Curator:
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
+        self.arms = rows.arms
         self.values = rows.values or (0,) * (rows.width + 1)
         self.names = rows.names or tuple(f"column {j}" for j in range(rows.width))
 

@@ -47,6 +47,8 @@ class Logistic:
     strength: float
     offset: float = 0.0
     centred: bool = True
+    arm: int | None = None
+    """Where the treatment has several levels: the one against all others."""
     hessian_bound = 0.25
     gradient_shifts = 3
     claims = (21, 20)
@@ -137,9 +139,13 @@ class Logistic:
         precision, scale = _CAREFUL if careful else _QUICK, 2.0**GRID * divisor
         parts = np.stack([weights, tail]) / scale
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
-        penalty, limbs = self.penalty(source.n) * left**2, source.fold(add, "covariates")[0]
+        penalty, limbs = self.penalty(source.n) * left**2, source.fold(add, *self._parts)[0]
         gradient, hessian = descent.derivatives(limbs, scale, source.n, penalty, precision)
         return gradient + penalty * weights + tilt * left, hessian
+
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        return ("covariates",) if self.arm is None else ("covariates", "arm")
 
     def _after(self, step: FloatArray, gradient: FloatArray, hessian: FloatArray) -> float:
         """Largest norm of the gradient after a step, by Taylor's theorem (claim 20)."""
@@ -162,7 +168,8 @@ def _block_sums(block: Block, problem: Logistic, parts: FloatArray, precision: P
     out = scratch_buffer("logistic.rows", block.size, problem.width)
     rows = whole_rows(block.covariates, problem.centred, out)
     chance = sigmoid(exact_dots(rows, parts[0], GRID, parts[1]) + problem.offset)
-    factors, curvatures = chance - block.treated, (1.0 - chance) * chance
+    treated = block.treated if problem.arm is None else block.arm == problem.arm
+    factors, curvatures = chance - treated, (1.0 - chance) * chance
     return (descent.derivative_sums(rows, factors, curvatures, precision),)
 
 

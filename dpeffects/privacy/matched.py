@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,37 +27,59 @@ class MatchedRecords:
     """Scores, treatments and outcomes of a curator's records, in one secret order.
 
     They come from one look at the rows, because an engine may hand them out in another order the
-    next time. ``score`` is a row function to [0, 1].
+    next time. ``score`` is a row function to [0, 1]: one score, or one for each of more than two
+    arms. Treatments are then numbers of arms.
     """
 
     def __init__(self, curator: Curator, score: RowFunction) -> None:
-        self._curator, self.n = curator, curator.n
-        look = reads("treated", "outcome", *score.reads)(partial(_look, score=score))
-        self._treated, self._outcome, self._score = curator.by_record(look)
+        self._curator, self.n, self.arms = curator, curator.n, curator.arms
+        several = curator.arms > 2
+        self._columns, part = (curator.arms, "arm") if several else (1, "treated")
+        look = partial(_look, score=score, columns=self._columns, part=part)
+        read = reads(part, "outcome", *score.reads)(look)
+        self._treatment, self._outcome, self._score = curator.by_record(read)
 
-    def public(self) -> tuple[FloatArray, BoolArray]:
+    def public(self) -> tuple[FloatArray, Any]:
         """Hand out scores and treatments where covariates and treatment are declared public."""
         self._curator.require_public("treatment", "covariates")
-        return self._score, self._treated
+        return self._scores(self._score), self._treatment
+
+    def _scores(self, scores: FloatArray) -> FloatArray:
+        """A vector, or a column for each of more than two arms."""
+        return scores[:, 0] if self._columns == 1 else scores
 
     def noisy_scores(self, share: str) -> Noisy:
-        """Release every record's score: the vector moves in one entry (claim 9)."""
-        grid = Box(0, 1).on(1, self._curator._releaser.rate(share))
-        steps = Steps(grid.whole(self._score), grid.reach.sensitivity(None, False), grid.unit)
+        """Release every record's scores: one row moves (claim 9)."""
+        box = Box(np.zeros(self._columns), 1.0)
+        grid = box.on(1, self._curator._releaser.rate(share))
+        scores = grid.project(self._score.copy()).astype(np.int64)
+        steps = Steps(scores, grid.reach.sensitivity(None, False), grid.unit)
         noisy = self._curator._releaser.release("propensity scores", steps, share=share, claim=9)
-        return replace(noisy, value=noisy.value + grid.offset(1))
+        return replace(noisy, value=self._scores(noisy.value + grid.offset(1)))
 
     def flipped_treatment(self, share: str) -> BoolArray:
-        """Release every record's treatment by randomised response (claim 3)."""
-        return self._curator._releaser.flip("treatment", self._treated, share=share, claim=3)
+        """Release every record's treatment, one of two, by randomised response (claim 3)."""
+        return self._curator._releaser.flip("treatment", self._treatment, share=share, claim=3)
 
-    def contrast(self, label: str, weights: FloatArray, share: str) -> Noisy:
-        """Release sum_j weights_j (y_j - middle) for public or released weights (claim 9)."""
+    def mixed_arms(self, share: str) -> IntArray:
+        """Release every record's arm by generalised randomised response (claim 3)."""
+        releaser = self._curator._releaser
+        return releaser.respond("treatment", self._treatment, self.arms, share=share, claim=3)
+
+    def contrast(
+        self, label: str, weights: FloatArray, share: str, arm: IntArray | None = None
+    ) -> Noisy:
+        """Release sum_j weights_j (y_j - middle) for public or released weights (claim 9).
+
+        Where public or released numbers of arms are given, one sum for each arm.
+        """
         whole = whole_weights(weights)
         largest = max(int(np.abs(whole).max()), 1)
         count, rate = max(1, int(np.abs(whole).sum())), self._curator._releaser.rate(share)
         grid = Box(*self._curator.outcome_range).on(count, rate / largest)
-        total = np.array([whole @ grid.whole(self._outcome)], np.int64)
+        z = grid.whole(self._outcome)
+        inside = [slice(None)] if arm is None else [arm == k for k in range(self.arms)]
+        total = np.array([whole[some] @ z[some] for some in inside], np.int64)
         moves = Sensitivity.of_number(largest * grid.reach.same.l1)
         steps = Steps(total, moves, grid.unit / 2.0**WEIGHT_BITS)
         return self._curator._releaser.release(label, steps, share=share, claim=9)
@@ -72,14 +97,7 @@ class MatchedRecords:
         d_i is record i's outcome minus the mean outcome of its matches. Matches, pairs and weights
         are public or released; the weight of a pair is the one given at its first member.
         """
-        used = np.bincount(neighbours[neighbours >= 0], minlength=self.n)
-        # how much record j moves the terms it enters with coefficient a: the sum of a (2 - a)
-        load = np.ones(self.n)
-        move = 1.0 / np.maximum(matches, 1)
-        move = move * (2.0 - move)
-        for k in range(neighbours.shape[1]):
-            ok = neighbours[:, k] >= 0
-            load += np.bincount(neighbours[ok, k], weights=move[ok], minlength=self.n)
+        load, used = _load(neighbours, 1.0 / np.maximum(matches, 1), np.ones(self.n))
         first = np.flatnonzero(partner > np.arange(self.n))
         steps = np.zeros(self.n, dtype=np.int64)
         steps[first] = steps[partner[first]] = np.abs(whole_weights(pair_weight[first], bits=8))
@@ -97,20 +115,88 @@ class MatchedRecords:
         squares = Steps(total, Sensitivity.of_number(most), grid.unit**2 / 512.0)
         return self._curator._releaser.release("matching variance", squares, share=share, claim=12)
 
+    def imputed_squares(
+        self,
+        matches: Sequence[IndexArray],
+        contrasts: FloatArray,
+        partner: IndexArray,
+        pair_weights: FloatArray,
+        share: str,
+    ) -> Noisy:
+        """Release for each contrast u what `matched_squares` has for a difference (claim 12).
 
-def _look(block: Block, score: RowFunction) -> Records:
-    """Treatment, outcome and score of each record of a block."""
-    return block.treated, block.outcome, evaluate(score, block, 1)[:, 0].copy()
+        That is sum_i (sum_a u_a m_ia)^2 + sum over pairs of pair_weights (y_b - y_c)^2 / 2. m_ia is
+        the mean outcome of i's matches in arm a, of which there is a table for each arm; a record
+        of arm a is its own match. Contrasts (one row each) have entries of at most 1 in size, which
+        add up to at most 2 in size; pair_weights have a row for each contrast.
+        """
+        counts = [np.maximum(np.count_nonzero(table >= 0, axis=1), 1) for table in matches]
+        whole = np.trunc(contrasts * 2.0**WEIGHT_BITS)
+        sizes = np.abs(whole)
+        if not (
+            (sizes <= 2**WEIGHT_BITS).all() and (sizes.sum(axis=1) <= 2 * 2**WEIGHT_BITS).all()
+        ):
+            raise PrivacyError("contrasts must be differences of two averages; nothing drawn")
+        first = np.flatnonzero(partner > np.arange(self.n))
+        steps = np.zeros(pair_weights.shape, np.int64)
+        given = np.abs(whole_weights(pair_weights[:, first], bits=8))
+        steps[:, first] = steps[:, partner[first]] = given
+        largest = int(steps.sum(axis=1).max())
+        bits = bits_for(256 * self.n + largest, self._curator.epsilon(share))
+        grid = Box(*self._curator.outcome_range).with_bits(max(2, (bits - 4) // 2))
+        z, span = grid.whole(self._outcome), grid.reach.same.l1
+        gaps = (z[first] - z[partner[first]]) ** 2
+        means = [_sums(z, table) / count for table, count in zip(matches, counts, strict=True)]
+        totals, moved = [], np.zeros(self.n)
+        for u, weights in zip(whole / 2.0**WEIGHT_BITS, steps, strict=True):
+            value = np.zeros(self.n)
+            for coefficient, mean in zip(u, means, strict=True):
+                value += coefficient * mean
+            own = np.rint(value * value).astype(np.int64)
+            totals.append(512 * int(own.sum()) + int(weights[first] @ gaps))
+            moved += weights * float(span * span)
+            for coefficient, table, count in zip(np.abs(u), matches, counts, strict=True):
+                if coefficient:
+                    load, used = _load(table, coefficient / count, np.zeros(self.n))
+                    moved += 512 * (np.ceil(span * span * load * (1 + 1e-12)) + 2 * used)
+        most = Sensitivity.of_number(math.ceil(moved.max() * (1 + 1e-12)))
+        squares = Steps(np.array(totals, np.int64), most, grid.unit**2 / 512.0)
+        return self._curator._releaser.release("matching variance", squares, share=share, claim=12)
+
+
+def _look(block: Block, score: RowFunction, columns: int, part: str) -> Records:
+    """Treatment, outcome and scores of each record of a block."""
+    return getattr(block, part), block.outcome, evaluate(score, block, columns).copy()
+
+
+def _load(
+    neighbours: IndexArray, coefficient: FloatArray, load: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Add to ``load`` how much each record moves the squares that it enters; return in how many.
+
+    With a coefficient a it moves a square by a (2 - a), in squares of the outcome's range.
+    """
+    used = np.zeros(load.size)
+    move = coefficient * (2.0 - coefficient)
+    for column in neighbours.T:
+        ok = column >= 0
+        load += np.bincount(column[ok], weights=move[ok], minlength=load.size)
+        used += np.bincount(column[ok], minlength=load.size)
+    return load, used
+
+
+def _sums(z: IntArray, neighbours: IndexArray) -> IntArray:
+    """Sum of the matches' outcomes in grid units."""
+    total = np.zeros(z.size, dtype=np.int64)
+    for column in neighbours.T:
+        total += np.where(column >= 0, z[column], 0)
+    return total
 
 
 def _squared_gaps(z: IntArray, neighbours: IndexArray, matches: IndexArray) -> IntArray:
     """d_i^2 in squared grid units, rounded record by record."""
-    total = np.zeros(z.size, dtype=np.int64)
-    for k in range(neighbours.shape[1]):
-        index = neighbours[:, k]
-        total += np.where(index >= 0, z[index], 0)
     count = np.maximum(matches, 1).astype(np.int64)
-    gap = matches * z - total
+    gap = matches * z - _sums(z, neighbours)
     return np.rint((gap * gap) / (count * count)).astype(np.int64)
 
 

@@ -7,6 +7,7 @@ that is not trusted. A share pays with its own epsilon and delta.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -88,22 +89,32 @@ def propensity_weights(curator: Curator, penalty: float, share: str) -> Noisy:
     """Release the weights of a penalised logistic regression on rows in [0, 1]^d (claim 20).
 
     They move by 2d / (n penalty) between the exact minimisers, and by 2 sqrt(d) g / penalty more
-    because each of the two returned vectors is within g / penalty of its minimiser.
+    because each of the two returned vectors is within g / penalty of its minimiser. Where there
+    are more than two arms, one row of weights for each: that arm against all others.
     """
-    n, d, problem = curator.n, curator.width, Logistic(curator.width, penalty, centred=False)
-    g, fit = problem.gradient_left(n), Fit(curator, problem, share)
+    n, d = curator.n, curator.width
+    arms: Iterable[int | None] = [None] if curator.arms == 2 else range(curator.arms)
+    problems = [Logistic(d, penalty, centred=False, arm=arm) for arm in arms]
+    fits = [Fit(curator, problem, share) for problem in problems]
+    g = problems[0].gradient_left(n)
     bound = 2.0 * d / (n * penalty) + 2.0 * math.sqrt(d) * g / penalty
-    values, unit = _in_steps(fit.solve(), bound)
-    steps = Steps(values, Sensitivity(math.ceil(bound / unit) + 1 + d, 0.0), unit)
-    return fit.draw("propensity model", steps, 20, "laplace")
+    solved = [fit.solve() for fit in fits]
+    values, unit = _in_steps(solved[0] if len(fits) == 1 else np.stack(solved), bound)
+    each = math.ceil(bound / unit) + 1 + d
+    steps = Steps(values, Sensitivity(len(fits) * each, 0.0), unit)
+    return fits[0].draw("propensity model", steps, 20, "laplace")
 
 
 def public_propensity_model(
-    curator: Curator, strength: float, offset: float = 0.0, centred: bool = True
+    curator: Curator,
+    strength: float,
+    offset: float = 0.0,
+    centred: bool = True,
+    arm: int | None = None,
 ) -> Weights:
     """Fit a `Logistic` where covariates and treatment are declared public: no charge."""
     curator.require_public("treatment", "covariates")
-    problem = Logistic(curator.width, strength, offset, centred)
+    problem = Logistic(curator.width, strength, offset, centred, arm)
     return Weights(problem.solve(curator._source), strength)
 
 

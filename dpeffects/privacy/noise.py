@@ -1,10 +1,11 @@
 """The only randomness that releases have.
 
 Every release is an array of integers on a public grid, so few samplers suffice: discrete Laplace
-and discrete Gaussian noise on integers, randomised response on bits, and what `shaped` makes of the
-first two for matrices and cubes. ``SecureNoise`` draws them with OpenDP (exact samplers, system
-entropy, no floating-point holes), and the secret order in which a call works on its records. Noise
-that repeats itself is in `dpeffects.unproved.seeded`.
+and discrete Gaussian noise on integers, randomised response on bits and levels, and what `shaped`
+makes of the first two for matrices and cubes. ``SecureNoise`` draws them with OpenDP (exact
+samplers, system entropy, no floating-point holes), and by itself responses of several levels and
+the secret order in which a call works on its records. Noise that repeats itself is in
+`dpeffects.unproved.seeded`.
 """
 
 from __future__ import annotations
@@ -93,6 +94,9 @@ class NoiseSource(Protocol):
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Flip each bit independently with probability 1 / (1 + exp(epsilon))."""
 
+    def respond(self, codes: IntArray, levels: int, epsilon: float) -> IntArray:
+        """Replace each code below ``levels`` by another one with chance `flip_chance`."""
+
     def permutation(self, n: int) -> IntArray:
         """Return a uniform order of n records, which nobody gets to see."""
 
@@ -153,10 +157,14 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
     return sensitivity * max(math.exp(root), 1.0 / epsilon) * (1.0 + 1e-9)
 
 
-def flip_chance(epsilon: float) -> float:
-    """Return the chance q of a flip with log((1 - q) / q) <= epsilon (claim 3)."""
-    exact = 1.0 / (1.0 + math.exp(min(epsilon, _MOST_EPSILON)))
-    return min(0.5, exact * (1.0 + 1e-12))
+def flip_chance(epsilon: float, levels: int = 2) -> float:
+    """Return the chance q that one of k levels turns to another one (claim 3).
+
+    log((1 - q) (k - 1) / q) <= epsilon; where there are two levels it is the chance of a flip.
+    """
+    others = levels - 1
+    exact = others / (others + math.exp(min(epsilon, _MOST_EPSILON)))
+    return min(others / levels, exact * (1.0 + 1e-12))
 
 
 class SecureNoise(NoiseSource):
@@ -218,6 +226,18 @@ class SecureNoise(NoiseSource):
         )
         packed = mechanism(np.packbits(bits).tobytes())
         return np.unpackbits(np.frombuffer(packed, np.uint8), count=bits.size).astype(np.bool_)
+
+    def respond(self, codes: IntArray, levels: int, epsilon: float) -> IntArray:
+        """Generalised randomised response: a code goes round by a uniform number of places, or not.
+
+        The chance is rounded up to a multiple of 2^-64.
+        """
+        least = math.ceil(Fraction(flip_chance(epsilon, levels)) * 2**64)
+        drawn = np.frombuffer(os.urandom(8 * codes.size), dtype=np.uint64)
+        out = codes.copy()
+        for i in np.flatnonzero(drawn < np.uint64(least)):
+            out[i] = (codes[i] + 1 + secrets.randbelow(levels - 1)) % levels
+        return out
 
     def permutation(self, n: int) -> IntArray:
         """The order of independent random keys, and likewise among those whose keys are equal.

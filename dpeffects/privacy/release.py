@@ -209,6 +209,16 @@ class Releaser:
         self.charge(Spend(label, share, epsilon, 0.0, name, (1.0,), chance, claim, alone=True))
         return self._noise.flip(bits, epsilon)
 
+    def respond(
+        self, label: str, codes: IntArray, levels: int, *, share: str, claim: int
+    ) -> IntArray:
+        """Release levels by generalised randomised response; a record owns one code."""
+        self._require_own_price(share)
+        epsilon = self.share(share).epsilon
+        chance, name = (flip_chance(epsilon, levels),), "randomised response"
+        self.charge(Spend(label, share, epsilon, 0.0, name, (1.0,), chance, claim, alone=True))
+        return self._noise.respond(codes, levels, epsilon)
+
     def smooth_laplace(
         self, label: str, private: SmoothValue, shown: float, *, share: str, claim: int
     ) -> Noisy:

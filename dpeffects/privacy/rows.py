@@ -33,6 +33,8 @@ _THREADS = os.cpu_count() or 1
 class Block:
     """Some rows, clipped and encoded; parts that nobody asked for are empty.
 
+    ``arm`` is there where the treatment has more than two levels: who is not in the first one,
+    number 0, counts as treated.
     ``answers`` are those of a learner, where a row is a block of records (`Curator.by_block`).
     """
 
@@ -42,6 +44,7 @@ class Block:
     strata: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     answers: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     unit: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    arm: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def size(self) -> int:
@@ -185,7 +188,8 @@ def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:
     """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
     rows, none = 3, np.zeros(3)
     matrix, answers = np.zeros((rows, width)), np.zeros((rows, columns))
-    zeros = Block(none > 0, none, matrix, none.astype(np.int64), answers)
+    codes = none.astype(np.int64)
+    zeros = Block(none > 0, none, matrix, codes, answers, arm=codes)
     with np.errstate(all="ignore"):
         for function, size in ((phi, columns), (cells.function if cells else None, 1)):
             if function is not None:
@@ -224,6 +228,10 @@ class Source(Protocol):
         """Names of the encoded columns."""
 
     @property
+    def arms(self) -> int:
+        """Number of levels of the treatment."""
+
+    @property
     def n_strata(self) -> int | None:
         """Number of strata, with records or without; None where there are no strata."""
 
@@ -252,7 +260,8 @@ class Rows:
     stratum of each record and the number of strata, where covariates are discrete. ``values`` has
     the number of values that each encoded column, and last the outcome, could take by its type and
     bounds: 1 for a constant, 2 for an indicator, 0 for a continuum. ``unit``, in rising order, says
-    whose row it is, from 0 to units - 1: then n is the number of units.
+    whose row it is, from 0 to units - 1: then n is the number of units. ``arm`` is given where the
+    treatment has more than two levels, ``arms`` of them.
     """
 
     outcome: FloatArray
@@ -265,6 +274,8 @@ class Rows:
     names: tuple[str, ...] = ()
     answers: FloatArray | None = None
     unit: IntArray | None = None
+    arm: IntArray | None = None
+    arms: int = 2
 
     @property
     def n(self) -> int:
@@ -299,6 +310,7 @@ class Rows:
             self,
             outcome=self.outcome[order],
             treated=self.treated[order],
+            arm=None if self.arm is None else self.arm[order],
             covariates=cache(lambda: np.take(self.covariates().T, order, axis=1).T),
             strata=index,
         )

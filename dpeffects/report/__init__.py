@@ -4,6 +4,7 @@ Importing this package registers how each type of result is summarised, describe
 """
 
 from dpeffects.report import (
+    about_arms,
     about_average,
     about_balance,
     about_conditional,
@@ -21,6 +22,7 @@ from dpeffects.report.comparison import Comparison, compare
 
 __all__ = [
     "Comparison",
+    "about_arms",
     "about_average",
     "about_balance",
     "about_conditional",

@@ -11,8 +11,9 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.report.blocks import alert, closing, header, limits, percent
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.results.conditional import CateEffects, CateFunction, CateResult
+from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, numbers
+from dpeffects.results.several import SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
 _COVARIATES, _EFFECTS, _SENTENCES = 6, 40, 6
@@ -130,7 +131,7 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
     return _summary(fit, (table,), notes)
 
 
-def _summary(fit: CateResult, blocks: Iterable[Block], notes: Iterable[str]) -> Summary:
+def _summary(fit: SeveralRows, blocks: Iterable[Block], notes: Iterable[str]) -> Summary:
     title = f"Private conditional effects: {fit.method_title} ({fit.method})"
     return Summary(title, alert(fit), (header(fit), *blocks, *closing(fit, (*notes, *fit.notes))))
 
@@ -151,8 +152,8 @@ def _(fit: CateFunction, conf_level: float) -> str:
         "An effect function of the covariates was released, which can be asked for any of their "
         f"values; its average over {whose} is {value} (from {low} to {high}).",
         "Along each covariate, with the others at their medians, effects with pointwise "
-        f"{percent(conf_level)} bands are {_listed(rows)}.",
-        f"{bands} {' '.join(_limits_of(fit))} {_noise(rows)}",
+        f"{percent(conf_level)} bands are {listed(rows)}.",
+        f"{bands} {' '.join(_limits_of(fit))} {noise_sentence(rows)}",
     ]
     return paragraph(fit, findings, "" if covers == "effect" else _NOISE_ONLY)
 
@@ -171,15 +172,16 @@ def _(fit: CateEffects, conf_level: float) -> str:
         "leave out sampling error and shrinkage, so they are no evidence for or against effects."
     )
     findings = [
-        f"{effects} {where}, with {percent(conf_level)} intervals, are {_listed(rows)}.",
-        f"{covers} {_noise(rows)}",
+        f"{effects} {where}, with {percent(conf_level)} intervals, are {listed(rows)}.",
+        f"{covers} {noise_sentence(rows)}",
     ]
     lost = [row for row in rows if math.isnan(row["conf_low"])]
     missing = f"an interval for {len(lost)} of {len(rows)} {fit.kind} (not available)"
     return paragraph(fit, findings, missing if lost else "" if groups else _NOISE_ONLY)
 
 
-def _listed(rows: list[dict[Any, Any]]) -> str:
+def listed(rows: list[dict[Any, Any]]) -> str:
+    """Effects with their intervals, from rows of `tidy`."""
     parts = []
     for row in rows[:_SENTENCES]:
         if math.isnan(row["conf_low"]):
@@ -191,7 +193,8 @@ def _listed(rows: list[dict[Any, Any]]) -> str:
     return "; ".join(parts) + more
 
 
-def _noise(rows: list[dict[Any, Any]]) -> str:
+def noise_sentence(rows: list[dict[Any, Any]]) -> str:
+    """Say how large the privacy noise is, and the whole error."""
     text = f"The standard deviation of the privacy noise is {_range(r['noise_sd'] for r in rows)}"
     errors = [row["std_error"] for row in rows if not math.isnan(row["std_error"])]
     if not errors:

@@ -4,5 +4,14 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.sensitivity import SensitivityAnalysis
+from dpeffects.results.several import ArmEffects
 
-__all__ = ["Balance", "CateEffects", "CateFunction", "Result", "SensitivityAnalysis", "load_cate"]
+__all__ = [
+    "ArmEffects",
+    "Balance",
+    "CateEffects",
+    "CateFunction",
+    "Result",
+    "SensitivityAnalysis",
+    "load_cate",
+]

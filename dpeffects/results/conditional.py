@@ -20,11 +20,10 @@ from dpeffects.design.bounds import Bounds
 from dpeffects.errors import DataError, OptionError
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.results.effect_function import EffectFunction
-from dpeffects.results.export import DAMAGE, TIDY, effect_row, frame_of, plain, require
+from dpeffects.results.export import DAMAGE, TIDY, frame_of, require
 from dpeffects.results.numbers import number
-from dpeffects.results.record import Record
+from dpeffects.results.several import SeveralEffects, SeveralRows
 from dpeffects.summary import Summary, draw, summarise
 
 if TYPE_CHECKING:
@@ -43,38 +42,7 @@ _KIND, _VERSION, _UNCHECKED = "dpeffects effect function", 2, 1
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateResult(Record):
-    """What the three kinds of results have in common."""
-
-    def summary(self, conf_level: float = 0.95) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return super().to_dict() | {"bounds": plain(self.bounds)}
-
-    def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-        """Effects as a frame whose first columns are those of `Result.tidy`."""
-        about = {"outcome": self.outcome, "estimand": self._estimand, "method": self.method}
-        about["guarantee"] = self.guarantee.status
-        complete = [dict.fromkeys(TIDY, math.nan) | row | about for row in rows]
-        return frame_of(complete, list(complete[0]) if complete else list(TIDY))
-
-    @property
-    def _estimand(self) -> str:
-        """What the rows of a frame are estimates of."""
-        return self.estimand
-
-    def _head(self, what: str) -> str:
-        return (
-            f"<dpeffects CATE {what}, {self.method}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
-        )
-
-
-@dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(CateResult):
+class CateFunction(SeveralRows):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters
@@ -366,7 +334,7 @@ def _check_version(document: dict[str, Any], path: str | PathLike[str], unchecke
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateEffects(CateResult):
+class CateEffects(SeveralEffects):
     """Effects at points or by group: one `Estimate` for each label.
 
     ``kind`` is "points" or "groups"; ``points`` holds the query rows as they were given.
@@ -374,25 +342,21 @@ class CateEffects(CateResult):
     """
 
     kind: str
-    labels: tuple[str, ...]
-    effects: tuple[Estimate, ...]
     points: Mapping[str, Sequence[Any]]
     overlap_weighted: bool = False
 
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
-        own = dict.fromkeys(caution for effect in self.effects for caution in effect.cautions)
-        return "; ".join([_OVERLAP, *own] if self.overlap_weighted else own)
+        return "; ".join(filter(None, (_OVERLAP * self.overlap_weighted, super().caution)))
 
     @property
     def _estimand(self) -> str:
         return f"overlap-weighted {self.estimand}" if self.overlap_weighted else self.estimand
 
     @property
-    def estimates(self) -> FloatArray:
-        """The released effects."""
-        return np.array([effect.point for effect in self.effects])
+    def _noise_only(self) -> bool:
+        return self.kind != "groups"
 
     def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
         """Intervals, one row each; ``simultaneous`` makes them hold for all at once (Bonferroni).
@@ -401,56 +365,10 @@ class CateEffects(CateResult):
         same computation, with the same penalties and thresholds, had drawn no noise: no sampling
         variance is released there.
         """
-        inference.check_conf_level(conf_level)
-        each = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
-        interval_of = inference.interval if self.kind == "groups" else inference.noise_interval
-        around: dict[Any, tuple[float, ...]] = {}  # points share one law
-        out = np.empty((len(self.effects), 2))
-        for i, effect in enumerate(self.effects):
-            law = (effect.laplace, effect.gaussian, effect.sampling, effect.parts)
-            if law not in around:
-                interval = interval_of(replace(effect, value=0.0, possible=None), each)
-                missing = (math.nan, math.nan)
-                around[law] = missing if isinstance(interval, Unavailable) else tuple(interval)
-            low, high = effect.possible or (-math.inf, math.inf)
-            out[i] = np.clip(np.add(around[law], effect.point), low, high)
-        return out
+        return super().conf_int(conf_level, simultaneous=simultaneous)
 
-    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
-        """One row for each effect; what is not available is NaN.
-
-        ``covers`` says what the interval is for: the effect, or privacy noise only.
-        """
-        intervals = self.conf_int(conf_level, simultaneous=simultaneous)
-        covers = "effect" if self.kind == "groups" else "noise"
-        rows = []
-        for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
-            low, high = intervals[i].tolist()
-            interval = inference.Interval(low, high, conf_level)
-            error, p_value = inference.std_error(effect), inference.p_value(effect)
-            row = effect_row(effect.point, error, p_value, interval, term=label)
-            row |= {"noise_sd": math.sqrt(effect.noise_variance), "covers": covers}
-            at = {name: values[i] for name, values in self.points.items() if name not in TIDY}
-            rows.append(at | row)
-        return self._frame(rows)
-
-    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = False, ax: Any = None) -> Any:
-        """Draw the effects with their intervals; return the axes (matplotlib)."""
-        return draw(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
-
-    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level, simultaneous=simultaneous)
-
-    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
-        """Plain values for JSON; each effect has its label and its interval beside it."""
-        document = super().to_dict()
-        intervals = self.conf_int(conf_level).tolist()
-        released = zip(self.labels, self.effects, intervals, strict=True)
-        for entry, (label, effect, interval) in zip(document["effects"], released, strict=True):
-            entry |= {"label": label, "estimate": entry["value"], "conf_int": plain(interval)}
-            entry["noise_variance"] = plain(effect.noise_variance)
-        return document
+    def _at(self, i: int) -> dict[str, Any]:
+        return {name: values[i] for name, values in self.points.items() if name not in TIDY}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
@@ -459,11 +377,10 @@ class CateEffects(CateResult):
         Earlier versions wrote labels with the effects only, and did not say which effects by group
         are overlap-weighted.
         """
-        effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
-        labels = [effect["label"] for effect in effects]
+        labels = [effect["label"] for effect in document["effects"]]
         weighted = document["kind"] == "groups" and document["method"] in _WEIGHTED
         older: dict[str, Any] = {"labels": labels, "points": {}, "overlap_weighted": weighted}
-        return super().from_dict(older | document | {"effects": effects})
+        return super().from_dict(older | document)
 
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} {self.kind}")

@@ -238,7 +238,8 @@ def begin_release(
     method = arguments.get("method")
     if isinstance(method, str) and current(method) in registry():
         _check_kind(registry()[current(method)].guarantee)
-    return Estimation(Request.of_effect(estimand, formula, data, **arguments))
+    one = {**arguments, "contrasts": None}  # a site sends one effect
+    return Estimation(Request.of_effect(estimand, formula, data, **one))
 
 
 def read_release(source: Any) -> SiteRelease:

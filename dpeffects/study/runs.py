@@ -67,7 +67,7 @@ class StudyDesign:
             return fit(data, epsilon, seed)
         formula = fit.get("formula", self.formula) or _formula(data)
         arguments = {key: x for key, x in fit.items() if key != "formula"}
-        arguments |= {"epsilon": epsilon, "seed": seed}
+        arguments |= {"epsilon": epsilon, "seed": seed, "contrasts": None}
         return estimate_effect(self.estimand, formula, data, **arguments)
 
 

@@ -61,6 +61,11 @@ class SeededNoise(NoiseSource):
         """Randomised response from the seeded generator."""
         return bits ^ (self._generator.random(bits.shape) < flip_chance(epsilon))
 
+    def respond(self, codes: IntArray, levels: int, epsilon: float) -> IntArray:
+        """Generalised randomised response from the seeded generator."""
+        moved = self._generator.random(codes.shape) < flip_chance(epsilon, levels)
+        return (codes + moved * self._generator.integers(1, levels, codes.shape)) % levels
+
     def permutation(self, n: int) -> IntArray:
         """An order from a seeded generator of its own."""
         return self._orders.permutation(n)

@@ -40,6 +40,7 @@ from dpeffects.estimators import (
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, Residual
 from dpeffects.estimators._kernel_learner import BINS
+from dpeffects.estimators._matched_arms import ArmScores
 from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
@@ -109,6 +110,7 @@ CASES = {
     "control": [control],
     "magnitude": [magnitude],
     "PropensityScore": [PropensityScore(WEIGHTS)],
+    "ArmScores": [ArmScores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]]))],
     "ScoreBin": [
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS),
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS[:0]),

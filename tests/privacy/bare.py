@@ -40,15 +40,24 @@ class Bare(NoiseSource):
         self.sensitivity.append(1)
         return bits
 
+    def respond(self, codes, levels, epsilon):
+        self.values.append(codes.copy())
+        self.sensitivity.append(levels - 1)
+        return codes
+
     def permutation(self, n):
         return np.arange(n)
 
 
-def curator(y, t, x=None, *, limits=(0.0, 1.0), public=(), strata=None, ledger=None):
-    """Rows with shares "a" and "bounds", and the noise; ``strata`` come with their count."""
+def curator(y, t, x=None, *, limits=(0.0, 1.0), public=(), strata=None, ledger=None, arms=2):
+    """Rows with shares "a" and "bounds", and the noise; ``strata`` come with their count.
+
+    Of more than two ``arms``, t has the numbers.
+    """
     x = np.zeros((len(y), 1)) if x is None else x
     of_strata = None if strata is None else lambda: strata
-    rows = Rows(np.clip(y, *limits), limits, t, lambda: x, x.shape[1], of_strata)
+    more = {} if arms == 2 else {"arm": t, "arms": arms}
+    rows = Rows(np.clip(y, *limits), limits, t > 0, lambda: x, x.shape[1], of_strata, **more)
     noise = Bare()
     releaser = Releaser(Split(SHARES), ledger or Ledger(1e9), noise)
     return Curator(rows, releaser, frozenset(public)), noise

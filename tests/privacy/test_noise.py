@@ -16,8 +16,8 @@ from dpeffects.unproved.seeded import SeededNoise
 pytestmark = pytest.mark.real_noise
 SOURCES = [SecureNoise(), SeededNoise(20)]
 RARE = 1e-8
-"""Secure noise is drawn anew in every run. A run makes ten such tests of it, six of them of both
-bits: the chance that one of the sixteen fails without a fault is below 1e-6."""
+"""Secure noise is drawn anew in every run. A run makes twelve such tests of it, six of them of
+both bits: the chance that one of the eighteen fails without a fault is below 1e-6."""
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
@@ -52,6 +52,21 @@ def test_flips_happen_at_their_rate_for_both_bits(source, epsilon):
         assert stats.binomtest(count, 10_000, expected).pvalue > RARE
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_levels_are_kept_and_replaced_at_their_rates(source, epsilon):
+    """All sixteen chances of four levels at once: e^eps / (e^eps + 3) and 1 / (e^eps + 3)."""
+    codes = np.tile(np.arange(4), 5000)
+    drawn = source.respond(codes, 4, epsilon)
+    table = np.zeros((4, 4))
+    np.add.at(table, (codes, drawn), 1)
+    chances = (np.ones((4, 4)) + np.expm1(epsilon) * np.eye(4)) / (math.exp(epsilon) + 3)
+    expected = 5000 * chances
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    assert stats.chi2(12).sf(statistic) > RARE
+    assert (source.respond(codes, 4, 700.0) == codes).all()
+
+
 def test_flip_handles_lengths_that_are_not_whole_bytes():
     for n in (1, 7, 8, 9, 1001):
         assert SecureNoise().flip(np.ones(n, dtype=bool), 700.0).all()
@@ -70,6 +85,14 @@ def test_flip_chance_never_undercharges(epsilon):
     q = flip_chance(epsilon)
     assert 0 < q <= 0.5
     assert math.log1p(-q) - math.log(q) <= epsilon
+
+
+@given(st.floats(2.0**-24, 1e4), st.integers(2, 1000))
+def test_chances_of_levels_never_undercharge(epsilon, levels):
+    q = flip_chance(epsilon, levels)
+    assert 0 < q <= (levels - 1) / levels
+    assert 0 <= math.log1p(-q) - math.log(q / (levels - 1)) <= epsilon
+    assert levels > 2 or q == flip_chance(epsilon)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=["secure", "seeded"])

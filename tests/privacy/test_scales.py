@@ -103,6 +103,9 @@ class NoNoise(NoiseSource):
     def flip(self, bits, epsilon):
         return bits
 
+    def respond(self, codes, levels, epsilon):
+        return codes
+
     def permutation(self, n):
         return np.arange(n)
 

@@ -9,8 +9,9 @@ import pytest
 
 from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
+from dpeffects.estimators._matched_arms import ArmScores
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
-from dpeffects.estimators.matching import match, pairs
+from dpeffects.estimators.matching import match, match_into, pairs
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.privacy.folds import Folds, Terms
 from dpeffects.privacy.ledger import Ledger
@@ -149,6 +150,103 @@ def test_matched_squares_are_what_they_say():
     records = MatchedRecords(c, no_score)
     got = records.matched_squares(matches.neighbours, matches.found, partner, extra, "a")
     assert float(got) == pytest.approx(total, rel=0.01)
+
+
+def in_arms(rng, n, arms=3):
+    """Random arms, none of them empty, scores, and matches in each arm, often too few."""
+    arm = rng.permutation(np.concatenate([np.arange(arms), rng.integers(arms, size=n - arms)]))
+    scores = rng.random((n, arms)).round(1)
+    limits = rng.choice([1, 2, 50], arms)
+    found = [match_into(scores[:, a], arm == a, 3, int(limits[a])) for a in range(arms)]
+    return arm, scores, found
+
+
+def test_sums_and_squares_of_several_arms_move_as_declared():
+    rng = np.random.default_rng(11)
+    worst = {"sums": 0.0, "squares": 0.0}
+    for _ in range(80):
+        n = int(rng.integers(6, 12))
+        arm, scores, found = in_arms(rng, n)
+        weights = np.choose(arm, [m.weight for m in found])
+        partner = np.full(n, -1, np.int32)
+        for a in range(3):
+            partner = np.where(arm == a, pairs(scores[:, a], arm == a), partner)
+        extra = rng.random((3, n)) * rng.choice([0.0, 4.0])
+        extra = np.where(partner >= 0, extra + extra[:, partner], 0.0)
+        contrasts = rng.normal(size=(3, 3))
+        contrasts[0] = [-1.0, 1.0, 0.0]
+        contrasts /= np.maximum(np.abs(contrasts).max(1), np.abs(contrasts).sum(1) / 2)[:, None]
+        tables, y = [m.neighbours for m in found], rng.choice([0.0, 1.0], n)
+        calls = {
+            "sums": lambda c, w=weights, a=arm: MatchedRecords(c, no_scores).contrast(
+                "c", w, "a", a
+            ),
+            "squares": lambda c, m=tables, u=contrasts, p=partner, e=extra: MatchedRecords(
+                c, no_scores
+            ).imputed_squares(m, u, p, e, "a"),
+        }
+        for j, name in itertools.product(range(n), calls):
+            y2 = y.copy()
+            y2[j] = 1 - y[j]
+            one, other = (curator(values, arm, arms=3) for values in (y, y2))
+            worst[name] = max(worst[name], change(one, other, calls[name]))
+    assert worst["sums"] == pytest.approx(1.0)
+    assert worst["sums"] <= 1.0
+    assert 0.2 < worst["squares"] <= 1.0
+
+
+@reads("outcome")
+def no_scores(rows):
+    return np.zeros((rows.size, 3))
+
+
+def test_sums_and_squares_of_several_arms_are_what_they_say():
+    rng = np.random.default_rng(12)
+    n = 40
+    arm, scores, found = in_arms(rng, n)
+    y, contrasts = rng.random(n), np.array([[-1.0, 1.0, 0.0], [-0.25, -0.75, 1.0]])
+    partner = pairs(scores[:, 0], arm == 0)
+    extra = np.where(partner >= 0, 1.5, 0.0) * np.array([[1.0], [2.0]])
+    sums, squares = np.zeros(3), np.zeros(2)
+    for i in range(n):
+        means = np.zeros(3)
+        for a in range(3):
+            own = [i] if arm[i] == a else [j for j in found[a].neighbours[i] if j >= 0]
+            means[a] = y[own].mean() if own else 0.5
+            sums[a] += means[a] - 0.5
+        squares += (contrasts @ means) ** 2
+        if partner[i] > i:
+            squares += extra[:, i] * (y[i] - y[partner[i]]) ** 2 / 2
+    records = MatchedRecords(curator(y, arm, arms=3)[0], no_scores)
+    weights = np.choose(arm, [m.weight for m in found])
+    assert records.contrast("c", weights, "a", arm).value == pytest.approx(sums, abs=1e-2)
+    tables = [m.neighbours for m in found]
+    got = records.imputed_squares(tables, contrasts, partner, extra, "a").value
+    assert got == pytest.approx(squares, rel=0.01)
+    for wrong in ([2.0, 0.0, 0.0], [1.0, -1.0, 0.5], [np.nan, 0.0, 0.0]):
+        with pytest.raises(PrivacyError, match="nothing drawn"):
+            records.imputed_squares(tables, np.array([wrong]), partner, extra[:1], "a")
+
+
+def test_scores_and_arms_move_for_one_record_only():
+    rng = np.random.default_rng(13)
+    worst = [0.0, 0.0, 0.0]
+    for _ in range(60):
+        y, arm, x = rng.random(8), rng.integers(3, size=8), rng.choice([0.0, 1.0], (8, 2))
+        j, score = int(rng.integers(8)), ArmScores(rng.normal(0, 10, (3, 2)))
+        arm2, x2 = arm.copy(), x.copy()
+        arm2[j], x2[j] = rng.integers(3), rng.choice([0.0, 1.0], 2)
+        calls = (
+            lambda c, s=score: MatchedRecords(c, s).noisy_scores("a"),
+            lambda c, s=score: MatchedRecords(c, s).mixed_arms("a"),
+            lambda c: propensity_weights(c, 0.3, "a"),
+        )
+        for k, call in enumerate(calls):
+            one, other = curator(y, arm, x, arms=3), curator(y, arm2, x2, arms=3)
+            worst[k] = max(worst[k], change(one, other, call))
+    assert 0.6 < worst[0] <= 1.0
+    assert worst[1] == 1.0
+    assert 0.1 < worst[2] <= 1.0
 
 
 def test_weighted_sums_are_exact():

@@ -5,11 +5,12 @@ Nothing of matplotlib is imported before the first picture, and no setting of th
 
 from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
-from dpeffects.report.plots.intervals import curve, estimate, forest
+from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard
 
 __all__ = [
     "budget",
+    "contrasts",
     "curve",
     "errors",
     "estimate",

@@ -16,6 +16,7 @@ from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, numbers
+from dpeffects.results.several import ArmEffects, SeveralEffects
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import draw
 
@@ -286,7 +287,7 @@ def curve(
         return _function(fit, along or fit.covariates[0], at, conf_level, covers, ax)
     if along is not None or at is not None or covers is not None:
         raise OptionError("along, at and covers are for effect functions; these are single effects")
-    return _effects(fit, conf_level, simultaneous, ax)
+    return _effects(fit, fit.kind.rstrip("s"), conf_level, simultaneous, ax)
 
 
 def _function(
@@ -320,9 +321,37 @@ def _function(
     return axes
 
 
-def _effects(fit: CateEffects, conf_level: float, simultaneous: bool, ax: Any) -> Any:
+def contrasts(
+    fit: ArmEffects, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
+) -> Any:
+    """Draw effects between more than two arms, one interval each; return the axes.
+
+    Parameters
+    ----------
+    fit
+        Result of `dp_ate` where the treatment has more than two levels.
+    conf_level
+        Of the intervals.
+    simultaneous
+        Whether the intervals hold for all contrasts at once.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("three_arms", n=1000, seed=1)
+    >>> formula = "outcome ~ treatment | x1"
+    >>> contrasts(dpe.dp_ate(formula, data, "private_psm", level="label", epsilon=1)).get_xlabel()
+    'contrast'
+    """
+    return _effects(fit, "contrast", conf_level, simultaneous, ax)
+
+
+def _effects(fit: SeveralEffects, what: str, conf_level: float, simultaneous: bool, ax: Any) -> Any:
     points = fit.tidy(conf_level, simultaneous=simultaneous)
-    kind = "noise and sampling" if fit.kind == "groups" else "noise only"
+    kind = "noise only" if what == "point" else "noise and sampling"
     at_once = ", all at once" if simultaneous else ""
     with look.canvas(ax) as axes:
         places = np.arange(len(points))
@@ -331,7 +360,7 @@ def _effects(fit: CateEffects, conf_level: float, simultaneous: bool, ax: Any) -
         crowded = len(labels) > 6 or max(map(len, labels)) > 14
         turn = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
         axes.set_xticks(places, labels, **turn)
-        axes.set_xlabel("group" if fit.kind == "groups" else "point")
+        axes.set_xlabel(what)
         axes.margins(x=0.5 / max(len(points), 2))
         _finish(axes, fit, f"{percent(conf_level, 'g')} intervals: {kind}{at_once}", None)
     return axes
@@ -361,3 +390,4 @@ draw.register(Result, estimate)
 draw.register(Combined, forest)
 draw.register(CateFunction, curve)
 draw.register(CateEffects, curve)
+draw.register(ArmEffects, contrasts)

@@ -1,0 +1,211 @@
+"""Results with several effects: by group, at points, between arms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Record
+from dpeffects.summary import Summary, draw, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SeveralRows(Record):
+    """What results with more than one row in `tidy` have in common."""
+
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level=conf_level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return super().to_dict() | {"bounds": plain(self.bounds)}
+
+    def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        """Effects as a frame whose first columns are those of `Result.tidy`."""
+        about = {"outcome": self.outcome, "estimand": self._estimand, "method": self.method}
+        about["guarantee"] = self.guarantee.status
+        complete = [dict.fromkeys(TIDY, math.nan) | row | about for row in rows]
+        return frame_of(complete, list(complete[0]) if complete else list(TIDY))
+
+    @property
+    def _estimand(self) -> str:
+        """What the rows of a frame are estimates of."""
+        return self.estimand
+
+    def _head(self, what: str) -> str:
+        return (
+            f"<dpeffects {self.estimand} {what}, {self.method}, "
+            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
+        )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SeveralEffects(SeveralRows):
+    """One `Estimate` for each label."""
+
+    labels: tuple[str, ...]
+    effects: tuple[Estimate, ...]
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        return "; ".join(dict.fromkeys(c for effect in self.effects for c in effect.cautions))
+
+    @property
+    def _noise_only(self) -> bool:
+        """Whether intervals are for privacy noise only, and not for the effect."""
+        return False
+
+    def _at(self, i: int) -> dict[str, Any]:
+        """Columns of a frame that say what effect i is for, beside its label."""
+        return {}
+
+    @property
+    def estimates(self) -> FloatArray:
+        """The released effects."""
+        return np.array([effect.point for effect in self.effects])
+
+    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
+        """Intervals, one row each; ``simultaneous``: they hold for all at once (Bonferroni)."""
+        inference.check_conf_level(conf_level)
+        each = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
+        interval_of = inference.noise_interval if self._noise_only else inference.interval
+        around: dict[Any, tuple[float, ...]] = {}  # points share one law
+        out = np.empty((len(self.effects), 2))
+        for i, effect in enumerate(self.effects):
+            law = (effect.laplace, effect.gaussian, effect.sampling, effect.parts)
+            if law not in around:
+                interval = interval_of(replace(effect, value=0.0, possible=None), each)
+                missing = (math.nan, math.nan)
+                around[law] = missing if isinstance(interval, Unavailable) else tuple(interval)
+            low, high = effect.possible or (-math.inf, math.inf)
+            out[i] = np.clip(np.add(around[law], effect.point), low, high)
+        return out
+
+    def p_values(self, *, simultaneous: bool = False) -> FloatArray:
+        """Two-sided p-values of no effect; ``simultaneous`` adjusts them for their number.
+
+        They go with `conf_int`: below 1 - conf_level where the interval is to one side of zero.
+        What is not available is NaN.
+        """
+        found = np.array([or_nan(inference.p_value(effect)) for effect in self.effects])
+        return np.minimum(1.0, found * (len(found) if simultaneous else 1))
+
+    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
+        """One row for each effect; what is not available is NaN.
+
+        ``covers`` says what the interval is for: the effect, or privacy noise only.
+        """
+        intervals = self.conf_int(conf_level, simultaneous=simultaneous).tolist()
+        p_values = self.p_values(simultaneous=simultaneous).tolist()
+        covers = "noise" if self._noise_only else "effect"
+        rows = []
+        for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
+            low, high = intervals[i]
+            interval = inference.Interval(low, high, conf_level)
+            error = inference.std_error(effect)
+            row = effect_row(effect.point, error, p_values[i], interval, term=label)
+            row |= {"noise_sd": math.sqrt(effect.noise_variance), "covers": covers}
+            rows.append(self._at(i) | row)
+        return self._frame(rows)
+
+    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = False, ax: Any = None) -> Any:
+        """Draw the effects with their intervals; return the axes (matplotlib)."""
+        return draw(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
+
+    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level=conf_level, simultaneous=simultaneous)
+
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """Plain values for JSON; each effect has its label and its interval beside it."""
+        document = super().to_dict()
+        intervals = self.conf_int(conf_level).tolist()
+        released = zip(self.labels, self.effects, intervals, strict=True)
+        for entry, (label, effect, interval) in zip(document["effects"], released, strict=True):
+            entry |= {"label": label, "estimate": entry["value"], "conf_int": plain(interval)}
+            entry["noise_variance"] = plain(effect.noise_variance)
+        return document
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave; what follows from the release is computed again."""
+        effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
+        return super().from_dict(document | {"effects": effects})
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ArmEffects(SeveralEffects):
+    """Average effects between more than two arms: one for each contrast, out of one budget.
+
+    Intervals hold, and p-values are adjusted, for all contrasts at once (Bonferroni), unless
+    ``simultaneous=False`` is asked for.
+
+    Parameters
+    ----------
+    arms
+        Levels of the treatment, the reference first.
+    contrasts
+        "reference" (each arm against the first) or "pairwise" (each against each).
+    labels, effects
+        ``"high - none"`` for the effect of the first arm against the second, and its estimate.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("three_arms", n=2000, seed=1)
+    >>> fit = dpe.dp_ate(
+    ...     "outcome ~ treatment | x1 + x2", data, "private_psm", level="label", epsilon=2, seed=1
+    ... )
+    >>> fit.tidy()["term"].tolist(), fit.conf_int().shape
+    (['low - none', 'high - none'], (2, 2))
+    """
+
+    arms: tuple[str, ...]
+    contrasts: str
+
+    @property
+    def associated(self) -> bool:
+        """Whether these are associations: not adjusted for, and not declared to be randomised."""
+        return any(effect.associated for effect in self.effects)
+
+    @property
+    def basis(self) -> str:
+        """What entitles these to be called effects: one of `BASES`, or empty."""
+        return self.effects[0].basis
+
+    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> FloatArray:
+        """Intervals, one row each, which hold for all contrasts at once unless told otherwise."""
+        return super().conf_int(conf_level, simultaneous=simultaneous)
+
+    def p_values(self, *, simultaneous: bool = True) -> FloatArray:
+        """Two-sided p-values of no effect, adjusted for their number unless told otherwise."""
+        return super().p_values(simultaneous=simultaneous)
+
+    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> pd.DataFrame:
+        """One row for each contrast, its name in ``term``; what is not available is NaN."""
+        return super().tidy(conf_level, simultaneous=simultaneous)
+
+    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:
+        """Draw the effects with their intervals; return the axes (matplotlib)."""
+        return super().plot(conf_level, simultaneous=simultaneous, ax=ax)
+
+    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return super().summary(conf_level, simultaneous=simultaneous)
+
+    def __repr__(self) -> str:
+        return self._head(f"{len(self.labels)} contrasts of {len(self.arms)} arms")

@@ -1,0 +1,301 @@
+"""Matching with three arms against brute force, statsmodels' scores and the truth."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpeffects as dpe
+from dpeffects.errors import DataError, OptionError
+from dpeffects.estimators._matched_arms import mixing, unmixing
+from dpeffects.estimators.matching import match_into
+from dpeffects.estimators.private_psm import attenuation
+
+FORMULA = "outcome ~ treatment | x1 + x2 + x3"
+LEVELS = ["none", "low", "high"]
+RANGES = {"outcome": (0, 1), **dict.fromkeys(("x1", "x2", "x3"), (0, 1))}
+BOUNDS = {**RANGES, "treatment": LEVELS}
+TRUTH = {"low - none": 0.1, "high - none": 0.2, "high - low": 0.1}
+
+
+def data(n=1500, seed=0):
+    return dpe.simulate("three_arms", n=n, seed=seed)
+
+
+def fit(frame, **more):
+    given = {"level": "label", "epsilon": 1.0, "method": "private_psm", **more}
+    return dpe.dp_ate(FORMULA, frame, **given)
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2, 5])
+def test_matches_in_one_arm_by_brute_force(limit):
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        n = int(rng.integers(4, 25))
+        members = rng.permutation(np.arange(n) < rng.integers(1, n))
+        scores = rng.permutation(np.arange(n)) ** 1.5  # no two at the same distance
+        found = match_into(scores, members, 3, limit)
+        used = np.zeros(n)
+        for i in range(n):
+            near = sorted(np.flatnonzero(members), key=lambda j: abs(scores[i] - scores[j]))
+            own = [i] if members[i] else [j for j in near if used[j] < (limit or n)][:3]
+            used[own] += 0 if members[i] else 1
+            assert sorted(j for j in found.neighbours[i] if j >= 0) == sorted(own)
+        assert (found.used == used + members).all()
+
+
+def by_hand(declared, neighbours=5):
+    """Means by arm, contrasts and Abadie-Imbens variances from statsmodels' scores, no limits."""
+    frame = declared.frame
+    x = sm.add_constant(frame[["x1", "x2", "x3"]].to_numpy())
+    y, n = frame["outcome"].to_numpy(), len(frame)
+    imputed, weight, squares, sigma = np.empty((n, 3)), np.zeros(n), np.zeros(n), np.zeros(n)
+    arm = np.array([LEVELS.index(t) for t in frame["treatment"]])
+    for a in range(3):
+        inside = np.flatnonzero(arm == a)
+        scores = sm.Logit((arm == a).astype(float), x).fit(disp=0).predict()
+        for i in range(n):
+            own = [i]
+            if arm[i] != a:
+                own = inside[np.argsort(np.abs(scores[inside] - scores[i]))[:neighbours]]
+            imputed[i, a] = y[own].mean()
+            weight[own] += 1 / len(own)
+            squares[own] += 1 / len(own) ** 2
+        line = inside[np.argsort(scores[inside])]
+        for j, k in zip(line[::2], line[1::2], strict=False):
+            sigma[[j, k]] = (y[j] - y[k]) ** 2 / 2
+    effects, variances = [], []
+    for a, b in ((1, 0), (2, 0), (2, 1)):
+        gaps, extra = imputed[:, a] - imputed[:, b], (weight**2 - squares) * sigma
+        effects.append(gaps.mean())
+        own = extra[(arm == a) | (arm == b)].sum()
+        variances.append((((gaps - gaps.mean()) ** 2).sum() + own) / n**2)
+    return np.array(effects), np.array(variances), weight
+
+
+def test_label_level_is_matching_with_little_noise_on_it():
+    frame = data(700)
+    effects, variances, weight = by_hand(frame)
+    found = fit(frame, contrasts="pairwise", match_limit=700, epsilon=1e5, penalty=1e-9, seed=1)
+    assert list(found.labels) == list(TRUTH)
+    assert found.estimates == pytest.approx(effects, abs=2e-4)
+    errors = found.tidy()["std_error"].to_numpy()
+    assert errors == pytest.approx(np.sqrt(variances), rel=0.05)
+    spend = next(s for s in found.spends if s.share == "estimate")
+    assert spend.sensitivity[0] == pytest.approx(weight.max(), rel=1e-3)  # the range is 1
+    assert found.details["largest weight of a record"] == pytest.approx(weight.max(), rel=1e-3)
+
+
+def test_confounding_is_removed_and_contrasts_add_up():
+    frame = data(8000)
+    means = frame.frame.groupby("treatment")["outcome"].mean()
+    assert means["high"] - means["none"] > 0.28
+    found = fit(frame, contrasts="pairwise", epsilon=5, seed=1)
+    for (_, row), truth in zip(found.tidy().iterrows(), TRUTH.values(), strict=True):
+        assert row["estimate"] == pytest.approx(truth, abs=4 * row["std_error"])
+        assert row["std_error"] < 0.02
+    low, high, between = found.estimates
+    assert high - low == pytest.approx(between, abs=1e-12)
+
+
+def test_all_contrasts_cost_one_budget_and_have_the_noise_of_one_release():
+    frame = data(1000)
+    ledger = dpe.Ledger(1.0)
+    pairs = fit(frame, contrasts="pairwise", ledger=ledger)
+    assert sum(s.epsilon for s in pairs.spends) == pytest.approx(1.0)
+    assert ledger.remaining == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert [s.share for s in pairs.spends] == ["estimate", "variance"]
+    scale = pairs.spends[0].scale[0] / 1000
+    assert all(e.laplace == pytest.approx((scale, scale)) for e in pairs.effects)
+    assert fit(frame).effects[0].laplace == pytest.approx((scale, scale))
+
+
+def test_an_infeasible_limit_is_raised():
+    frame = data(600)
+    frame = frame.frame[(frame.frame["treatment"] != "low") | (frame.frame["x3"] < 0.2)]
+    found = fit(frame, match_limit=1, bounds=BOUNDS)
+    assert "raised" in found.details["match limit k by arm"]
+    counts = frame["treatment"].value_counts()
+    low = int(found.details["match limit k by arm"].split(", ")[1].split(" ")[0])
+    assert low == -(-(len(frame) - counts["low"]) // counts["low"])
+
+
+# --- sample level --------------------------------------------------------------------------------
+
+
+def test_unmixing_returns_the_means_of_true_arms():
+    rng = np.random.default_rng(2)
+    for arms in (2, 3, 5):
+        chance = 0.4
+        true, means = rng.dirichlet(np.full(arms, 5.0)), rng.random(arms)
+        mixed = mixing(arms, chance)
+        assert mixed.sum(axis=0) == pytest.approx(1.0)
+        assert np.diag(mixed) == pytest.approx(1 - chance)
+        shares = mixed @ true
+        released = (mixed * true) @ means / shares
+        assert unmixing(shares, mixed) @ released == pytest.approx(means)
+
+
+def test_unmixing_two_arms_is_dividing_by_the_attenuation():
+    factor, _ = attenuation(0.45, 0.3, 1000)
+    inverse = unmixing(np.array([0.55, 0.45]), mixing(2, 0.3))
+    assert np.array([-1.0, 1.0]) @ inverse == pytest.approx([-1 / factor, 1 / factor])
+
+
+def test_sample_level_with_a_huge_epsilon_recovers_the_effects():
+    found = fit(data(6000), level="sample", contrasts="pairwise", epsilon=1e5, seed=3)
+    assert not found.caution
+    for (_, row), truth in zip(found.tidy().iterrows(), TRUTH.values(), strict=True):
+        assert row["estimate"] == pytest.approx(truth, abs=4 * row["std_error"])
+
+
+def test_debiasing_undoes_the_mixing_where_there_is_nothing_to_adjust():
+    """Over draws of a randomised treatment: centred at the truth, and shrunk without it."""
+    rng = np.random.default_rng(5)
+    effects: dict[bool, list[float]] = {True: [], False: []}
+    hits = []
+    for seed, debias in itertools.product(range(40), effects):
+        t = rng.choice(3, size=1500, p=[0.5, 0.3, 0.2])
+        frame = pd.DataFrame({"t": t, "x": rng.random(1500)})
+        frame["y"] = 0.2 * t + 0.4 * rng.random(1500)
+        bounds = {"y": (0, 1), "x": (0, 1), "t": [0, 1, 2]}
+        given = {"bounds": bounds, "epsilon": 3.0, "seed": seed, "debias": debias}
+        found = dpe.dp_ate("y ~ t | x", frame, "private_psm", **given)
+        assert found.labels == ("1 - 0", "2 - 0")
+        effects[debias].append(float(found.estimates[1]))
+        if debias:
+            low, high = found.conf_int(0.9, simultaneous=False)[1]
+            hits.append(low <= 0.4 <= high)
+    mean, error = np.mean(effects[True]), np.std(effects[True]) / 40**0.5
+    assert mean == pytest.approx(0.4, abs=4 * error + 0.01)
+    assert np.mean(effects[False]) < 0.35
+    assert np.mean(hits) > 0.8
+
+
+def test_noisy_scores_are_cautioned_and_a_bias_has_no_interval():
+    frame = data(1500)
+    for epsilon, words in ((1.0, "HARDLY ADJUSTED"), (1500.0, "PARTLY ADJUSTED")):
+        assert words in fit(frame, level="sample", epsilon=epsilon, seed=1).caution
+    literal = fit(frame, level="sample", debias=False, seed=1)
+    assert np.isnan(literal.conf_int()).all()
+    assert "shrink these estimates towards zero" in str(literal)
+    assert "n/a" in str(literal)
+    assert "that no interval accounts for" in " ".join(str(literal.report()).split())
+
+
+# --- what comes back, and what is refused --------------------------------------------------------
+
+
+def test_intervals_hold_at_once_unless_told_otherwise():
+    found = fit(data(), contrasts="pairwise", seed=1)
+    single = found.conf_int(1 - 0.05 / 3, simultaneous=False)
+    assert found.conf_int() == pytest.approx(single)
+    narrow = found.conf_int(simultaneous=False)
+    assert (narrow[:, 0] > found.conf_int()[:, 0]).all()
+    raw = found.p_values(simultaneous=False)
+    assert found.p_values() == pytest.approx(np.minimum(1, 3 * raw))
+    assert found.tidy()["p_value"].to_numpy() == pytest.approx(found.p_values())
+    excludes = (found.conf_int()[:, 0] > 0) | (found.conf_int()[:, 1] < 0)
+    assert (excludes == (found.p_values() < 0.05)).all()
+
+
+def test_a_result_is_written_read_and_shown(tmp_path):
+    found = fit(data(), seed=1)
+    assert dpe.ArmEffects.from_json(found.to_json()) == found
+    assert list(found.tidy()["term"]) == ["low - none", "high - none"]
+    assert list(found.tidy().columns[:3]) == ["term", "outcome", "estimand"]
+    text = str(found)
+    for words in ("between 3 arms", "none (reference), low, high", "hold at once with 95 %"):
+        assert words in text
+    assert "high -{} none" in found.summary().as_latex()  # no ligature
+    told = " ".join(str(found.report()).split())
+    assert "The arms are none, low, high. Effects between arms" in told
+    assert found.report(tmp_path / "record.html").exists()
+    assert "2 contrasts of 3 arms" in repr(found)
+    both = dpe.compare(found, fit(data(), contrasts="pairwise", seed=1))
+    assert "high - low" in str(both)
+
+
+def test_plots():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    axes = fit(data(), contrasts="pairwise", seed=1).plot()
+    assert [t.get_text() for t in axes.get_xticklabels()] == list(TRUTH)
+    assert "all at once" in axes.get_title("left")
+
+
+def test_two_levels_are_the_same_as_before():
+    frame = data(800).frame
+    frame = frame[frame["treatment"] != "low"].reset_index(drop=True)
+    named = {**RANGES, "treatment": ["none", "high"]}
+    numbers = frame.assign(treatment=(frame["treatment"] == "high").astype(int))
+    for level in ("label", "sample"):
+        one = fit(frame, level=level, bounds=named, seed=1, contrasts="pairwise")
+        other = fit(numbers, level=level, bounds=RANGES, seed=1)
+        assert isinstance(one, dpe.Result)
+        assert one.to_dict() == other.to_dict()
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("level", ["label", "sample"])
+def test_lazy_frames_are_read_by_arm(engine, level):
+    """Their rows come in another order, which ties and limits see: the sums stay close."""
+    pytest.importorskip(engine)
+    from tests.calls import ENGINES
+
+    declared = data(900)
+    lazy = ENGINES[engine](declared.frame)
+    given = {"epsilon": 1e4, "seed": 1, "level": level, "match_limit": 900}
+    here, there = fit(declared, **given), fit(lazy, bounds=BOUNDS, **given)
+    assert there.estimates == pytest.approx(here.estimates, abs=0.02)
+    few = ENGINES[engine](declared.frame[declared.frame["treatment"] != "low"])
+    with pytest.raises(DataError, match="three arms is empty"):
+        fit(few, bounds=BOUNDS)
+
+
+REFUSED = {
+    "another method": ({"method": "diff_in_means"}, "diff_in_means compares two arms"),
+    "the default": ({"method": "auto"}, 'write method="private_psm", or compare two'),
+    "an unknown word": ({"contrasts": "all"}, "contrasts must be one of reference, pairwise"),
+    "a list": ({"contrasts": ["high"]}, "contrasts must be one of"),
+    "two limits": ({"match_limit": (1, 2)}, "one whole number where there are 3 arms"),
+    "many neighbours": ({"neighbors": 400}, "needs 1200 rows"),
+    "more than the smallest arm": ({"neighbors": 330}, "an arm has"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_refusals_come_before_the_charge(change, words):
+    ledger = dpe.Ledger(1.0)
+    with pytest.raises(OptionError) as caught:
+        fit(data(1000), ledger=ledger, **({"level": None} if "method" in change else {}), **change)
+    assert words in str(caught.value)
+    assert ledger.remaining == (1.0, 0.0)
+
+
+def test_one_effect_is_wanted_elsewhere():
+    frame, ledger = data(500), dpe.Ledger(5.0)
+    given = {"epsilon": 1, "ledger": ledger, "method": "private_psm"}
+    with pytest.raises(OptionError, match="compares two arms"):
+        dpe.site_release(FORMULA, frame, site="A", contrasts="pairwise", **given)
+    with pytest.raises(OptionError, match="compares two arms"):
+        dpe.dp_att(FORMULA, frame, epsilon=1, ledger=ledger)
+    with pytest.raises(OptionError, match="compares two arms"):
+        dpe.dp_balance(FORMULA, frame, epsilon=1, ledger=ledger)
+    with pytest.raises(OptionError, match="compares two arms"):
+        dpe.reference(FORMULA, frame, "private_psm")
+    empty = frame.frame.assign(treatment="none")
+    with pytest.raises(DataError, match="three arms is empty"):
+        fit(empty, bounds=BOUNDS, ledger=ledger)
+    assert ledger.spends == ()
+
+
+def test_levels_in_the_formula_are_arms_too():
+    frame = data(600)
+    text = "outcome ~ C(treatment, levels=['high', 'none', 'low']) | x1 + x2"
+    found = dpe.dp_ate(text, frame, "private_psm", level="label", epsilon=1, seed=1)
+    assert found.labels == ("none - high", "low - high")
