@@ -11,6 +11,7 @@ from dpeffects.inference.theory import (
     ipw_bias_bound,
     ipw_bound,
     ipw_noise_sd,
+    matching_error_bound,
     wrong_sign_probability,
 )
 from dpeffects.leaderboard import Leaderboard, bench
@@ -80,6 +81,7 @@ __all__ = [
     "list_vignettes",
     "load_cate",
     "load_data",
+    "matching_error_bound",
     "methods",
     "open_ledger",
     "pehe",

@@ -1,4 +1,4 @@
-"""Lemma 3 and Theorems 4 and 5 of paper 004, against simulation."""
+"""Theorem 3 of paper 000, Lemma 3 and Theorems 4 and 5 of paper 004, against simulation."""
 
 from __future__ import annotations
 
@@ -142,3 +142,57 @@ def test_signs_and_limits():
 def test_bad_input(call, words):
     with pytest.raises(OptionError, match=words):
         call()
+
+
+def matched_by_hand(scores, treated, neighbors, limit=None):
+    """Algorithm 3, lines 13-15: in data order, the nearest of the other arm that have room."""
+    used = np.zeros(len(scores), dtype=int)
+    found = []
+    for i, score in enumerate(scores):
+        others = np.flatnonzero((treated != treated[i]) & ((limit is None) | (used < (limit or 0))))
+        nearest = others[np.argsort(np.abs(scores[others] - score), kind="stable")][:neighbors]
+        used[nearest] += 1
+        found.append(nearest)
+    return found, used
+
+
+def test_theorem_3_bounds_the_squared_error_of_a_matched_sum():
+    rng = np.random.default_rng(3)
+    attained = 0.0
+    for _ in range(300):
+        n, neighbors = int(rng.integers(8, 30)), int(rng.integers(1, 4))
+        scores, treated = rng.normal(size=n).round(1) + rng.random(n) / 50, rng.random(n) < 0.5
+        scores[treated] += rng.random() * 2
+        arms = treated.sum(), (~treated).sum()
+        if min(arms) < neighbors:
+            continue
+        k = int(np.ceil(max(arms) / min(arms)))  # nobody is left without a match
+        free, used = matched_by_hand(scores, treated, neighbors)
+        limited, _ = matched_by_hand(scores, treated, neighbors, k * neighbors)
+        for arm in (True, False):  # the matched sum of this arm's outcomes
+            weight = np.zeros(n)
+            for i in np.flatnonzero(treated != arm):
+                weight[limited[i]] += 1 / len(limited[i])
+                weight[free[i]] -= 1 / len(free[i])
+            # outcomes of 0 and 1 that move the sum most: those whose weight has grown
+            bias = weight[weight > 0].sum()
+            case = {"used": used[treated == arm], "neighbors": neighbors, "outcome_range": 1.0}
+            at_most = dpe.matching_error_bound(1.0, k, **case)
+            noise = dpe.matching_error_bound(1.0, k, used=[0], neighbors=1, outcome_range=1.0)
+            assert bias**2 <= at_most - noise + 1e-9
+            assert at_most <= dpe.matching_error_bound(1.0, k, **case, as_printed=True)
+            attained += bias > 0 and bias**2 > at_most - noise - 1e-9
+    assert attained > 20  # the bound is attained, so none that knows only these can be smaller
+
+
+def test_theorem_3_has_the_variance_of_the_papers_noise():
+    bound = dpe.matching_error_bound(0.5, 3, used=[4, 1], neighbors=2, outcome_range=2.0)
+    drawn = np.random.default_rng(0).laplace(0, (3 + 1) * 2.0 / 0.5, 400_000)
+    assert bound == pytest.approx(np.mean(drawn**2), rel=0.02)
+
+
+@pytest.mark.parametrize("wrong", ["epsilon", "match_limit", "neighbors", "outcome_range"])
+def test_theorem_3_asks_for_positive_numbers(wrong):
+    good = {"epsilon": 1.0, "match_limit": 1, "neighbors": 1, "outcome_range": 1.0}
+    with pytest.raises(OptionError, match=wrong):
+        dpe.matching_error_bound(**{**good, wrong: 0}, used=[1])

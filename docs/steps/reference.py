@@ -53,7 +53,14 @@ AREAS = {
     "theory": (
         "Formulas of the papers",
         "",
-        ["ipw_bound", "ipw_bias", "ipw_bias_bound", "ipw_noise_sd", "wrong_sign_probability"],
+        [
+            "matching_error_bound",
+            "ipw_bound",
+            "ipw_bias",
+            "ipw_bias_bound",
+            "ipw_noise_sd",
+            "wrong_sign_probability",
+        ],
     ),
 }
 _INDEX = """API reference

@@ -1,7 +1,9 @@
-"""What paper 004 proves about its own estimator, as functions to call before spending anything.
+"""What papers 000 and 004 prove about their own estimators, to call before spending anything.
 
-Lemma 3 gives the bias that noise on the weights of a propensity model causes, Theorems 4 and 5
-bound the chance of a wrong sign. They are about the paper's mechanism (`private_ipw` with
+Theorem 3 of paper 000 bounds the squared error of a matched sum (`matching_error_bound`).
+
+In paper 004, Lemma 3 gives the bias that noise on the weights of a propensity model causes, and
+Theorems 4 and 5 bound the chance of a wrong sign. They are about its mechanism (`private_ipw` with
 ``propensity="output", centre="none", split=True, noise="gaussian"``). Where a printed formula does
 not follow from its proof, the default is what does follow, and ``as_printed=True`` is the paper's.
 
@@ -20,6 +22,72 @@ from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 
 
+def matching_error_bound(
+    epsilon: float,
+    match_limit: int,
+    *,
+    used: Any,
+    neighbors: int,
+    outcome_range: float,
+    as_printed: bool = False,
+) -> float:
+    """Bound the squared error of a matched sum of outcomes at label level (Theorem 3, paper 000).
+
+    The sum is over the potential outcomes of everybody under one treatment, and its error is
+    against matching without a limit. It has two parts: Laplace noise of scale
+    (match_limit + 1) outcome_range / epsilon, and neighbours that were replaced because the nearer
+    ones had served match_limit times neighbors times.
+
+    Parameters
+    ----------
+    epsilon
+        Price of the sum.
+    match_limit
+        The limit k; a record serves at most k times ``neighbors`` others.
+    used
+        How often each record of the arm is a match when there is no limit. It is a function of
+        scores and treatments, which are public at label level.
+    neighbors
+        Matches for each record (N).
+    outcome_range
+        Largest less smallest outcome (B).
+    as_printed
+        Count replaced neighbours as appendix D does, beyond ``match_limit`` uses of a record. The
+        limit is k N uses, so that counts too many wherever N > 1: the bound is true and loose.
+
+    Returns
+    -------
+    float
+        The bound on the mean of the squared error of the sum; divide by n squared for an average.
+
+    Notes
+    -----
+    The bound holds in whatever order records are served, if everybody gets at least one match. A
+    record that is not full at the end has turned nobody away, so it serves at least as much as
+    without a limit; what full records lose, the sum of max(0, used - k N) / N, is all the weight
+    that moves, and moved weight changes the sum by at most outcome_range.
+
+    The noise is that of the paper, which protects an outcome only if everybody finds N matches
+    (`private_psm` computes its noise from the weights that came out).
+
+    Examples
+    --------
+    >>> arm = {"used": [7, 2, 0], "neighbors": 5, "outcome_range": 1.0}
+    >>> round(matching_error_bound(1.0, 1, **arm), 2)
+    8.16
+    >>> round(matching_error_bound(1.0, 1, **arm, as_printed=True), 2)
+    9.96
+    """
+    _check_positive(
+        epsilon=epsilon, match_limit=match_limit, neighbors=neighbors, outcome_range=outcome_range
+    )
+    times = np.asarray(used, dtype=float)
+    most = match_limit if as_printed else match_limit * neighbors
+    replaced = float(np.maximum(times - most, 0.0).sum())
+    noise = 2.0 * ((match_limit + 1.0) * outcome_range / epsilon) ** 2
+    return noise + (replaced / neighbors * outcome_range) ** 2
+
+
 def ipw_noise_sd(epsilon: float, m: int, penalty: float, delta: float) -> float:
     """Standard deviation of the paper's noise on each weight (definition 2).
 
@@ -31,11 +99,15 @@ def ipw_noise_sd(epsilon: float, m: int, penalty: float, delta: float) -> float:
     >>> round(ipw_noise_sd(0.5, 1000, 0.1, 1e-6), 4)
     0.212
     """
-    for name, value in (("epsilon", epsilon), ("m", m), ("penalty", penalty)):
-        if not (value > 0 and math.isfinite(value)):
-            raise OptionError(f"{name} must be a positive number, got {value!r}")
+    _check_positive(epsilon=epsilon, m=m, penalty=penalty)
     _check_between("delta", delta, 1)
     return 2.0 * math.sqrt(2.0 * math.log(1.25 / delta)) / (epsilon * m * penalty)
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise OptionError(f"{name} must be a positive number, got {value!r}")
 
 
 def _check_between(name: str, value: float, most: float) -> None:
