@@ -426,6 +426,18 @@ ACCEPTED = {
 }
 
 
+def test_a_file_with_all_frequencies_written_out_is_read():
+    """As earlier versions wrote it: a row of frequencies for each pair of features."""
+    fit = run()
+    document = json.loads(fit.to_json())
+    features = document["function"]["features"]
+    rows = np.kron(np.eye(features.pop("covariates")), np.array(features.pop("line"))[:, None])
+    features.update(kind="fourier", frequencies=rows.tolist())
+    document["checksum"] = checksum({k: v for k, v in document.items() if k != "checksum"})
+    again = dpe.CateFunction.from_dict(document)
+    assert (again.effect(AT) == fit.effect(AT)).all()
+
+
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
 def test_damaged_files(damage, tmp_path):
     doc = document()
