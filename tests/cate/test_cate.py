@@ -414,9 +414,9 @@ ACCEPTED = {
     "a column without a range": lambda d: d["space"].pop("x1"),
     "a constant above 1": lambda d: d["function"]["features"].update(constant=2.0),
     "a constant of NaN": lambda d: d["function"]["features"].update(constant=math.nan),
-    "frequencies of fewer columns": lambda d: d["function"]["features"].update(
-        frequencies=[row[:-1] for row in d["function"]["features"]["frequencies"]]
-    ),
+    "features of fewer columns": lambda d: d["function"]["features"].update(covariates=2),
+    "frequencies as a table": lambda d: d["function"]["features"].update(line=[[1.0, 2.0, 3.0]]),
+    "no frequencies": lambda d: d["function"]["features"].update(line=[]),
     "an average of NaN": lambda d: d["function"].update(average=math.nan),
     "an infinite unit": lambda d: d["function"].update(unit=math.inf),
     "a number beyond floats": lambda d: d["function"].update(average=10**400),
@@ -424,6 +424,18 @@ ACCEPTED = {
     "an infinite range": lambda d: d["space"]["x1"].update(range=[0.0, math.inf]),
     "a reversed range": lambda d: d["space"]["x1"].update(range=[1.0, 0.0]),
 }
+
+
+def test_a_file_with_all_frequencies_written_out_is_read():
+    """As earlier versions wrote it: a row of frequencies for each pair of features."""
+    fit = run()
+    document = json.loads(fit.to_json())
+    features = document["function"]["features"]
+    rows = np.kron(np.eye(features.pop("covariates")), np.array(features.pop("line"))[:, None])
+    features.update(kind="fourier", frequencies=rows.tolist())
+    document["checksum"] = checksum({k: v for k, v in document.items() if k != "checksum"})
+    again = dpe.CateFunction.from_dict(document)
+    assert (again.effect(AT) == fit.effect(AT)).all()
 
 
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
