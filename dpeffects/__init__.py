@@ -10,6 +10,8 @@ from dpeffects.inference.theory import (
     ipw_bias,
     ipw_bias_bound,
     ipw_bound,
+    ipw_error_probability,
+    ipw_noise_range,
     ipw_noise_sd,
     wrong_sign_probability,
 )
@@ -72,6 +74,8 @@ __all__ = [
     "ipw_bias",
     "ipw_bias_bound",
     "ipw_bound",
+    "ipw_error_probability",
+    "ipw_noise_range",
     "ipw_noise_sd",
     "list_data",
     "load_cate",

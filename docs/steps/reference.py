@@ -49,7 +49,15 @@ AREAS = {
     "theory": (
         "Formulas of the papers",
         "",
-        ["ipw_bound", "ipw_bias", "ipw_bias_bound", "ipw_noise_sd", "wrong_sign_probability"],
+        [
+            "ipw_bound",
+            "ipw_bias",
+            "ipw_bias_bound",
+            "ipw_noise_sd",
+            "ipw_error_probability",
+            "ipw_noise_range",
+            "wrong_sign_probability",
+        ],
     ),
 }
 _INDEX = """API reference
