@@ -205,6 +205,8 @@ EFFECTS = {
     "private_ipw, the paper's": ate(
         "private_ipw", propensity="output", split=True, centre="none", noise="gaussian", **DELTA
     ),
+    "private_ipw, as printed": ate("private_ipw", as_printed=True, **DELTA),
+    "private_ipw, as printed, ATT": att("private_ipw", as_printed=True, clip=0.2, **DELTA),
     "private_ipw, split, ATT": att("private_ipw", split=True, epsilon=2.0),
     "private_ipw, output, ATC": atc("private_ipw", propensity="output", split=True, **DELTA),
     "private_ipw, small penalty": atc(

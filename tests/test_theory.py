@@ -1,4 +1,4 @@
-"""Theorem 3 of paper 000, Lemma 3 and Theorems 4 and 5 of paper 004, against simulation."""
+"""Theorem 3 of paper 000; Lemmas 3 and 6, Corollary 7, Theorems 4 and 5 of paper 004; simulated."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def estimate(case, weights, estimand="ATE", clip=None):
     return (np.where(t, a, -b) * y).mean(axis=0)
 
 
-def noisy_weights(case, draws=200_000, seed=1):
-    sd = dpe.ipw_noise_sd(**PRICE)
+def noisy_weights(case, draws=200_000, seed=1, price=PRICE):
+    sd = dpe.ipw_noise_sd(**price)
     noise = np.random.default_rng(seed).normal(0, sd, (case["weights"].size, draws))
     return case["weights"][:, None] + noise
 
@@ -75,6 +75,54 @@ def test_the_bound_on_the_bias_holds():
         case["weights"] = case["weights"] * 4
         bias = dpe.ipw_bias(**PRICE, **case, clip=0.2)
         assert abs(bias) <= dpe.ipw_bias_bound(**PRICE, largest_outcome=1.0, clip=0.2)
+
+
+def signed(seed=0):
+    """Outcomes of either sign in both arms."""
+    case = rows(seed=seed)
+    return {**case, "outcome": case["outcome"] - np.where(case["treated"], 1.5, 0.5)}
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_the_mean_square_of_corollary_7_against_simulation(estimand):
+    case = rows()
+    drawn = estimate(case, noisy_weights(case), estimand)
+    squares = (drawn - estimate(case, case["weights"][:, None], estimand)[0]) ** 2
+    distance = 2 * np.sqrt(squares.mean())
+    found = dpe.ipw_error_probability(distance, **PRICE, **case, estimand=estimand)
+    error = 4.5 * squares.std() / np.sqrt(squares.size) / distance**2
+    assert found == pytest.approx(squares.mean() / distance**2, abs=error)
+
+
+def test_corollary_7_as_printed_is_no_bound():
+    """Neither with the printed bias nor with the right one."""
+    price, broken = {**PRICE, "m": 1500}, np.zeros(2)
+    for seed in range(10):
+        case = rows(seed=seed)
+        drawn = estimate(case, noisy_weights(case, 20_000, price=price))
+        moved = np.abs(drawn - estimate(case, case["weights"][:, None]))
+        for distance in np.quantile(moved, [0.1, 0.5, 0.9]):
+            happens = (moved >= distance).mean()
+            assert happens <= dpe.ipw_error_probability(distance, **price, **case) + 0.01
+            printed = dpe.ipw_error_probability(distance, **price, **case, as_printed=True)
+            proved = abs(dpe.ipw_bias(**price, **case)) / distance
+            broken += happens > np.array([printed, proved]) + 0.02
+    assert (broken > 10).all()
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_lemma_6_holds_as_corrected(estimand):
+    short = 0
+    for seed in range(10):
+        case = signed(seed)
+        first, second = np.split(estimate(case, noisy_weights(case, 40_000), estimand), 2)
+        for chance in (0.5, 0.1):
+            given = {"chance": chance, **PRICE, **case, "estimand": estimand}
+            beyond = np.abs(first - second) > dpe.ipw_noise_range(**given)
+            assert beyond.mean() <= chance
+            printed = dpe.ipw_noise_range(**given, as_printed=True)
+            short += (np.abs(first - second) > printed).mean() > chance
+    assert short > 2  # outcomes of either sign cancel in the printed one
 
 
 def worst(effect, low, size=400_000):
@@ -134,6 +182,8 @@ def test_signs_and_limits():
         (lambda: dpe.ipw_bias(**PRICE, **rows(), estimand="LATE"), "estimand"),
         (lambda: dpe.ipw_bias(**PRICE, **rows(), clip=0.6), "clip"),
         (lambda: dpe.ipw_bias(**PRICE, **rows(), clip=0.1, as_printed=True), "clip"),
+        (lambda: dpe.ipw_error_probability(0.0, **PRICE, **rows()), "distance"),
+        (lambda: dpe.ipw_noise_range(1.0, **PRICE, **rows()), "chance"),
         (lambda: dpe.ipw_bound(1.0, 0.0), "clip"),
         (lambda: dpe.wrong_sign_probability(1.0, 0.0, 0.0), "bound"),
         (lambda: dpe.wrong_sign_probability(1.0, 0.0, 1.0, 0.1, as_printed=True), "partial"),

@@ -59,6 +59,8 @@ AREAS = {
             "ipw_bias",
             "ipw_bias_bound",
             "ipw_noise_sd",
+            "ipw_error_probability",
+            "ipw_noise_range",
             "wrong_sign_probability",
         ],
     ),

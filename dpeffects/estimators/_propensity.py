@@ -331,6 +331,12 @@ def private_model(
     return _with_error(weights, n, share, share_sd(curator, count), columns), count
 
 
+def kept_slopes(weights: Weights, n: int) -> float:
+    """The part that a penalty left of slopes, for covariates as spread as is usual: public."""
+    information = TREATED_VARIANCE * n * SPREAD / unit_norm(weights.value.size) ** 2
+    return information / (information + weights.strength)
+
+
 def _with_error(
     weights: Weights, n: int, share: float, share_sd: float, columns: Spreads
 ) -> PropensityModel:

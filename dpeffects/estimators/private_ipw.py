@@ -41,6 +41,12 @@ strong as it is cautious to believe. It holds where the log odds of treatment ar
 terms of the formula and no confounder is missing. Where a model is nearly flat there is an
 allowance for confounding alone, which is a guess; below a tenth of its slopes the result is called
 an association.
+
+``as_printed=True`` is Algorithm 1 itself: the model has all of the budget on one half of the rows,
+the weighted sum all of it on the other half, and nothing else is released, so that there is no
+interval. What still differs, because the paper's guarantee rests on it: rows are scaled by declared
+bounds (an intercept among the columns), propensities are clipped, at 0.1 unless told otherwise, and
+Gaussian noise is that of the analytic mechanism, which is smaller. The halves are equally large.
 """
 
 from __future__ import annotations
@@ -63,12 +69,13 @@ from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_cl
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
-from dpeffects.estimators.weighting import Propensity
+from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block
@@ -104,6 +111,16 @@ _MANY = 0.05
 """Records beyond the clip that a caution is for."""
 _LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
+_PRINTED: dict[str, Any] = {
+    "propensity": "output",
+    "split": True,
+    "centre": "none",
+    "penalty": 0.1,
+    "noise": "gaussian",
+    "clip": 0.1,
+}
+"""Algorithm 1 of the paper; its clip is ours."""
+_BY_N = "divided by n, as printed in Appendix F: this is the {} times the share of {} records"
 _HALVES = (
     "A random half of the rows fits the model, the other half estimates; the charges of the first "
     "cover both."
@@ -123,7 +140,8 @@ class PrivateIPWOptions(Options):
     paper has 0.1); where it is too small for noise in the objective, the least that is not.
     ``model_share``: part of the budget for the model, by default from public numbers. ``noise``:
     "auto" (Gaussian where it is smaller and delta allows it), "laplace" or "gaussian" (the
-    paper's).
+    paper's). ``as_printed``: Algorithm 1 of the paper, which sets all of these but ``clip`` and
+    ``penalty`` (0.1 each unless given), gives its two steps all of the budget, and has no interval.
     """
 
     clip: float | None = None
@@ -133,21 +151,32 @@ class PrivateIPWOptions(Options):
     penalty: float | None = None
     model_share: float | None = None
     noise: str = "auto"
+    as_printed: bool = False
 
     def __post_init__(self) -> None:
         if self.clip is not None:
             check_clip(self.clip)
         check_penalty(self.penalty)
-        if not isinstance(self.split, bool):
-            raise OptionError(f"split must be True or False, got {self.split!r}")
+        for name in ("split", "as_printed"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} must be True or False, got {getattr(self, name)!r}")
         part = self.model_share
         if not (part is None or (_between(part, 0.0, 1.0) and not self.split)):
             raise OptionError(f"model_share must be between 0 and 1, without split, got {part!r}")
         for name, known in _CHOICES.items():
             check_choice(name, getattr(self, name), known)
+        if self.as_printed:
+            for name in ("propensity", "split", "centre", "noise", "model_share"):
+                usual, printed = getattr(PrivateIPWOptions, name), _PRINTED.get(name)
+                if getattr(self, name) not in (usual, printed):
+                    raise OptionError(f"as_printed=True sets {name}; leave one of them out")
 
     def resolve(self, facts: Facts) -> Options:
         """Choose the share of the model; refuse what level or budget does not allow."""
+        given = {k: v for k, v in (("clip", self.clip), ("penalty", self.penalty)) if v}
+        printed = replace(self, **{**_PRINTED, **given}) if self.as_printed else self
+        if printed != self:
+            return printed.resolve(facts)
         if self.noise == "gaussian" and not facts.budget.delta > 0:
             raise OptionError('noise="gaussian" needs delta > 0, for example delta=1e-6')
         if facts.width < 2:
@@ -171,7 +200,8 @@ class PrivateIPWOptions(Options):
 
     def needs_memory(self) -> str:
         """Halves are made of rows in memory."""
-        return "split=True divides the rows into halves" if self.split else ""
+        halves = self.split or self.as_printed
+        return "split=True divides the rows into halves" if halves else ""
 
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""
@@ -200,6 +230,8 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
     With ``split`` the model has the whole budget on its half of the rows, and these divide the
     whole budget on the other half.
     """
+    if options.as_printed:
+        return {"estimate": 1.0}
     if level == "label":
         whole = {"centre": 0.1, "estimate": 0.82, "variance": 0.08}
     elif options.split:
@@ -320,6 +352,8 @@ def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | No
 
 def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
     """Algorithm 1: the model, then the weighted sum."""
+    if options.as_printed:
+        return _as_printed(curator, options, estimand)
     estimate, n = curator.epsilon("estimate"), curator.n
     records = ((n + 1) // 2, n // 2) if options.split else (n, n)
 
@@ -337,6 +371,39 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
     else:
         return _estimate(curator, options, estimand, *released(curator))
     return _estimate(curator, options, estimand, model, treated_count(curator, "counts"))
+
+
+def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
+    """Algorithm 1 with all of the budget for each of its two steps, and nothing beside them."""
+    shares = {"model": 1.0}, {"estimate": 1.0}
+
+    def released(rows: Curator) -> Weights:
+        strength = rows.n * (options.penalty or 0.0)
+        return propensity_model(rows, strength, 0.0, "model", options.propensity, options.noise)
+
+    known: dict[str, float | None] = {"model": None, "estimate": math.inf}
+    weights, other = halves(curator, *shares, released, known)
+    limits = ESTIMANDS[estimand].clip_limits(options.clip or 0.0)
+    model = Propensity.within(weights.value, 0.0, limits)
+    row = WithinArm.of(Score(estimand, model, (0.0, 0.0), other.outcome_range), public=False)
+    total = other.sums("weighted sum", row, Box(-0.5, 0.5), share="estimate")
+    kept = _propensity.kept_slopes(weights, (curator.n + 1) // 2)
+    own = ESTIMANDS[estimand]
+    by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
+    said = (_BY_N.format(estimand, by_n) if by_n else "", _caution(kept, 0.0))
+    return Estimate(
+        value=row.middles[0] + row.width * float(total) / other.n,
+        sampling=Unavailable("Algorithm 1 as printed releases no variance"),
+        gaussian=total.variance * (row.width / other.n) ** 2,
+        basis="adjusted" if kept >= _NOTHING else "association",
+        details={
+            "strength of the ridge penalty": weights.strength,
+            "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
+            "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
+        },
+        caution="; ".join(filter(None, said)),
+        notes=(_LINEAR, _SHIFTS, _HALVES),
+    )
 
 
 def _centres(curator: Curator, options: PrivateIPWOptions, count: Noisy) -> Centres:
@@ -411,7 +478,7 @@ def _estimate(
             "records beyond the clip": f"{100.0 * clipped:.1f} %",
             "slopes kept by the propensity model": f"{100.0 * model.kept:.0f} %",
         },
-        caution=_caution(model, clipped),
+        caution=_caution(model.kept, clipped),
         notes=(
             _LINEAR,
             *((_SHIFTS,) if options.centre != "arms" else ()),
@@ -522,12 +589,12 @@ def _clipped(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float
     return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
 
 
-def _caution(model: PropensityModel, clipped: float) -> str:
+def _caution(kept: float, clipped: float) -> str:
     """What nobody should overlook."""
     found = []
-    if model.kept < _HARDLY:
+    if kept < _HARDLY:
         found.append(
-            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * model.kept:.0f} % of its "
+            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
             "slopes at this size and budget, so little is adjusted for"
         )
     if clipped > _MANY:

@@ -2,18 +2,20 @@
 
 Theorem 3 of paper 000 bounds the squared error of a matched sum (`matching_error_bound`).
 
-In paper 004, Lemma 3 gives the bias that noise on the weights of a propensity model causes, and
-Theorems 4 and 5 bound the chance of a wrong sign. They are about its mechanism (`private_ipw` with
-``propensity="output", centre="none", split=True, noise="gaussian"``). Where a printed formula does
-not follow from its proof, the default is what does follow, and ``as_printed=True`` is the paper's.
+In paper 004, Lemma 3 gives the bias that noise on the weights of a propensity model causes,
+Corollary 7 and Lemma 6 bound how far it moves the estimate, Theorems 4 and 5 (8 to 11 for the ATT
+and the ATC) the chance of a wrong sign. They are about the paper's mechanism (`private_ipw` with
+``as_printed=True``). Where a printed formula does not follow from its proof, the default is what
+does follow, and ``as_printed=True`` is the paper's.
 
-The bias depends on outcomes and covariates. Call it with simulated or public rows: computed from
+What depends on outcomes and covariates is to be called with simulated or public rows: computed from
 private rows it is itself private and must not be published. `ipw_bias_bound` needs no rows.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -171,27 +173,57 @@ def ipw_bias(
     -0.07734
     """
     sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
-    x, w = np.asarray(rows, dtype=float), np.asarray(weights, dtype=float)
-    y, t = np.asarray(outcome, dtype=float), np.asarray(treated).astype(bool)
-    if not (x.ndim == 2 and x.shape == (y.size, w.size) and t.shape == y.shape):
-        raise OptionError(
-            "rows must be a matrix with a row for each outcome, a column for each weight"
-        )
-    if estimand not in ("ATE", "ATT", "ATC"):
-        raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
     if as_printed and clip is not None:
         raise OptionError("the printed formula has no clip")
-    sign = np.where(t, 1.0, -1.0)
-    counts = {"ATE": np.ones_like(t), "ATT": ~t, "ATC": t}[estimand]  # whose weights are noisy
-    # a record's weight is 1 + odds against its own arm (ATE), or those odds (ATT, ATC)
-    logit, spread = -sign * (x @ w), sd * np.linalg.norm(x, axis=1)
+    noisy = _Terms.of(outcome, treated, rows, weights, estimand)
+    logit, spread = noisy.logit, sd * noisy.norms
     if as_printed:
-        change = np.exp(logit) * np.expm1(-sign * spread**2 / 2.0)
+        change = np.exp(logit) * np.expm1(-noisy.sign * spread**2 / 2.0)
     elif clip is None:
         change = np.exp(logit) * np.expm1(spread**2 / 2.0)
     else:
         change = _mean_odds(logit, spread, clip) - _mean_odds(logit, 0.0 * spread, clip)
-    return float(np.sum(sign * y * change * counts) / y.size)
+    return float(np.sum(noisy.sign * noisy.outcome * change) / noisy.n)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The records whose weights are noisy: all for the ATE, one arm for the ATT and the ATC.
+
+    A record's weight is 1 + odds against its own arm (ATE), or those odds (ATT, ATC); ``logit`` is
+    the logarithm of these odds, and a noise z of the model's weights adds -sign x'z to it.
+    """
+
+    n: int
+    outcome: FloatArray
+    sign: FloatArray
+    rows: FloatArray
+    logit: FloatArray
+
+    @classmethod
+    def of(cls, outcome: Any, treated: Any, rows: Any, weights: Any, estimand: str) -> _Terms:
+        """Check the shapes, and choose the records."""
+        x, w = np.asarray(rows, dtype=float), np.asarray(weights, dtype=float)
+        y, t = np.asarray(outcome, dtype=float), np.asarray(treated).astype(bool)
+        if not (x.ndim == 2 and x.shape == (y.size, w.size) and t.shape == y.shape):
+            raise OptionError(
+                "rows must be a matrix with a row for each outcome, a column for each weight"
+            )
+        if estimand not in ("ATE", "ATT", "ATC"):
+            raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
+        noisy = {"ATE": np.ones_like(t), "ATT": ~t, "ATC": t}[estimand]
+        sign = np.where(t, 1.0, -1.0)
+        return cls(y.size, y[noisy], sign[noisy], x[noisy], (-sign * (x @ w))[noisy])
+
+    @property
+    def norms(self) -> FloatArray:
+        """Norms of the rows."""
+        return np.asarray(np.linalg.norm(self.rows, axis=1))
+
+    @property
+    def alpha(self) -> FloatArray:
+        """The paper's alpha_i: what the noise in a record's weight multiplies."""
+        return self.sign * self.outcome * np.exp(self.logit)
 
 
 def _mean_odds(logit: FloatArray, spread: FloatArray, clip: float) -> FloatArray:
@@ -227,6 +259,137 @@ def ipw_bias_bound(
     still = _mean_odds(logit, 0.0 * logit, clip)
     moved = [_mean_odds(logit, np.full_like(logit, sd * k / 8.0), clip) for k in range(1, 9)]
     return abs(largest_outcome) * float(np.abs(np.array(moved) - still).max())
+
+
+def ipw_error_probability(
+    distance: float,
+    epsilon: float,
+    m: int,
+    penalty: float,
+    delta: float,
+    *,
+    outcome: Any,
+    treated: Any,
+    rows: Any,
+    weights: Any,
+    estimand: str = "ATE",
+    noise_sd: float | None = None,
+    as_printed: bool = False,
+) -> float:
+    """Bound the chance that noise in the model moves an estimate by ``distance`` (Corollary 7).
+
+    Parameters
+    ----------
+    distance
+        Delta of the corollary, in units of the outcome.
+    epsilon, m, penalty, delta, outcome, treated, rows, weights, estimand, noise_sd
+        As for `ipw_bias`; propensities are not clipped.
+    as_printed
+        The size of g as printed, over the distance. The proof puts the size of a mean where
+        Markov's inequality has the mean of a size, so errors that cancel count for nothing.
+
+    Returns
+    -------
+    float
+        At most 1. By default the mean square of the error, which has a closed form, over the
+        squared distance (Chebyshev).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([[0.6, 0.8], [0.6, -0.8], [0.6, 0.1]])
+    >>> case = dict(outcome=[1.0, 2.0, 1.5], treated=[1, 0, 1], rows=x, weights=[0.1, 0.5])
+    >>> round(ipw_error_probability(0.5, 0.5, 500, 0.1, 1e-6, **case), 3)
+    0.428
+    >>> round(ipw_error_probability(0.5, 0.5, 500, 0.1, 1e-6, **case, as_printed=True), 3)
+    0.155
+    """
+    if not (distance > 0 and math.isfinite(distance)):
+        raise OptionError(f"distance must be a positive number, got {distance!r}")
+    sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
+    given = {"outcome": outcome, "treated": treated, "rows": rows, "weights": weights}
+    if as_printed:
+        price = epsilon, m, penalty, delta
+        given |= {"estimand": estimand, "noise_sd": sd, "as_printed": True}
+        return min(abs(ipw_bias(*price, **given)) / distance, 1.0)
+    return min(_mean_square(_Terms.of(**given, estimand=estimand), sd) / distance**2, 1.0)
+
+
+def _mean_square(noisy: _Terms, sd: float) -> float:
+    """Mean over the noise z of (sum_i alpha_i (exp(-s_i x_i'z) - 1) / n)^2, s the sign.
+
+    Of a product of two factors it is exp(|s_i x_i + s_j x_j|^2 sd^2 / 2) - b_i - b_j + 1, with
+    b_i = exp(|x_i|^2 sd^2 / 2): log-normal means.
+    """
+    x, alpha = noisy.rows * noisy.sign[:, None] * sd, noisy.alpha / noisy.n
+    half, total = noisy.norms**2 * sd**2 / 2.0, 0.0
+    for start in range(0, len(x), 1000):  # so that memory grows with n, not with its square
+        own = slice(start, start + 1000)
+        both = np.expm1(half[own, None] + half + x[own] @ x.T)
+        both -= np.expm1(half[own, None]) + np.expm1(half)
+        total += float(alpha[own] @ both @ alpha)
+    return total
+
+
+def ipw_noise_range(
+    chance: float,
+    epsilon: float,
+    m: int,
+    penalty: float,
+    delta: float,
+    *,
+    outcome: Any,
+    treated: Any,
+    rows: Any,
+    weights: Any,
+    estimand: str = "ATE",
+    noise_sd: float | None = None,
+    as_printed: bool = False,
+) -> float:
+    """How far apart two draws of the model's noise can put the estimate (eta of Lemma 6).
+
+    Parameters
+    ----------
+    chance
+        gamma of the lemma: two estimates are within eta of each other but for this probability.
+    epsilon, m, penalty, delta, outcome, treated, rows, weights, estimand, noise_sd
+        As for `ipw_bias`; propensities are not clipped.
+    as_printed
+        The paper's: 2 sinh(zeta) times the mean of y exp(-+ w'x), zeta from the *sum* of the
+        entries of the noise. That sum bounds no x'z, outcomes of either sign cancel, and gamma is
+        for one of two draws.
+
+    Returns
+    -------
+    float
+        By default the mean of abs(y) exp(-+ w'x) 2 sinh(zeta norm(x)): zeta bounds the norm of the
+        noise, or all of its products with the rows over their norms, whichever is smaller, in
+        both draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([[0.6, 0.8], [0.6, -0.8], [0.6, 0.1]])
+    >>> case = dict(outcome=[1.0, 2.0, 1.5], treated=[1, 0, 1], rows=x, weights=[0.1, 0.5])
+    >>> round(ipw_noise_range(0.05, 0.5, 1000, 0.1, 1e-6, **case), 3)
+    1.115
+    >>> round(ipw_noise_range(0.05, 0.5, 1000, 0.1, 1e-6, **case, as_printed=True), 3)
+    2.055
+    """
+    _check_between("chance", chance, 1)
+    sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
+    noisy = _Terms.of(outcome, treated, rows, weights, estimand)
+    size = noisy.rows.shape[1]
+    if as_printed:
+        zeta = sd * math.sqrt(2.0 * size * math.log(2.0 / chance))
+        return 2.0 * math.sinh(zeta) * float(np.sum(noisy.sign * noisy.alpha)) / noisy.n
+    from scipy.special import chdtri, ndtri
+
+    one = -math.expm1(0.5 * math.log1p(-chance))  # so that two independent draws are within
+    by_norm = math.sqrt(chdtri(size, one))
+    by_row = -float(ndtri(one / (2.0 * max(len(noisy.rows), 1))))
+    reach = sd * min(by_norm, by_row) * noisy.norms
+    return float(np.sum(np.abs(noisy.alpha) * 2.0 * np.sinh(reach)) / noisy.n)
 
 
 def ipw_bound(largest_outcome: float, clip: float, *, as_printed: bool = False) -> float:

@@ -310,6 +310,41 @@ def test_split_charges_the_even_half_only(options):
     assert isinstance(run(split=True, variance=False).std_error, Unavailable)
 
 
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_as_printed_is_algorithm_1(estimand):
+    """Against scikit-learn's penalised regression and the formulas of Appendix F, divided by n."""
+    from sklearn.linear_model import LogisticRegression
+
+    data = frame(40_000, shift=1.0)
+    x = np.column_stack([np.ones(len(data)), data[["x1", "x2"]] - 0.5]) / np.sqrt(1.5)
+    t, y = data["t"].to_numpy(), data["y"].to_numpy()
+    model = LogisticRegression(C=1 / (0.1 * len(t)), fit_intercept=False, tol=1e-10).fit(x, t)
+    e = np.clip(model.predict_proba(x)[:, 1], 0.3, 0.7)
+    a, b = {
+        "ATE": (1 / e, 1 / (1 - e)),
+        "ATT": (1.0, e / (1 - e)),
+        "ATC": ((1 - e) / e, 1.0),
+    }[estimand]
+    terms = np.where(t, a * y, -b * y)
+    bounds = {**BOUNDS, "y": (1, 2)}
+    call = {"epsilon": 1e5, "delta": 1e-6, "bounds": bounds, "clip": 0.3}
+    fit = run(data, estimand, as_printed=True, **call)
+    assert fit.estimate == pytest.approx(terms.mean(), abs=4 * terms.std() / np.sqrt(20_000))
+    assert ("divided by n" in fit.caution) == (estimand != "ATE")
+    assert isinstance(fit.std_error, Unavailable)
+
+
+def test_as_printed_gives_all_of_the_budget_to_two_steps():
+    ledger = dpe.Ledger(0.5, 1e-6)
+    fit = run(ledger=ledger, epsilon=0.5, delta=1e-6, as_printed=True)
+    assert {(s.share, s.covered) for s in fit.spends} == {("model", False), ("estimate", True)}
+    assert [s.epsilon for s in ledger.spends] == pytest.approx([0.5])
+    classical = np.sqrt(2 * np.log(1.25 / 1e-6)) / 0.5 * 2 * 2 / 2000  # section 3.2, weights of 2
+    assert 0.4 * classical < np.sqrt(fit.noise_variance) < classical
+    same = run(epsilon=0.5, delta=1e-6, as_printed=True, split=True, noise="gaussian")
+    assert same.estimate == fit.estimate
+
+
 def test_gaussian_noise_everywhere_when_asked_for():
     fit = run(delta=1e-6, noise="gaussian", propensity="output")
     found = {s.label: s.mechanism for s in fit.spends}
@@ -345,6 +380,10 @@ def test_a_penalty_too_small_for_the_objective_is_raised():
         ({"noise": "gauss"}, "noise"),
         ({"noise": "gaussian"}, "delta"),
         ({"split": True, "level": "label"}, "split"),
+        ({"as_printed": 1}, "as_printed"),
+        ({"as_printed": True}, "delta"),
+        ({"as_printed": True, "centre": "arms", "noise": "laplace"}, "noise"),
+        ({"as_printed": True, "level": "label"}, "delta"),
         ({"clipp": 0.1}, "clip"),
         ({"method": "private_psm", "clip": 0.1}, "clip"),
     ],
