@@ -76,7 +76,7 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         for key in plt.get_fignums():
             number += 1
             file = Path(figures) / f"{name}_{number}.png"
-            plt.figure(key).savefig(file, dpi=150)
+            plt.figure(key).savefig(file, dpi=150, bbox_inches="tight")
             plt.close(key)
             print(f"[figure: {file}]")
 

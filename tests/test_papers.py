@@ -58,7 +58,8 @@ def test_the_page_is_that_of_the_tables(monkeypatch):
 
 def test_a_verdict_follows_its_table(tmp_path, monkeypatch):
     """The same claim, judged from two tables."""
-    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path)
+    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path / "data" / "papers")
+    (tmp_path / "data").mkdir()
     monkeypatch.setattr(register, "_CLAIMS", defaultdict(list))
     monkeypatch.setattr(sys, "argv", ["page.py"])
 
@@ -75,7 +76,8 @@ def test_a_verdict_follows_its_table(tmp_path, monkeypatch):
 
 
 def test_tables_are_made_only_when_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path)
+    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path / "data" / "papers")
+    (tmp_path / "data").mkdir()
     frame = pd.DataFrame({"error": [1 / 3]})
     monkeypatch.setattr(sys, "argv", ["page.py", "--full"])
     with pytest.raises(DataError, match="on file"):
@@ -87,6 +89,17 @@ def test_tables_are_made_only_when_asked(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(first, again)
     assert kept("004_figure_2", lambda: frame + 1, again=True)["error"][0] > 1
     assert made("004_figure_2").endswith("python vignettes/page.py --full")
+
+
+def test_an_installed_package_is_not_written_to(tmp_path, monkeypatch):
+    (tmp_path / "_data" / "papers").mkdir(parents=True)
+    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path / "_data" / "papers")
+    monkeypatch.setattr(sys, "argv", ["page.py", "--full"])
+    monkeypatch.chdir(tmp_path)
+    frame = kept("004_figure_1", lambda: pd.DataFrame({"error": [1.5]}), again=True)
+    assert frame["error"].tolist() == [1.5]
+    assert [path.name for path in (tmp_path / "papers").iterdir()] == ["004_figure_1.csv"]
+    assert not list((tmp_path / "_data" / "papers").iterdir())
 
 
 def test_mistakes_are_named():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
@@ -194,8 +194,12 @@ class Verdicts:
         ]
 
     def __str__(self) -> str:
-        widths = [12, 28, 28, 9, 30]
-        grid: Any = tabulate(self._cells(), _COLUMNS, tablefmt="grid", maxcolwidths=widths)
+        cells = [
+            [where, printed, "\n\n".join(filter(None, [measured, why])), verdict]
+            for where, printed, measured, verdict, why in self._cells()
+        ]
+        heads = ["where", "the paper", "measured here, and why", "verdict"]
+        grid = tabulate(cells, heads, tablefmt="grid", maxcolwidths=[11, 30, 38, 9])
         return f"{grid}\n{self.total()}"
 
     def _repr_html_(self) -> str:
