@@ -28,7 +28,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.design.features import Features, Fourier, spread_points
+from dpeffects.design.features import Features
 from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
 from dpeffects.estimators._propensity import share_treated
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
@@ -40,6 +40,7 @@ from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.logistic import unit_norm
 from dpeffects.privacy.minimise import minimise
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
+from dpeffects.results.shape import spectrum
 
 SHARES = {"counts": 0.03, "arms": 0.09, "ends": 0.02, "propensity": 0.13, "outcome": 0.13}
 _THRESHOLD = 0.2
@@ -54,11 +55,10 @@ _CONFOUNDED = 0.3
 the outcome."""
 _VARIANCE = 0.03
 """Variance of a covariate in units of its declared range, to be on the safe side of shrinkage."""
-_POINTS = 2048
 
 
 def first_stage(
-    curator: Curator, features: Fourier, clip: float, *, by_arm: bool, randomised: bool = False
+    curator: Curator, features: Features, clip: float, *, by_arm: bool, randomised: bool = False
 ) -> Nuisance:
     """Release counts, arm means, a propensity model and an outcome function.
 
@@ -98,7 +98,6 @@ def first_stage(
     norms = (math.sqrt(features.size), 1.0)  # a record has features of its own arm only
     strength, _ = planned_penalty(
         features,
-        d,
         information=n / (2.0 if by_arm else 1.0),
         noise=gradient_noise(norms, epsilon, delta, size),
         spread=_SPREAD / threshold,
@@ -107,7 +106,7 @@ def first_stage(
     problem = Huber(OutcomeTerms(base), features.size, strength, by_arm=by_arm)
     outcome = minimise(curator, "outcome function", problem, "outcome")
     selection = n * share * (1.0 - share) * _VARIANCE / unit_norm(d) ** 2
-    values, records = spectrum(features, d), n * (min(share, 1.0 - share) if by_arm else 1.0)
+    values, records = spectrum(features), n * (min(share, 1.0 - share) if by_arm else 1.0)
     along = records * _along_a_line(values, d)
     left = penalty / (penalty + selection) * strength / (strength + along)
     spread = np.sum(values / (records * values + strength) ** 2) * (2.0 if by_arm else 1.0)
@@ -150,7 +149,6 @@ def threshold_for(ends: float) -> float:
 
 def planned_penalty(
     features: Features,
-    columns: int,
     information: float,
     noise: float,
     spread: float,
@@ -162,20 +160,13 @@ def planned_penalty(
     around its average, both in units of the threshold; ``least`` is the smallest strength that
     noise in the objective allows, or 0 for noise on the weights.
     """
-    values = spectrum(features, columns)[:, None]
+    values = spectrum(features)[:, None]
     tried = max(least, 1e-3) * np.geomspace(1.0, 1e3 if least else 1e7, 200)
     trace = np.sum(values / (information * values + tried) ** 2, axis=0)
     shrunk = (tried * spread) ** 2 * trace
     error = shrunk + (noise**2 * trace if least else (noise / tried) ** 2)
     best = int(np.argmin(error))
     return float(tried[best]), float(error[best])
-
-
-def spectrum(features: Features, columns: int) -> FloatArray:
-    """Eigenvalues of the mean of f f' for covariates that spread evenly over their ranges."""
-    points = spread_points(_POINTS, columns - 1)
-    at = features(np.column_stack([np.ones(_POINTS), points]))
-    return np.maximum(np.linalg.eigvalsh(at.T @ at / _POINTS), 0.0)
 
 
 def gradient_noise(norms: tuple[float, float], epsilon: float, delta: float, size: int) -> float:

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.design.features import Features, Fourier, Linear
+from dpeffects.design.features import Additive, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
 from dpeffects.estimators._checks import check_between, check_choice
@@ -55,7 +55,8 @@ from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weight
 from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, entries
-from dpeffects.results.effect_function import BINS, EffectFunction, Shape
+from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.shape import BINS, shape_of
 from dpeffects.unproved.claimed import claimed_effects
 
 RELEASES = {
@@ -175,11 +176,11 @@ class KernelLearnerOptions(Options):
         """Return the features for this many encoded columns, the intercept among them."""
         return Linear(width) if self.second_stage == "linear" else self.smooth(width)
 
-    def smooth(self, width: int) -> Fourier:
+    def smooth(self, width: int) -> Fourier | Additive:
         """Return the features of the kernel."""
         covariates = width - 1
         joint = self.kernel == "gaussian" or (self.kernel == "auto" and covariates <= 2)
-        make = Fourier.gaussian if joint else Fourier.additive
+        make = Fourier.gaussian if joint else Additive.gaussian
         return make(covariates, self.bandwidth)
 
 
@@ -331,7 +332,7 @@ class KernelLearner(ABC):
         noisy = noisy_predictions(curator, "effects at points", problem, at, "effect")
         even = np.full((curator.width - 1, BINS), 1.0 / BINS)
         usual = _INSIDE * self._information(curator, learner)
-        shape = Shape.of(features, even, usual, problem.strength)
+        shape = shape_of(features, even, usual, problem.strength)
         carried = nuisance.difference_sd * (1.0 - at @ shape.response)
         effects = at_points(noisy, nuisance.difference, learner.threshold)
         return Effects(
@@ -392,7 +393,6 @@ class KernelLearner(ABC):
         inside = perturbation == "objective"
         return planned_penalty(
             features,
-            curator.width,
             information=self._information(curator, learner),
             noise=stretch * gradient_noise(norms, epsilon, delta, features.size),
             spread=_spread(curator, learner),

@@ -18,7 +18,7 @@ from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.huber import along
 from dpeffects.privacy.rows import Block, reads
-from dpeffects.results.effect_function import BINS
+from dpeffects.results.shape import BINS
 
 
 @dataclass(frozen=True)

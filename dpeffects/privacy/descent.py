@@ -5,6 +5,9 @@ second derivative, which only steers the steps, to a few bits: numbers so short 
 matrices add them up exactly, in floats. So weights do not depend on the order of the records, nor
 on how they are spread over blocks and machines.
 
+Beyond `DENSE` weights no Hessian is made: its products with vectors are sums over rows too, and
+conjugate gradients solve for a step.
+
 `newton` takes steps by a coarse Hessian. What it does not solve in a few looks at the rows is
 solved by `descend` (claim 20): every step either halves the smallest gradient so far, or lowers the
 objective by an amount that is certain in spite of rounding; so there are finitely many of them.
@@ -32,8 +35,14 @@ _SURE = 0.004
 _TRIES = 40
 
 Values = TypeVar("Values", npt.NDArray[np.float64], npt.NDArray[np.float32])
-Derivatives = tuple[FloatArray, FloatArray]
+Product = Callable[[FloatArray], FloatArray]
+"""A Hessian times a vector."""
+Derivatives = tuple[FloatArray, FloatArray | Product]
 """A gradient, and a Hessian, or several Hessians for pieces of the gradient of the same size."""
+DENSE = 512
+"""Weights of a piece, at most, for which a Hessian is made."""
+_RESIDUAL, _PRODUCTS = 1e-3, 100
+"""Conjugate gradients stop at this part of the gradient, or after so many products."""
 
 
 class Precision(NamedTuple):
@@ -109,13 +118,19 @@ def derivative_sums(
     return two_limbs(exact_products(rows, terms, precision.product))
 
 
+def times(product: Product, vector: FloatArray) -> FloatArray:
+    """A vector times a Hessian whose product rounds to multiples of 2^-44: norm 1 loses least."""
+    size = norm(vector)
+    return size * product(vector / size) if size > 0.0 else vector
+
+
 def derivatives(
     limbs: IntArray, scale: float, n: int, penalty: float, precision: Precision
 ) -> Derivatives:
     """Gradient of the losses and penalised Hessian over n, of rows that are ``scale`` too large."""
     sums, d = near_limbs(limbs), limbs.shape[-2]
     gradient = (sums[..., -2] * 2.0**-_HIGH + sums[..., -1] * 2.0**-FINE) / (n * scale)
-    hessian = penalty * np.eye(d)
+    hessian = penalty * np.eye(d) if precision.bits else np.zeros(0)
     for k, bits in enumerate(precision.bits):
         hessian = sums[..., k * d : (k + 1) * d] * 2.0**-bits / (n * scale**2) + hessian
     return gradient, hessian
@@ -126,7 +141,7 @@ def newton(
     width: int,
     stop: float,
     looks: int,
-    after: Callable[[FloatArray, FloatArray, FloatArray], float] | None = None,
+    after: Callable[[FloatArray, FloatArray, FloatArray | Product], float] | None = None,
 ) -> FloatArray | None:
     """Newton steps to a gradient norm of ``stop``; None where that takes more looks at the rows.
 
@@ -210,14 +225,35 @@ def _minus(
     return total, rest - (total - first)
 
 
-def direction(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
+def direction(hessian: FloatArray | Product, gradient: FloatArray) -> FloatArray:
     """Newton's step, or the gradient where rounding leaves no step along which it falls."""
+    if callable(hessian):
+        step = _conjugate_gradients(hessian, gradient)
+        return step if np.isfinite(step).all() and float(gradient @ step) > 0.0 else gradient
     pieces = gradient.reshape(*hessian.shape[:-2], hessian.shape[-1], 1)
     try:
         step = np.asarray(np.linalg.solve(hessian, pieces), np.float64).reshape(-1)
     except np.linalg.LinAlgError:
         return gradient
     return step if np.isfinite(step).all() and float(gradient @ step) > 0.0 else gradient
+
+
+def _conjugate_gradients(product: Product, gradient: FloatArray) -> FloatArray:
+    """About the solution s of H s = gradient, from products with H alone."""
+    step, rest, along = np.zeros(gradient.size), gradient, gradient
+    square = float(rest @ rest)
+    enough = _RESIDUAL**2 * square
+    for _ in range(_PRODUCTS):
+        image = times(product, along)
+        curve = float(along @ image)
+        if not curve > 0.0:
+            break
+        step, rest = step + square / curve * along, rest - square / curve * image
+        before, square = square, float(rest @ rest)
+        if square <= enough:
+            break
+        along = rest + square / before * along
+    return step
 
 
 def norm(values: FloatArray) -> float:

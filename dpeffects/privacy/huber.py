@@ -32,6 +32,8 @@ _LOOKS = 100
 """A problem that takes more looks at the rows is a hard one."""
 _QUICK = Precision((11,), 2 * GRID + 11)
 _CAREFUL = Precision((11, 22, 33), 2 * GRID + 11)
+_SLOPES = Precision((), GRID + 23)
+"""For a gradient without a Hessian."""
 _STEEPEST = 1.0 + 1e-6
 """Products have as many bits as `_QUICK` says up to here."""
 
@@ -113,15 +115,34 @@ class Huber:
     ) -> Derivatives:
         """Gradient, and the Hessian of each arm; ``tail`` is what weights leave out."""
         precision = _CAREFUL if careful else _QUICK
+        precision = precision if self.size <= descent.DENSE else _SLOPES
         parts = np.stack([weights, tail]).reshape(2, -1, self.size) / 2.0**GRID
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
         limbs = source.fold(add, *self.terms.reads)[0]
         falls, hessian = descent.derivatives(limbs, 2.0**GRID, 1, self.strength, precision)
-        return self.strength * weights + tilt - falls.reshape(-1), hessian
+        gradient = self.strength * weights + tilt - falls.reshape(-1)
+        return gradient, hessian if precision.bits else partial(self._times, source, parts)
+
+    def _times(self, source: Source, parts: FloatArray, vector: FloatArray) -> FloatArray:
+        """The Hessian of all arms times a vector of norm 1."""
+        vectors = vector.reshape(-1, self.size) / 2.0**GRID
+        add = partial(_block_sums, problem=self, parts=parts, precision=_SLOPES, vectors=vectors)
+        limbs = source.fold(add, *self.terms.reads)[0]
+        image, _ = descent.derivatives(limbs, 2.0**GRID, 1, self.strength, _SLOPES)
+        return self.strength * vector + image.reshape(-1)
 
 
-def _block_sums(block: Block, problem: Huber, parts: FloatArray, precision: Precision) -> Totals:
-    """What a block adds, for each arm; ``parts`` are weights of whole rows, and their tails."""
+def _block_sums(
+    block: Block,
+    problem: Huber,
+    parts: FloatArray,
+    precision: Precision,
+    vectors: FloatArray | None = None,
+) -> Totals:
+    """What a block adds, for each arm; ``parts`` are weights of whole rows, and their tails.
+
+    With ``vectors``, one for each arm, it is what the block adds to the Hessians times these.
+    """
     _, arms, size = parts.shape
     pieces = [block] if arms == 1 else [block.some(block.treated), block.some(~block.treated)]
     limbs = np.zeros((2, arms, size, len(precision.bits) * size + 2), dtype=np.int64)
@@ -131,8 +152,11 @@ def _block_sums(block: Block, problem: Huber, parts: FloatArray, precision: Prec
             some = piece.some(slice(start, start + step))
             rows, slopes, targets = bounded_terms(problem, some)
             residual = targets - slopes * exact_dots(rows, weights, GRID, tail)
-            factors = slopes * np.clip(residual, -1.0, 1.0)
             curvatures = slopes**2 * (np.abs(residual) <= 1.0)
+            if vectors is None:
+                factors = slopes * np.clip(residual, -1.0, 1.0)
+            else:
+                factors = curvatures * exact_dots(rows, vectors[arm], GRID)
             limbs[:, arm] += descent.derivative_sums(rows, factors, curvatures, precision)
     return (limbs,)
 

@@ -20,7 +20,15 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
-from dpeffects.privacy.descent import FINE, Derivatives, Precision, exact_dots, norm, weight_bits
+from dpeffects.privacy.descent import (
+    FINE,
+    Derivatives,
+    Precision,
+    Product,
+    exact_dots,
+    norm,
+    weight_bits,
+)
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block, Source, Totals
 
@@ -33,6 +41,8 @@ GRID = 16
 _QUICK = Precision((13,), 2 * GRID + 11)
 _CAREFUL = Precision((13, 28, 43), 2 * GRID + 14)
 """A second derivative is at most 1/4."""
+_SLOPES = Precision((), GRID + 23)
+"""For a gradient without a Hessian."""
 
 
 @dataclass(frozen=True)
@@ -135,16 +145,38 @@ class Logistic:
         """
         left, divisor = (self._norms[0], 1.0) if careful else (1.0, self._norms[0])
         precision, scale = _CAREFUL if careful else _QUICK, 2.0**GRID * divisor
+        precision = precision if self.width <= descent.DENSE else _SLOPES
         parts = np.stack([weights, tail]) / scale
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
         penalty, limbs = self.penalty(source.n) * left**2, source.fold(add, "covariates")[0]
         gradient, hessian = descent.derivatives(limbs, scale, source.n, penalty, precision)
-        return gradient + penalty * weights + tilt * left, hessian
+        product = partial(self._times, source, parts, scale, penalty)
+        gradient = gradient + penalty * weights + tilt * left
+        return gradient, hessian if precision.bits else product
 
-    def _after(self, step: FloatArray, gradient: FloatArray, hessian: FloatArray) -> float:
+    def _times(
+        self, source: Source, parts: FloatArray, scale: float, penalty: float, vector: FloatArray
+    ) -> FloatArray:
+        """The Hessian times a vector of norm 1, made shorter so that all factors are below 1."""
+        fewer = 2.0 ** -math.ceil(math.log2(self._norms[0] * self._norms[1]))
+        add = partial(
+            _block_sums,
+            problem=self,
+            parts=parts,
+            precision=_SLOPES,
+            vector=fewer * vector / scale,
+        )
+        limbs = source.fold(add, "covariates")[0]
+        image, _ = descent.derivatives(limbs, scale, source.n, penalty, _SLOPES)
+        return image / fewer + penalty * vector
+
+    def _after(
+        self, step: FloatArray, gradient: FloatArray, hessian: FloatArray | Product
+    ) -> float:
         """Largest norm of the gradient after a step, by Taylor's theorem (claim 20)."""
         row = self._norms[1]
-        size, missed = row * norm(step), norm(gradient - hessian @ step)
+        image = descent.times(hessian, step) if callable(hessian) else hessian @ step
+        size, missed = row * norm(step), norm(gradient - image)
         return 1.01 * (missed + row * (2.0 ** -(_QUICK.bits[0] + 1) * size + size**2 / 20.0))
 
 
@@ -157,12 +189,23 @@ def least_penalty(d: int, centred: bool = False) -> float:
     return max(1e-12, 16.0 * (problem.rounding(1.0) - problem.rounding(0.0)))
 
 
-def _block_sums(block: Block, problem: Logistic, parts: FloatArray, precision: Precision) -> Totals:
-    """What a block adds; ``parts`` are the weights of whole rows, and what they leave out."""
+def _block_sums(
+    block: Block,
+    problem: Logistic,
+    parts: FloatArray,
+    precision: Precision,
+    vector: FloatArray | None = None,
+) -> Totals:
+    """What a block adds; ``parts`` are the weights of whole rows, and what they leave out.
+
+    With a ``vector`` it is what the block adds to the Hessian times that.
+    """
     out = scratch_buffer("logistic.rows", block.size, problem.width)
     rows = whole_rows(block.covariates, problem.centred, out)
     chance = sigmoid(exact_dots(rows, parts[0], GRID, parts[1]) + problem.offset)
     factors, curvatures = chance - block.treated, (1.0 - chance) * chance
+    if vector is not None:
+        factors = curvatures * exact_dots(rows, vector, GRID)
     return (descent.derivative_sums(rows, factors, curvatures, precision),)
 
 

@@ -43,14 +43,15 @@ def _(
     at: Mapping[str, Any] | None = None,
 ) -> Summary:
     rows: list[tuple[str, ...]] = []
-    shown = fit.tidy(conf_level, points, at).to_dict("records")
-    names = list(dict.fromkeys(point["covariate"] for point in shown))
-    for name in names[:_COVARIATES]:
+    values = fit.values(points)
+    names = list(values)[:_COVARIATES]
+    shown = fit.tidy(conf_level, {name: values[name] for name in names}, at).to_dict("records")
+    for name in names:
         for i, point in enumerate(p for p in shown if p["covariate"] == name):
             low, high = point["conf_low"], point["conf_high"]
             sd = point["noise_sd"] if math.isnan(point["std_error"]) else point["std_error"]
-            values = numbers([point["estimate"], sd, low, high])
-            rows.append((name if i == 0 else "", number(point["value"]), *values))
+            known = numbers([point["estimate"], sd, low, high])
+            rows.append((name if i == 0 else "", number(point["value"]), *known))
     covers = shown[0]["covers"]
     others = "others as chosen" if at else "others at their medians"
     table = Table(
@@ -65,7 +66,7 @@ def _(
         name, whose = ("Average of the function", "evenly over the declared ranges")
     average = Pairs(((name, f"{value}, from {low} to {high} ({whose})"),))
     notes = [f"Bands cover {_COVERS[covers]}.", *_limits_of(fit)]
-    hidden = len(names) - _COVARIATES
+    hidden = len(values) - _COVARIATES
     if hidden > 0:
         notes.append(f"{hidden} more covariates are not shown; see curve() and plot().")
     return _summary(fit, (average, table), notes)

@@ -190,22 +190,27 @@ class CateFunction(CateResult):
         ``points`` are its values, or how many there are, evenly over the declared range. The others
         are at the values in ``at``, else at their median or most frequent level, as released.
         """
-        covers = covers or ("effect" if self.function.variation is not None else "noise")
+        covers = covers or self._widest
+        grid = self._grid(column, points, at)
+        bands = self.bands(grid, conf_level, covers)
+        bands.insert(0, column, grid[column])
+        return bands
+
+    @property
+    def _widest(self) -> str:
+        """What bands can cover."""
+        return "effect" if self.function.variation is not None else "noise"
+
+    def _grid(
+        self, column: str, points: int | Sequence[float], at: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         if isinstance(points, int) and (isinstance(points, bool) or points < 2):
             raise OptionError(f"points must be values, or a number from 2 on, got {points!r}")
         if isinstance(points, str) or not (isinstance(points, int) or np.size(points)):
             raise OptionError(f"points must be values, or a number from 2 on, got {points!r}")
         if at is not None and not isinstance(at, Mapping):
             raise OptionError(f"at maps covariates to one value each, got {at!r}")
-        grid = self._grid(column, points, dict(at or {}))
-        bands = self.bands(grid, conf_level, covers)
-        bands.insert(0, column, grid[column])
-        return bands
-
-    def _grid(
-        self, column: str, points: int | Sequence[float], at: dict[str, Any]
-    ) -> dict[str, Any]:
-        names = self.covariates
+        names, at = self.covariates, dict(at or {})
         for name in (column, *at):
             if name not in names:
                 raise OptionError(f"{name!r} is not a covariate; there are {', '.join(names)}")
@@ -267,20 +272,23 @@ class CateFunction(CateResult):
 
         ``covers`` says what the band is for; ``std_error`` is NaN where it is for noise only.
         """
+        shown = self.values(points)
+        where = [(name, value) for name, values in shown.items() for value in values]
+        grids = [self._grid(name, values, at) for name, values in shown.items()]
+        grid = {name: [x for each in grids for x in each[name]] for name in self.covariates}
+        bands = self.bands(grid, conf_level, self._widest)
+        noise_sd = self.bands(grid, conf_level, "noise")["std_dev"]
         rows = []
-        for name, shown in self._shown(points).items():
-            curve = self.curve(name, shown, at, conf_level)
-            curve["noise_sd"] = self.curve(name, shown, at, covers="noise")["std_dev"]
-            for point in curve.to_dict("records"):
-                known = point["covers"] == "effect"
-                row = {"term": f"{name} {number(point[name])}", "estimate": point["effect"]}
-                row["std_error"] = point["std_dev"] if known else math.nan
-                row |= {x: point[x] for x in ("conf_low", "conf_high", "noise_sd", "covers")}
-                rows.append(row | {"covariate": name, "value": point[name]})
+        for (name, value), point, sd in zip(where, bands.to_dict("records"), noise_sd, strict=True):
+            known = point["covers"] == "effect"
+            row = {"term": f"{name} {number(value)}", "estimate": point["effect"]}
+            row["std_error"] = point["std_dev"] if known else math.nan
+            row |= {x: point[x] for x in ("conf_low", "conf_high")} | {"noise_sd": sd}
+            rows.append(row | {"covers": point["covers"], "covariate": name, "value": value})
         return self._frame(rows)
 
-    def _shown(self, points: int | Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Values of each covariate that are shown."""
+    def values(self, points: int | Mapping[str, Sequence[Any]] = 3) -> dict[str, Sequence[Any]]:
+        """Values of each covariate that `tidy` shows."""
         if isinstance(points, Mapping):
             return {name: np.atleast_1d(values).tolist() for name, values in points.items()}
         if isinstance(points, bool) or not isinstance(points, int) or points < 1:

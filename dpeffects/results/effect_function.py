@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.design.features import Features, Fourier, Linear, spread_points
+from dpeffects.design.features import Additive, Features, Fourier, Linear
 from dpeffects.privacy.huber import along
 from dpeffects.results.export import READERS, JsonRecord, fields_of, plain, record, require
+from dpeffects.results.shape import BINS, Shape, effects_by_bin, inverted, shape_of
 
-BINS = 8
-"""Bins of the histograms that show how covariates spread over their declared ranges."""
 _ALLOWANCE = 1.25
 """Bands allow for this much more shrinkage than planned."""
 _EARLIER = (
     "WRITTEN BY AN EARLIER VERSION: intervals and bands leave out the noise of the models of "
     "treatment and outcome, and confounding that these may leave"
 )
-_BLOCK = 20_000
-_POINTS, _FEW_POINTS = 2048, 128
+_ENTRIES = 2**21
+"""Features of query rows at a time."""
+_MOST_COLUMNS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class EffectFunction(JsonRecord):
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Effects at encoded rows."""
         out = np.empty(len(covariates))
-        for part in _blocks(len(covariates)):
+        for part in self._blocks(len(covariates)):
             rows = self.features(covariates[part])
             out[part] = self.average + self.unit * along(rows, self.weights)
         return out
@@ -74,7 +74,7 @@ class EffectFunction(JsonRecord):
     def sd(self, covariates: FloatArray, covers: str) -> FloatArray:
         """Pointwise standard deviation of the noise, or of the whole error ("effect")."""
         out = np.empty(len(covariates))
-        for part in _blocks(len(covariates)):
+        for part in self._blocks(len(covariates)):
             out[part] = self._sd(self.features(covariates[part]), covers)
         return out
 
@@ -113,13 +113,16 @@ class EffectFunction(JsonRecord):
         shape = self._shape
         carried = 1.0 - rows @ shape.response
         moved = rows + self.undone * np.outer(carried, shape.mean)
-        errors = [self.unit * (moved @ root) for root in self._moving[covers]]
-        errors.append((carried * self.average_sd)[:, None])
-        errors.append(np.full((len(rows), 1), self.nuisance_sd))
+        solved = shape.solved(moved)
+        by_noise = np.sum((solved if self.inside else moved) ** 2, axis=1)
+        squares = (self.unit * self.noise_sd) ** 2 * by_noise + self.nuisance_sd**2
+        squares += (carried * self.average_sd) ** 2
         if covers == "effect":
+            assert self.variation is not None
+            squares += self.unit**2 * self.variation * np.maximum(shape.squares(solved), 0.0)
             pull = _ALLOWANCE * self.strength * self.spread * self.unit
-            errors += [pull * (rows @ shape.inverse), np.full((len(rows), 1), self.confounding)]
-        return np.asarray(np.linalg.norm(np.concatenate(errors, axis=1), axis=1))
+            squares += pull**2 * np.sum(shape.solved(rows) ** 2, axis=1) + self.confounding**2
+        return np.sqrt(squares)
 
     @cached_property
     def _by_margins(self) -> float:
@@ -129,35 +132,18 @@ class EffectFunction(JsonRecord):
         """
         if not self.margin_sd:
             return 0.0
-        at = np.tile(_spread_by(self.margins, _FEW_POINTS), (BINS, 1))
-        middles = np.repeat((np.arange(BINS) + 0.5) / BINS, _FEW_POINTS)
-        squares = 0.0
-        for column in range(1, at.shape[1]):
-            rows = at.copy()
-            rows[:, column] = middles
-            by_bin = (self.features(rows) @ self.weights).reshape(BINS, -1).mean(axis=1)
-            squares += float(np.sum((by_bin - by_bin.mean()) ** 2))
+        by_bin = effects_by_bin(self.features, self.margins, self.weights)
+        squares = float(np.sum((by_bin - by_bin.mean(axis=1, keepdims=True)) ** 2))
         return self.unit * self.margin_sd * math.sqrt(squares)
 
     @cached_property
     def _shape(self) -> Shape:
         information = self.information if self.information is not None else self.usual
-        return Shape.of(self.features, self.margins, information, self.strength)
+        return shape_of(self.features, self.margins, information, self.strength)
 
-    @cached_property
-    def _moving(self) -> dict[str, list[FloatArray]]:
-        """Square roots of the covariance of the weights by noise, and by sampling too.
-
-        The sum of the records' gradients has the covariance variation * G. The penalty pulls
-        weights of standard deviation ``spread`` by strength times themselves (`_sd`).
-        """
-        shape = self._shape
-        noise = self.noise_sd * (shape.inverse if self.inside else np.eye(self.features.size))
-        if self.variation is None:
-            return {"noise": [noise]}
-        values, vectors = np.linalg.eigh(shape.gram)
-        root = vectors * np.sqrt(np.maximum(values, 0.0) * self.variation)
-        return {"noise": [noise], "effect": [noise, shape.inverse @ root]}
+    def _blocks(self, n: int) -> list[slice]:
+        step = max(256, _ENTRIES // self.features.size)
+        return [slice(start, start + step) for start in range(0, n, step)]
 
     @property
     def bandwidths(self) -> FloatArray:
@@ -165,14 +151,11 @@ class EffectFunction(JsonRecord):
 
         The frequencies of a Gaussian kernel have a standard deviation of one over its bandwidth.
         """
-        if not isinstance(self.features, Fourier):
-            return np.zeros(0)
-        used = [column[column != 0.0] for column in self.features.frequencies.T]
-        return np.array([1.0 / math.sqrt(float(np.mean(f**2))) if f.size else 0.0 for f in used])
+        return np.zeros(0) if isinstance(self.features, Linear) else self.features.bandwidths
 
     def quantiles(self, column: int, shares: FloatArray) -> FloatArray:
         """Where these shares of the records lie below, in an encoded column within [0, 1]."""
-        return _inverted(self.margins[column], shares)
+        return inverted(self.margins[column], shares)
 
     @property
     def details(self) -> dict[str, Any]:
@@ -192,12 +175,9 @@ class EffectFunction(JsonRecord):
 
     def check(self) -> None:
         """Raise ValueError where numbers do not fit together."""
-        columns = self.margins.shape[0]
-        own = self.features.frequencies.shape[1] if isinstance(self.features, Fourier) else columns
         ok = (
             self.weights.shape == (self.features.size,)
-            and own == columns
-            and (isinstance(self.features, Fourier) or self.features.size == columns + 1)
+            and self.features.covariates == self.margins.shape[0]
             and self.margins.shape[1] == BINS
             and bool((self.margins >= 0).all() and (self.margins.sum(axis=1) > 0.5).all())
             and min(self.unit, self.strength, self.usual) > 0.0
@@ -209,52 +189,14 @@ class EffectFunction(JsonRecord):
         require(ok, "numbers do not fit together")
 
 
-class Shape(NamedTuple):
-    """What a function of some features looks like on the records.
-
-    With A = information * ``gram`` + strength, ``gram`` and ``mean`` the means of f f' and of f
-    over covariates that spread by their margins, independently: whatever moves the sum of gradients
-    moves the weights by ``inverse`` = A^-1 times it, and one more unit in all targets by
-    ``response``.
-    """
-
-    gram: FloatArray
-    mean: FloatArray
-    inverse: FloatArray
-    response: FloatArray
-
-    @classmethod
-    def of(
-        cls, features: Features, margins: FloatArray, information: float, strength: float
-    ) -> Shape:
-        """Means over a fixed set of points in the place of the records."""
-        at = features(_spread_by(margins))
-        gram, mean = at.T @ at / len(at), np.asarray(at.mean(axis=0))
-        penalty = strength * np.eye(features.size)
-        inverse = np.asarray(np.linalg.inv(information * gram + penalty), dtype=np.float64)
-        return cls(gram, mean, inverse, information * (inverse @ mean))
-
-
-def _spread_by(margins: FloatArray, points: int = _POINTS) -> FloatArray:
-    """Rows that spread by the margins, independently, the intercept first."""
-    uniform = spread_points(points, len(margins))
-    columns = [_inverted(own, u) for own, u in zip(margins, uniform.T, strict=True)]
-    return np.column_stack([np.ones(points), *columns])
-
-
-def _inverted(margin: FloatArray, shares: FloatArray) -> FloatArray:
-    """Quantiles of a histogram of equal bins."""
-    running = np.concatenate([[0.0], np.cumsum(margin)])
-    return np.interp(shares, running / running[-1], np.linspace(0.0, 1.0, margin.size + 1))
-
-
-def _blocks(n: int) -> list[slice]:
-    return [slice(start, start + _BLOCK) for start in range(0, n, _BLOCK)]
+@plain.register
+def _(features: Fourier) -> dict[str, Any]:
+    return {"kind": "fourier", **fields_of(features)}
 
 
 @plain.register
-def _(features: Fourier) -> dict[str, Any]:
-    return {"kind": "fourier", **features.to_dict()}
+def _(features: Additive) -> dict[str, Any]:
+    return {"kind": "additive", **fields_of(features)}
 
 
 @plain.register
@@ -263,14 +205,16 @@ def _(features: Linear) -> dict[str, Any]:
 
 
 def _read_features(value: Any) -> Features:
-    if value["kind"] == "linear":
-        linear = record(Linear, value)
-        require(1 <= linear.columns <= 10_000, "columns")
-        return linear
-    fourier = record(Fourier, value)
-    require(value["kind"] == "fourier" and 0.0 <= fourier.constant < 1.0, "features")
-    require(fourier.frequencies.ndim == 2, "frequencies")
-    return fourier
+    kinds = {"linear": Linear, "fourier": Fourier, "additive": Additive}
+    require(value["kind"] in kinds, "features")
+    features: Features = record(kinds[value["kind"]], value)
+    if isinstance(features, Fourier):
+        require(features.frequencies.ndim == 2, "frequencies")
+    if isinstance(features, Additive):
+        require(features.line.ndim == 1 and features.line.size > 0, "line")
+    require(0 <= features.covariates < _MOST_COLUMNS, "columns")
+    require(isinstance(features, Linear) or 0.0 <= features.constant < 1.0, "features")
+    return features
 
 
 READERS[Features] = _read_features

@@ -14,7 +14,8 @@ from dpeffects.design.features import Fourier
 from dpeffects.documents import checksum
 from dpeffects.errors import OptionError
 from dpeffects.flow import Estimation, Request
-from dpeffects.results.effect_function import BINS, EffectFunction, _spread_by
+from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.shape import BINS, spread_by
 from dpeffects.unproved.seeded import SeededNoise
 from tests.cate.cases import FORMULA, frame, run
 from tests.populations import POPULATIONS
@@ -70,7 +71,7 @@ def flat(features, weights, average, noise_sd=0.0, **more):
 
 def ridge(features, targets, average, noise=0.0):
     """Weights by the normal equations, on the points that stand for the records."""
-    at = features(_spread_by(np.full((2, BINS), 1 / BINS)))
+    at = features(spread_by(np.full((2, BINS), 1 / BINS)))
     a = 300.0 * at.T @ at / len(at) + 40.0 * np.eye(features.size)
     return np.linalg.solve(a, 300.0 * at.T @ ((targets - average) / 0.5) / len(at) + noise)
 
@@ -78,7 +79,7 @@ def ridge(features, targets, average, noise=0.0):
 def test_a_recentred_function_is_the_fit_around_its_own_average():
     """Against refitting until the centre is the average of the fit; one fit would keep a third."""
     features = Fourier.gaussian(2, 0.35)
-    rows = _spread_by(np.full((2, BINS), 1 / BINS))
+    rows = spread_by(np.full((2, BINS), 1 / BINS))
     targets = 0.3 + 0.4 * rows[:, 1] ** 2 - 0.2 * rows[:, 2]
     wrong = flat(features, ridge(features, targets, 5.0), 5.0)
     assert wrong.over_records("noise")[0] > targets.mean() + 0.3
@@ -94,7 +95,7 @@ def test_a_recentred_function_is_the_fit_around_its_own_average():
 def test_noise_of_a_recentred_function_by_drawing_it(confounding):
     """Noise in the gradient and in the difference of the means, 1,500 times."""
     features, rng = Fourier.gaussian(2, 0.35), np.random.default_rng(3)
-    rows, sd, difference_sd = _spread_by(np.full((2, BINS), 1 / BINS)), 6.0, 0.2
+    rows, sd, difference_sd = spread_by(np.full((2, BINS), 1 / BINS)), 6.0, 0.2
     targets, values, averages = np.full(len(rows), 0.3), [], []
     for _ in range(1500):
         average = 0.4 + difference_sd * rng.normal()

@@ -414,9 +414,9 @@ ACCEPTED = {
     "a column without a range": lambda d: d["space"].pop("x1"),
     "a constant above 1": lambda d: d["function"]["features"].update(constant=2.0),
     "a constant of NaN": lambda d: d["function"]["features"].update(constant=math.nan),
-    "frequencies of fewer columns": lambda d: d["function"]["features"].update(
-        frequencies=[row[:-1] for row in d["function"]["features"]["frequencies"]]
-    ),
+    "features of fewer columns": lambda d: d["function"]["features"].update(covariates=2),
+    "frequencies as a table": lambda d: d["function"]["features"].update(line=[[1.0, 2.0, 3.0]]),
+    "no frequencies": lambda d: d["function"]["features"].update(line=[]),
     "an average of NaN": lambda d: d["function"].update(average=math.nan),
     "an infinite unit": lambda d: d["function"].update(unit=math.inf),
     "a number beyond floats": lambda d: d["function"].update(average=10**400),

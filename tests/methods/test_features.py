@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpeffects.design.features import Fourier, Linear, spread_points, unit_rows
+from dpeffects.design.features import Additive, Fourier, Linear, spread_points, unit_rows
+
+KINDS = {"gaussian": Fourier.gaussian, "additive": Additive.gaussian}
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "additive"])
@@ -22,7 +24,7 @@ def test_features_have_norm_one(kind, d):
         ]
     )
     for bandwidth in (0.05, 0.35, 10.0):
-        features = getattr(Fourier, kind)(d, bandwidth)
+        features = KINDS[kind](d, bandwidth)
         values = features(rows)
         norms = np.linalg.norm(values, axis=1)
         assert values.shape == (300, features.size)
@@ -30,8 +32,7 @@ def test_features_have_norm_one(kind, d):
         assert norms.min() >= 1.0 - 5e-5
         assert (values * 2.0**18 == np.rint(values * 2.0**18)).all()
         assert np.abs(values).sum(axis=1).max() <= math.sqrt(features.size)
-        again = getattr(Fourier, kind)(d, bandwidth)
-        assert (again.frequencies == features.frequencies).all()
+        again = KINDS[kind](d, bandwidth)
         assert (again(rows) == values).all()
 
 
@@ -40,14 +41,15 @@ def test_features_are_those_of_their_row_and_what_they_say(kind):
     """Alone, in any company and order; cosines and sines as numpy has them."""
     rng = np.random.default_rng(14)
     x = np.column_stack([np.ones(1001), rng.random((1001, 3))])
-    features = Linear(4) if kind == "linear" else getattr(Fourier, kind)(3, 0.1)
+    features = Linear(4) if kind == "linear" else KINDS[kind](3, 0.1)
     values, order = features(x), rng.permutation(1001)
     assert (features(np.asfortranarray(x[order]))[np.argsort(order)] == values).all()
     assert (features(x[5:8]) == values[5:8]).all()
     if kind == "linear":
         direct = unit_rows(x)
     else:
-        angle = (x[:, 1:] - 0.5) @ features.frequencies.T
+        each = np.kron(np.eye(3), features.line[:, None]) if kind == "additive" else None
+        angle = (x[:, 1:] - 0.5) @ (features.frequencies if each is None else each).T
         waves = np.column_stack([np.cos(angle), np.sin(angle)])
         direct = np.column_stack([np.full(1001, 0.15**0.5), waves * (0.85 / angle.shape[1]) ** 0.5])
     assert np.abs(values - direct).max() < 2e-5
@@ -72,7 +74,7 @@ def test_the_kernel_is_close_to_its_closed_form(kind, d, bandwidth, most, root):
     ``most`` bounds the error at any pair of points, ``root`` its root mean square.
     """
     rng = np.random.default_rng(15)
-    features = getattr(Fourier, kind)(d, bandwidth)
+    features = KINDS[kind](d, bandwidth)
     x = np.column_stack([np.ones(250), rng.random((250, d))])
     squares = (x[:, None, 1:] - x[None, :, 1:]) ** 2
     if kind == "gaussian":
