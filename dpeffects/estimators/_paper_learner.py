@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,13 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
 
+Height = Callable[[FloatArray], FloatArray]
 NAMED = ("random_forest", "neural_net")
-_STARTS = 64
 _CLIP = 0.01
+_STARTS, _NEAR, _RADII, _CLIMBS = 1024, 64, (0.1, 0.03, 0.01, 0.003), 3
+"""The search for the largest influence: points, points around the best, how near, and climbs."""
+_STEP = 1e-6
+"""Step of numerical gradients."""
 
 
 def check_second_stage(learner: Any) -> None:
@@ -102,23 +108,37 @@ class PaperLearner:
 
     def _largest(self, fitted: _Fitted) -> float:
         """Largest influence over x in the unit cube, both arms and both ends of the outcome."""
-        from scipy.optimize import minimize
-
         columns = self.queries.shape[1] - 1
-        best, starts = 0.0, spread_points(_STARTS, columns)
-        for arm in (0.0, 1.0):
-            for y in self.outcome_range:  # the influence is linear in y, so an end is largest
+        ends = self.outcome_range  # the influence is linear in y, so an end is largest
+        heights = [partial(fitted.influence, arm=arm, y=y) for arm in (0.0, 1.0) for y in ends]
+        best = [(value, x, height) for height in heights for value, x in _high(height, columns)]
+        best = sorted(best, key=lambda found: -found[0])[:_CLIMBS]
+        return max(best[0][0], *(_climb(height, x) for _, x, height in best))
 
-                def size(x: FloatArray, arm: float = arm, y: float = y) -> float:
-                    return -float(fitted.influence(x[None, :], np.array([arm]), np.array([y]))[0])
 
-                values = fitted.influence(
-                    starts, np.full(len(starts), arm), np.full(len(starts), y)
-                )
-                for start in starts[np.argsort(-values)[:2]]:
-                    found = minimize(size, start, method="L-BFGS-B", bounds=[(0, 1)] * columns)
-                    best = max(best, float(values.max()), -float(found.fun))
-        return best
+def _high(height: Height, columns: int) -> list[tuple[float, FloatArray]]:
+    """The highest of many points, then of points around those: a forest has no gradients."""
+    tried = spread_points(_STARTS, columns)
+    near = 2.0 * spread_points(_NEAR, columns) - 1.0
+    for radius in (*_RADII, 0.0):
+        values = height(tried)
+        top = np.argsort(-values)[:2]
+        starts = tried[top]
+        tried = np.clip(np.vstack([starts, *(x + radius * near for x in starts)]), 0.0, 1.0)
+    return list(zip(values[top].tolist(), starts, strict=True))
+
+
+def _climb(height: Height, start: FloatArray) -> float:
+    """L-BFGS-B, as in the paper; a gradient is one call for all its steps."""
+    from scipy.optimize import minimize
+
+    def downhill(x: FloatArray) -> tuple[float, FloatArray]:
+        step = np.where(x < 0.5, _STEP, -_STEP)
+        values = height(np.vstack([x, x + np.diag(step)]))
+        return -float(values[0]), (values[0] - values[1:]) / step
+
+    bounds = [(0.0, 1.0)] * len(start)
+    return -float(minimize(downhill, start, jac=True, method="L-BFGS-B", bounds=bounds).fun)
 
 
 @dataclass(frozen=True)
@@ -145,7 +165,7 @@ class _Fitted:
         pseudo, weight = self.learner.pseudo_outcomes(a, y, self.score(x), *self.outcomes(x))
         return pseudo, weight
 
-    def influence(self, x: FloatArray, a: FloatArray, y: FloatArray) -> FloatArray:
-        """Size of the influence function (Lemmas 2 and 2b)."""
-        pseudo, weight = self.pseudo(x, a, y)
+    def influence(self, x: FloatArray, arm: float, y: float) -> FloatArray:
+        """Size of the influence function (Lemmas 2 and 2b) of one arm and outcome, anywhere."""
+        pseudo, weight = self.pseudo(x, np.full(len(x), arm), np.full(len(x), y))
         return np.asarray(np.abs(weight * (pseudo - self.effect(x))) / self.scale)
