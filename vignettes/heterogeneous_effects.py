@@ -38,7 +38,7 @@ from scipy.special import log_ndtr
 from scipy.stats import qmc
 
 import dpeffects as dpe
-from dpeffects.papers import kept, spread
+from dpeffects.papers import kept, references, spread, table, verdicts
 
 FULL = "--full" in sys.argv
 RUNS = 20
