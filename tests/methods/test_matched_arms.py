@@ -220,6 +220,30 @@ def test_a_result_is_written_read_and_shown(tmp_path):
     assert "high - low" in str(both)
 
 
+def test_one_contrast_is_a_result_of_its_own():
+    found = fit(data(), contrasts="pairwise", seed=1)
+    one = found.contrast("high - low")
+    assert one.estimate == found.estimates[2]
+    assert tuple(one.conf_int()) == pytest.approx(found.conf_int(simultaneous=False)[2])
+    assert "effect of treatment (high - low) on outcome" in str(one).lower()
+    assert one.sensitivity(bias=0.05).stated == pytest.approx(0.05)
+    assert dpe.Result.from_json(one.to_json()) == one
+    with pytest.raises(OptionError, match="one of low - none, high - none"):
+        found.contrast("none - low")
+
+
+def test_a_summary_of_many_contrasts_is_cut():
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"y": rng.random(300), "t": np.arange(300) % 10, "x": rng.random(300)})
+    bounds = {"y": (0, 1), "x": (0, 1), "t": list(range(10))}
+    given = {"bounds": bounds, "level": "label", "contrasts": "pairwise", "variance": False}
+    found = dpe.dp_ate("y ~ t | x", frame, "private_psm", epsilon=1, **given)
+    assert len(found.tidy()) == 45
+    text = " ".join(str(found).split())
+    assert "The first 40 of 45" in text
+    assert "Standard errors and intervals are not available: variance=False" in text
+
+
 def test_plots():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -286,6 +310,10 @@ def test_one_effect_is_wanted_elsewhere():
         dpe.dp_att(FORMULA, frame, epsilon=1, ledger=ledger)
     with pytest.raises(OptionError, match="compares two arms"):
         dpe.dp_balance(FORMULA, frame, epsilon=1, ledger=ledger)
+    with pytest.raises(OptionError, match=r"learner compares .* use dp_ate with method=.private_p"):
+        dpe.dp_cate(FORMULA, frame, epsilon=1, ledger=ledger)
+    with pytest.raises(OptionError, match="a plan is for two arms"):
+        dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS, method="private_psm")
     with pytest.raises(OptionError, match="compares two arms"):
         dpe.reference(FORMULA, frame, "private_psm")
     empty = frame.frame.assign(treatment="none")
