@@ -610,7 +610,12 @@ def panels(frame, x, title, by="setting", rows=None):
         line[0].set_ylabel("relative error")
     figure.suptitle(f"{title}\nbars: two standard errors; dotted: answering 0", fontsize=10)
     handles = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=min(len(names), 5), frameon=False)
+    figure.legend(
+        *handles,
+        loc="outside lower center",
+        ncols=len(names) if len(names) < 6 else 4,
+        frameon=False,
+    )
     plt.show()
 
 
