@@ -402,8 +402,8 @@ print("Squared error over the bound; and the bound as printed over the bound:")
 print(kept("000_theorem_3", theorem_3, again=FULL).round(3).to_string(index=False))
 again = theorem_3(200, first=1)
 print(
-    f"This run, 200 draws: {again['ratio'].min():.2f} to {again['ratio'].max():.2f} times the bound, "
-    f"with standard errors of up to {again['se'].max():.2f}."
+    f"This run, 200 draws: {again['ratio'].min():.2f} to {again['ratio'].max():.2f} times the "
+    f"bound, with standard errors of up to {again['se'].max():.2f}."
 )
 
 # %%
