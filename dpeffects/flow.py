@@ -200,7 +200,9 @@ class Estimation:
         spec, how, columns = self.spec, self.request.contrasts, self.design.columns
         if spec.fit_arms is None or how is None:
             able = next(s.name for s in registry().values() if s.fit_arms)
-            what, who = (spec.name, "write") if how else ("this call", "use dp_ate with")
+            what = spec.name if how else "this call"
+            there = how and spec in registry().values() and self.request.estimand == "ATE"
+            who = "write" if there else "use dp_ate with"
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '

@@ -10,10 +10,11 @@ that matching stays a walk along a line. The scores come from a logistic regress
 against all others; the paper names a multinomial one.
 
 Label level: covariates and arms are public, one weighted sum of outcomes for each arm is released.
-A record is in one of these sums, so all arms, and all contrasts, cost what one sum does. Sample
-level: models, a vector of scores for each record, and its arm by generalised randomised response
-are released first, and everything else uses these. The limit of equations 9-12, made feasible, is
-that of an arm against all others, and the sensitivity follows from the weights that came out.
+A record is in one of these sums, so all arms, and all contrasts, cost what one sum does; each is
+released over its largest weight, so that its noise is that of its own arm. Sample level: models, a
+vector of scores for each record, and its arm by generalised randomised response are released first,
+and everything else uses these. The limit of equations 9-12, made feasible, is that of an arm
+against all others, and the sensitivity follows from the weights that came out.
 
 A released arm is a known mixture of true arms. With ``debias=True`` the means of the released arms
 are multiplied by the inverse of the mixing; with two arms that is the division by the attenuation.
@@ -103,8 +104,11 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     inputs = _label_inputs(curator, options) if label else _sample_inputs(curator, options)
     matches, details = _matched(curator, options, inputs)
     weights = np.choose(inputs.arm, [found.weight for found in matches])
-    sums = inputs.records.contrast("matched sums by arm", weights, "estimate", inputs.arm)
-    means, scale = sums.value / n, sums.scale / n
+    most = np.array([found.weight.max() for found in matches])
+    sums = inputs.records.contrast(
+        "matched sums by arm", weights / most[inputs.arm], "estimate", inputs.arm
+    )
+    means, scales = sums.value * most / n, sums.scale * most / n
     asked = np.zeros((len(contrasts), curator.arms))
     for row, (arm, other) in zip(asked, contrasts, strict=True):
         row[arm], row[other] = 1.0, -1.0
@@ -117,7 +121,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     reason = "variance=False was asked for" if label or options.debias else BIASED
     variances: Sequence[SamplingVariance | Unavailable] = [Unavailable(reason)] * len(contrasts)
     if curator.has("variance"):
-        variances = _variances(curator, inputs, matches, rows, means, scale, by_shares)
+        variances = _variances(curator, inputs, matches, rows, means, scales, by_shares)
     noisy, caution = _caution(inputs)
     notes = [NOISY.replace("this as a difference", "these as differences")] if noisy else []
     if not (label or options.debias):
@@ -126,7 +130,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
         Estimate(
             value=float(row @ means),
             sampling=variance,
-            laplace=tuple(float(x) * scale for x in np.abs(row) if x > 0.0),
+            laplace=tuple(float(x) for x in np.abs(row) * scales if x > 0.0),
             basis="association" if noisy else "",
             caution=caution,
         )
@@ -259,7 +263,7 @@ def _variances(
     matches: list[Matches],
     rows: FloatArray,
     means: FloatArray,
-    scale: float,
+    scales: FloatArray,
     by_shares: FloatArray,
 ) -> list[SamplingVariance]:
     """Abadie and Imbens (2006) for contrasts of more than two arms.
@@ -271,7 +275,7 @@ def _variances(
     """
     n, arm = curator.n, inputs.arm
     lower, upper = curator.outcome_range
-    size = np.abs(rows).sum(axis=1) / 2.0
+    size = np.maximum(np.abs(rows).sum(axis=1) / 2.0, np.abs(rows).max(axis=1))
     units = rows / size[:, None]
     partner, pair_weight = np.full(n, -1, np.int32), np.zeros(n)
     for k, found in enumerate(matches):
@@ -287,7 +291,7 @@ def _variances(
     tables = [found.neighbours for found in matches]
     squares = inputs.records.imputed_squares(tables, units, partner, weights, "variance")
     effect = units @ means
-    noise = 2.0 * scale**2 * np.sum(units**2, axis=1)
+    noise = 2.0 * np.sum((units * scales) ** 2, axis=1)
     value = (squares.value - n * (effect**2 - noise)) / n**2
     around = np.hypot(squares.scale / n**2, 2.0 * effect * np.sqrt(noise / 2.0) / n)
     largest = (upper - lower) ** 2 * (n + weights.sum(axis=1) / 4.0) / n**2

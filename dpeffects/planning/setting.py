@@ -87,7 +87,10 @@ def declared_bounds(formula: Formula, bounds: Mapping[str, Any] | None) -> tuple
     for name in formula.columns:
         if name not in known and (ends := design.ends_in_formula(name, formula)):
             known = known.with_interval(name, *ends, source="declared")
-    missing = [n for n in formula.columns if n not in known and n != formula.treatment_column]
+    arm = formula.treatment_column
+    if arm in known and known.is_levels(arm) and len(known[arm]) > 2:
+        raise OptionError(f"a plan is for two arms: declare two levels of {arm!r}, or none")
+    missing = [n for n in formula.columns if n not in known and n != arm]
     if missing:
         raise BoundsError(
             f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"

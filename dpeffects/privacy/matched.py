@@ -141,8 +141,8 @@ class MatchedRecords:
         steps = np.zeros(pair_weights.shape, np.int64)
         given = np.abs(whole_weights(pair_weights[:, first], bits=8))
         steps[:, first] = steps[:, partner[first]] = given
-        largest = int(steps.sum(axis=1).max())
-        bits = bits_for(256 * self.n + largest, self._curator.epsilon(share))
+        room = len(whole) * (256 * self.n + int(steps.sum(axis=1).max()))
+        bits = bits_for(room, self._curator.epsilon(share))
         grid = Box(*self._curator.outcome_range).with_bits(max(2, (bits - 4) // 2))
         z, span = grid.whole(self._outcome), grid.reach.same.l1
         gaps = (z[first] - z[partner[first]]) ** 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.about_conditional import listed, noise_sentence
+from dpeffects.report.about_conditional import EFFECTS, listed, noise_sentence
 from dpeffects.report.blocks import (
     alert,
     called,
@@ -25,7 +25,8 @@ from dpeffects.summary import Pairs, Summary, Table, summarise
 @summarise.register
 def _(fit: ArmEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Summary:
     rows = []
-    for row in fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records"):
+    shown = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+    for row in shown[:EFFECTS]:
         values = [row[name] for name in ("estimate", "std_error", "conf_low", "conf_high")]
         cells = (number(values[0]), *["n/a"] * 3) if math.isnan(values[2]) else numbers(values)
         p = row["p_value"]
@@ -37,7 +38,9 @@ def _(fit: ArmEffects, conf_level: float = 0.95, simultaneous: bool = True) -> S
         tuple(rows),
         "lrrrrr",
     )
-    notes = (_at_once(fit, conf_level, simultaneous), *_missing(fit))
+    more = f"The first {EFFECTS} of {len(shown)}; tidy() has them all."
+    told = _missing(fit) or (_at_once(fit, conf_level, simultaneous),)
+    notes = (*told, more if len(shown) > EFFECTS else "")
     return Summary(
         f"Private {called(fit)}s between {len(fit.arms)} arms: {fit.method_title} ({fit.method})",
         alert(fit),
@@ -55,7 +58,9 @@ def _(fit: ArmEffects, conf_level: float) -> str:
         "" if _missing(fit) else _at_once(fit, conf_level, True),
         noise_sentence(rows),
     ]
-    lack = f"standard errors and intervals ({_missing(fit)[0]})" if _missing(fit) else ""
+    sampling = fit.effects[0].sampling
+    lost = isinstance(sampling, Unavailable)
+    lack = f"standard errors and intervals ({sampling})" if lost else ""
     return paragraph(fit, findings, lack, f"{effect_words(fit)} between {len(fit.arms)} arms")
 
 
@@ -77,4 +82,4 @@ def _at_once(fit: ArmEffects, conf_level: float, simultaneous: bool) -> str:
 def _missing(fit: ArmEffects) -> tuple[str, ...]:
     """Why there are no intervals, where there are none."""
     reasons = [str(e.sampling) for e in fit.effects if isinstance(e.sampling, Unavailable)]
-    return tuple(dict.fromkeys(reasons))
+    return tuple(f"Standard errors and intervals are {why}." for why in dict.fromkeys(reasons))

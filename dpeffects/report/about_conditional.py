@@ -16,7 +16,7 @@ from dpeffects.results.numbers import number, numbers
 from dpeffects.results.several import SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
-_COVARIATES, _EFFECTS, _SENTENCES = 6, 40, 6
+_COVARIATES, EFFECTS, _SENTENCES = 6, 40, 6
 """Covariates and effects in a summary, and effects in a paragraph."""
 _COVERS = {
     "noise": "privacy noise only: where the function would be had none been drawn",
@@ -107,7 +107,7 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
     intervals = fit.conf_int(conf_level, simultaneous=simultaneous).tolist()
     rows = []
     for label, effect, interval in list(zip(fit.labels, fit.effects, intervals, strict=True))[
-        :_EFFECTS
+        :EFFECTS
     ]:
         error = inference.std_error(effect)
         sd = math.sqrt(effect.noise_variance) if isinstance(error, Unavailable) else error
@@ -126,8 +126,8 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
     notes = [_INTERVALS[fit.kind]]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
-    if len(fit.labels) > _EFFECTS:
-        notes.append(f"The first {_EFFECTS} of {len(fit.labels)}; tidy() has them all.")
+    if len(fit.labels) > EFFECTS:
+        notes.append(f"The first {EFFECTS} of {len(fit.labels)}; tidy() has them all.")
     return _summary(fit, (table,), notes)
 
 

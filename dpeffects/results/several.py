@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
@@ -186,6 +188,17 @@ class ArmEffects(SeveralEffects):
     def basis(self) -> str:
         """What entitles these to be called effects: one of `BASES`, or empty."""
         return self.effects[0].basis
+
+    def contrast(self, label: str) -> Result:
+        """One of the effects as a `Result`, with an interval for it alone.
+
+        So that, for example, ``fit.contrast("high - none").sensitivity()`` can be asked.
+        """
+        if label not in self.labels:
+            raise OptionError(f"contrast is one of {', '.join(self.labels)}, got {label!r}")
+        about = {f.name: getattr(self, f.name) for f in fields(Record)}
+        about["treatment"] = f"{self.treatment} ({label})"
+        return Result(released=self.effects[self.labels.index(label)], **about)
 
     def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> FloatArray:
         """Intervals, one row each, which hold for all contrasts at once unless told otherwise."""

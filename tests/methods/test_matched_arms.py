@@ -85,8 +85,11 @@ def test_label_level_is_matching_with_little_noise_on_it():
     assert found.estimates == pytest.approx(effects, abs=2e-4)
     errors = found.tidy()["std_error"].to_numpy()
     assert errors == pytest.approx(np.sqrt(variances), rel=0.05)
-    spend = next(s for s in found.spends if s.share == "estimate")
-    assert spend.sensitivity[0] == pytest.approx(weight.max(), rel=1e-3)  # the range is 1
+    # the range is 1: the noise of a mean is that of the largest weight in its arm
+    arm = np.array([LEVELS.index(t) for t in frame.frame["treatment"]])
+    scales = [weight[arm == a].max() / (1e5 * 0.8 * 700) for a in range(3)]
+    for effect, (a, b) in zip(found.effects, ((0, 1), (0, 2), (1, 2)), strict=True):
+        assert effect.laplace == pytest.approx((scales[a], scales[b]), rel=1e-3)
     assert found.details["largest weight of a record"] == pytest.approx(weight.max(), rel=1e-3)
 
 
@@ -109,9 +112,9 @@ def test_all_contrasts_cost_one_budget_and_have_the_noise_of_one_release():
     assert sum(s.epsilon for s in pairs.spends) == pytest.approx(1.0)
     assert ledger.remaining == pytest.approx((0.0, 0.0), abs=1e-9)
     assert [s.share for s in pairs.spends] == ["estimate", "variance"]
-    scale = pairs.spends[0].scale[0] / 1000
-    assert all(e.laplace == pytest.approx((scale, scale)) for e in pairs.effects)
-    assert fit(frame).effects[0].laplace == pytest.approx((scale, scale))
+    assert pairs.spends[0].sensitivity == pytest.approx((1.0,), rel=1e-4)
+    for one, both in zip(fit(frame).effects, pairs.effects[:2], strict=True):
+        assert one.laplace == pytest.approx(both.laplace)
 
 
 def test_an_infeasible_limit_is_raised():
@@ -220,6 +223,30 @@ def test_a_result_is_written_read_and_shown(tmp_path):
     assert "high - low" in str(both)
 
 
+def test_one_contrast_is_a_result_of_its_own():
+    found = fit(data(), contrasts="pairwise", seed=1)
+    one = found.contrast("high - low")
+    assert one.estimate == found.estimates[2]
+    assert tuple(one.conf_int()) == pytest.approx(found.conf_int(simultaneous=False)[2])
+    assert "effect of treatment (high - low) on outcome" in str(one).lower()
+    assert one.sensitivity(bias=0.05).stated == pytest.approx(0.05)
+    assert dpe.Result.from_json(one.to_json()) == one
+    with pytest.raises(OptionError, match="one of low - none, high - none"):
+        found.contrast("none - low")
+
+
+def test_a_summary_of_many_contrasts_is_cut():
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"y": rng.random(300), "t": np.arange(300) % 10, "x": rng.random(300)})
+    bounds = {"y": (0, 1), "x": (0, 1), "t": list(range(10))}
+    given = {"bounds": bounds, "level": "label", "contrasts": "pairwise", "variance": False}
+    found = dpe.dp_ate("y ~ t | x", frame, "private_psm", epsilon=1, **given)
+    assert len(found.tidy()) == 45
+    text = " ".join(str(found).split())
+    assert "The first 40 of 45" in text
+    assert "Standard errors and intervals are not available: variance=False" in text
+
+
 def test_plots():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -286,6 +313,10 @@ def test_one_effect_is_wanted_elsewhere():
         dpe.dp_att(FORMULA, frame, epsilon=1, ledger=ledger)
     with pytest.raises(OptionError, match="compares two arms"):
         dpe.dp_balance(FORMULA, frame, epsilon=1, ledger=ledger)
+    with pytest.raises(OptionError, match=r"learner compares .* use dp_ate with method=.private_p"):
+        dpe.dp_cate(FORMULA, frame, epsilon=1, ledger=ledger)
+    with pytest.raises(OptionError, match="a plan is for two arms"):
+        dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS, method="private_psm")
     with pytest.raises(OptionError, match="compares two arms"):
         dpe.reference(FORMULA, frame, "private_psm")
     empty = frame.frame.assign(treatment="none")
