@@ -546,6 +546,7 @@ def estimate(study, epsilon, seed, method, **options):
 
 RUNS = {"IHDP": 20, "Lalonde": 20, "ACIC": 10, "Synth": 20}
 MANY = {"IHDP": 40, "Lalonde": 40, "ACIC": 10, "Synth": 40}
+TEN = dict.fromkeys(RUNS, 10)
 AT_1 = {"IHDP": 50, "Lalonde": 1000, "ACIC": 50, "Synth": 50}
 
 
@@ -643,7 +644,7 @@ def wide(frame, columns="epsilon", index=("data", "setting")):
 printed = kept("000_figure_2", lambda: figure_2(PRIVATE), again=FULL)
 ours = kept("000_figure_2_ours", lambda: figure_2(OWN), again=FULL)
 rivals = kept("000_figure_2_rivals", lambda: grid(RIVALS, EPSILONS), again=FULL)
-aim = kept("000_figure_2_aim", lambda: grid(AIM, [1.0], runs=dict.fromkeys(RUNS, 10)), again=FULL)
+aim = kept("000_figure_2_aim", lambda: grid(AIM, [0.5, 1.0, 4.0], runs=TEN), again=FULL)
 fig2 = pd.concat([printed, rivals, aim, ours], ignore_index=True)
 panels(
     fig2[~fig2["setting"].isin(ours["setting"])], "epsilon", "Figure 2: the methods of the paper"

@@ -225,8 +225,8 @@ def aim_is_worse() -> Found:
     return Found(
         f"clearly smaller to clearly larger: sample level and {said}; label level and {label}",
         bool(losses == fewer == 0 and wins + more > 0),
-        "Epsilon 1. Our AIM is asked for the tables of treatment, outcome and each covariate, and "
-        "an adjusted estimate is made from its records.",
+        "Our AIM is asked for the tables of treatment, outcome and each covariate, and an adjusted "
+        "estimate is made from its records.",
     )
 
 
