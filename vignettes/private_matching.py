@@ -400,8 +400,11 @@ def theorem_3(draws=2000, first=0):
 
 print("Squared error over the bound; and the bound as printed over the bound:")
 print(kept("000_theorem_3", theorem_3, again=FULL).round(3).to_string(index=False))
-again = theorem_3(200, first=1)["ratio"]
-print(f"This run, 200 draws: between {again.min():.2f} and {again.max():.2f} times the bound.")
+again = theorem_3(200, first=1)
+print(
+    f"This run, 200 draws: {again['ratio'].min():.2f} to {again['ratio'].max():.2f} times the "
+    f"bound, with standard errors of up to {again['se'].max():.2f}."
+)
 
 # %%
 # The equations behind the limit
@@ -543,6 +546,7 @@ def estimate(study, epsilon, seed, method, **options):
 
 RUNS = {"IHDP": 20, "Lalonde": 20, "ACIC": 10, "Synth": 20}
 MANY = {"IHDP": 40, "Lalonde": 40, "ACIC": 10, "Synth": 40}
+TEN = dict.fromkeys(RUNS, 10)
 AT_1 = {"IHDP": 50, "Lalonde": 1000, "ACIC": 50, "Synth": 50}
 
 
@@ -610,7 +614,12 @@ def panels(frame, x, title, by="setting", rows=None):
         line[0].set_ylabel("relative error")
     figure.suptitle(f"{title}\nbars: two standard errors; dotted: answering 0", fontsize=10)
     handles = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=min(len(names), 5), frameon=False)
+    figure.legend(
+        *handles,
+        loc="outside lower center",
+        ncols=len(names) if len(names) < 6 else 4,
+        frameon=False,
+    )
     plt.show()
 
 
@@ -635,9 +644,7 @@ def wide(frame, columns="epsilon", index=("data", "setting")):
 printed = kept("000_figure_2", lambda: figure_2(PRIVATE), again=FULL)
 ours = kept("000_figure_2_ours", lambda: figure_2(OWN), again=FULL)
 rivals = kept("000_figure_2_rivals", lambda: grid(RIVALS, EPSILONS), again=FULL)
-aim = kept(
-    "000_figure_2_aim", lambda: grid(AIM, [1.0, 4.0], runs=dict.fromkeys(RUNS, 10)), again=FULL
-)
+aim = kept("000_figure_2_aim", lambda: grid(AIM, [0.5, 1.0, 4.0], runs=TEN), again=FULL)
 fig2 = pd.concat([printed, rivals, aim, ours], ignore_index=True)
 panels(
     fig2[~fig2["setting"].isin(ours["setting"])], "epsilon", "Figure 2: the methods of the paper"
@@ -872,9 +879,10 @@ def figure_12():
 
 fig12 = kept("000_figure_12", figure_12, again=FULL)
 figure, axes = plt.subplots(2, len(STUDIES), figsize=(11, 6.4), layout="constrained")
-for ax, ((epsilon, study), part) in zip(
-    np.ravel(axes), fig12.groupby(["epsilon", "data"], sort=False), strict=True
+for ax, (epsilon, study) in zip(
+    np.ravel(axes), itertools.product((1.5, 3.0), STUDIES), strict=True
 ):
+    part = fig12[(fig12["epsilon"] == epsilon) & (fig12["data"] == study)]
     cells = part.pivot(index="second", columns="first", values="error")
     ax.imshow(cells, origin="lower", cmap="Greys", alpha=0.6)
     for (row, column), value in np.ndenumerate(cells.to_numpy()):
@@ -974,28 +982,29 @@ print(kept("000_section_v", section_v, again=FULL).round(3).to_string(index=Fals
 # Tables III to V: complexity, time and memory
 # --------------------------------------------
 #
-# A fresh process for each data set and method; the time is the mean of ten calls (AIM: two) after
-# a first one, the memory the peak of the process, libraries included, as in the paper. AIM works in
-# a process of its own, whose peak is added. The paper's computer is not ours, so compare the
+# A fresh process for each data set and method. Seconds are processor time, the mean of ten calls
+# after a first one; AIM works in a process of its own, and has one call, its start included. Memory
+# is the peak, libraries included, as in the paper. The paper's computer is not ours, so compare the
 # columns, not the digits.
 
 MEASURE = """
-import json, resource, statistics, sys, time
+import json, resource, sys, time
 import dpeffects as dpe
 
 name, text, options, calls = *sys.argv[1:3], json.loads(sys.argv[3]), int(sys.argv[4])
 data = dpe.simulate(name) if name == "private_psm" else dpe.load_data(name)
 seconds = []
-for _ in range(calls + 1):
-    start = time.perf_counter()
+for _ in range(calls):
+    start = time.process_time()
     dpe.dp_ate(text, data, epsilon=1, **options)
-    seconds.append(time.perf_counter() - start)
+    seconds.append(time.process_time() - start)
 if options["method"] == "synthetic":
     from dpeffects.unproved.generators import environment
     environment._stop()
-who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-peak = sum(resource.getrusage(process).ru_maxrss / 1024 for process in who)
-print(json.dumps([seconds[1:], peak]))
+own, other = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+extra = other.ru_utime + other.ru_stime
+seconds = [s + extra for s in seconds[calls > 1 :]]
+print(json.dumps([seconds, (own.ru_maxrss + other.ru_maxrss) / 1024]))
 """
 TABLE_IV = {  # seconds
     "private_psm, label": (0.06, 0.02, 0.55, 0.04),
@@ -1015,7 +1024,7 @@ TABLE_V = {  # megabytes
 }
 
 
-def measured(study, options, calls=5):
+def measured(study, options, calls):
     """Seconds of calls and peak memory in a fresh process."""
     text = STRATA[study] if options["method"] == "smooth_matching" else formula[study]
     command = [sys.executable, "-W", "ignore", "-c", MEASURE, STUDIES[study], text]
@@ -1031,7 +1040,7 @@ def tables_iv_v():
         {**OWN, **RIVALS, **AIM}.items(), enumerate(STUDIES)
     ):
         if name in TABLE_IV:
-            seconds, peak = measured(study, options, 2 if name == "AIM" else 10)
+            seconds, peak = measured(study, options, 1 if name == "AIM" else 11)
             row = {"method": name, "data": study, "s, Table IV": TABLE_IV[name][k]}
             row |= {**named("s", seconds), "MB, Table V": TABLE_V[name][k], "MB": peak}
             rows.append(row)

@@ -306,8 +306,7 @@ def table_iv_levels() -> Found:
     return Found(
         f"sample over label: {by_data(ratio)}",
         bool((gap > -CLEAR).all() and (gap > CLEAR).any()),
-        "Here label level fits its model with a tiny penalty, which takes more steps than the "
-        "penalised one, and that outweighs the draws of noise.",
+        "Sample level draws noise for every score and every treatment.",
     )
 
 
@@ -323,16 +322,27 @@ def table_iv_aim() -> Found:
     )
 
 
-@claim("000", "Table V", "PrivATE needs the least memory, AIM by far the most")
-def table_v() -> Found:
-    """Peak memory."""
+@claim("000", "Table V", "PrivATE needs the least memory")
+def table_v_least() -> Found:
+    """Peak memory of both levels, and of the least of the others."""
     cost = _costs("MB")
-    least = cost.drop(index=OURS).min()
-    own, label = cost.loc[OURS].max() / least, cost.loc[OURS[0]]
+    own, least = cost.loc[OURS].max(), cost.drop(index=OURS).min()
+    said = ", ".join(f"{data} {own[data]:.0f} and {least[data]:.0f}" for data in own.index)
     return Found(
-        f"PrivATE over the least of the others: {by_data(own)}; AIM over PrivATE: "
-        f"{by_data(cost.loc['AIM'] / label)}",
-        bool((own < 1.05).all() and (cost.loc["AIM"] > 1.2 * label).all()),
-        "Nearly all of it is Python and its libraries, there and here; differences of a few "
-        "percent say nothing.",
+        f"megabytes of the sample level and of the least of the others: {said}",
+        bool((own <= least).all()),
+        "Nearly all of it is Python and its libraries, there and here. SmoothDPM needs a little "
+        "less, as it does on ACIC in the paper's own table.",
+    )
+
+
+@claim("000", "Table V", "AIM needs far more memory than the others")
+def table_v_most() -> Found:
+    """Peak memory of AIM."""
+    cost = _costs("MB")
+    ratio = cost.loc["AIM"] / cost.drop(index="AIM").max()
+    return Found(
+        f"AIM over the most of the others: {by_data(ratio)}",
+        bool((ratio > 1.2).all()),
+        "Two processes; the fit to its tables is ours, and smaller than the library's.",
     )
