@@ -34,6 +34,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
 from dpeffects.estimators._checks import check_between, check_choice, check_whole
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
+from dpeffects.estimators._learners import wrap_models
 from dpeffects.estimators._nuisance import (
     EffectSquares,
     EffectTerms,
@@ -123,6 +124,10 @@ class KernelLearnerOptions(Options):
     "observational", or "randomised" where treatment was assigned by chance: then there is no
     propensity model, and intervals allow for no confounding.
 
+    ``outcome`` and ``propensity``: models of the paper's finite release, a scikit-learn regressor
+    (or a classifier with predict_proba) of the outcome given covariates and treatment, and a
+    classifier of the treatment; by default the paper's networks of one layer.
+
     Three choices of the paper, by default made from public numbers: ``penalty`` is lambda in the
     second stage, the mean of Huber's losses + (lambda / 2) |w|^2 (for squared errors up to
     ``lipschitz`` the paper's mean of squares + lambda |g|^2). ``n_features``: random features of
@@ -142,6 +147,8 @@ class KernelLearnerOptions(Options):
     penalty: float | None = None
     n_features: int | None = None
     lipschitz: float | None = None
+    outcome: Any = None
+    propensity: Any = None
     release: str = "function"
 
     def __post_init__(self) -> None:
@@ -163,6 +170,12 @@ class KernelLearnerOptions(Options):
             check_whole("n_features", self.n_features, 2, _MOST_FEATURES)
             if self.n_features % 2:
                 raise OptionError(f"n_features must be even (waves), got {self.n_features}")
+        wrap_models(self)
+        if not self.as_in_paper and not (self.outcome is None and self.propensity is None):
+            raise OptionError(
+                "outcome and propensity are models of the paper's finite release (second_stage= "
+                'a regressor); method="sample_aggregate" takes any models with an exact guarantee'
+            )
         if self.as_in_paper:
             _paper_learner.check_second_stage(self.second_stage)
             if self.release != "points":
@@ -192,9 +205,10 @@ class KernelLearnerOptions(Options):
         return "these learners need rows in memory" if self.as_in_paper else ""
 
     def shown(self) -> dict[str, Any]:
-        """The paper's release has no other option."""
+        """The paper's release has its models, and no other option."""
         options = super().shown()
-        return {"second_stage": options["second_stage"]} if self.as_in_paper else options
+        own = ("second_stage", "outcome", "propensity")
+        return {name: options[name] for name in own} if self.as_in_paper else options
 
     def features(self, width: int) -> Features:
         """Return the features for this many encoded columns, the intercept among them."""
@@ -274,7 +288,14 @@ class KernelLearner(ABC):
         """Release the nuisances, then the second stage; the rest is post-processing."""
         if options.as_in_paper:
             assert points is not None
-            paper = PaperLearner(self, options.second_stage, points, curator.outcome_range)
+            paper = PaperLearner(
+                self,
+                options.second_stage,
+                points,
+                curator.outcome_range,
+                options.outcome,
+                options.propensity,
+            )
             noisy = claimed_effects(curator, paper, "effect")
             return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
         smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
