@@ -123,7 +123,8 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
         tuple(rows),
         "lrrrr",
     )
-    notes = [_INTERVALS[fit.kind]]
+    known = any(math.isfinite(low) for low, _ in intervals)
+    notes = [_INTERVALS[fit.kind] if known else "There are no intervals: see the guarantee."]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
     if len(fit.labels) > _EFFECTS:
@@ -175,6 +176,8 @@ def _(fit: CateEffects, conf_level: float) -> str:
         f"{effects} {where}, with {percent(conf_level)} intervals, are {_listed(rows)}.",
         f"{covers} {_noise(rows)}",
     ]
+    if all(math.isnan(row["conf_low"]) for row in rows):
+        findings = [f"{effects} {where} are {_listed(rows)}."]
     lost = [row for row in rows if math.isnan(row["conf_low"])]
     missing = f"an interval for {len(lost)} of {len(rows)} {fit.kind} (not available)"
     return paragraph(fit, findings, missing if lost else "" if groups else _NOISE_ONLY)
