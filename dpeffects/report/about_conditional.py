@@ -32,6 +32,7 @@ _INTERVALS = {
         "They leave out sampling error and shrinkage."
     ),
 }
+_NO_INTERVALS = "There are no intervals: the method does not say how much its effects vary."
 _NOISE_ONLY = "an interval for the effect (the intervals below cover privacy noise only)"
 
 
@@ -124,7 +125,7 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
         "lrrrr",
     )
     known = any(math.isfinite(low) for low, _ in intervals)
-    notes = [_INTERVALS[fit.kind] if known else "There are no intervals: see the guarantee."]
+    notes = [_INTERVALS[fit.kind] if known else _NO_INTERVALS]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
     if len(fit.labels) > _EFFECTS:
