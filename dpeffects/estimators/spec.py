@@ -11,7 +11,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Effects
-from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 
 Contrasts = tuple[tuple[int, int], ...]
@@ -93,6 +93,9 @@ class Options:
 
         ``smallest_arm`` is None where the treatment is private; ``arms`` is how many there are.
         """
+
+    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+        """Refuse options that the shares cannot pay for, before anything is charged."""
 
 
 def with_own_delta(
