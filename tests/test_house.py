@@ -39,7 +39,7 @@ LAYERS = [
     ["nonprivate"],
     ["planning", "sites", "auditing", "study", "papers"],
     ["leaderboard"],
-    ["claims", "report"],
+    ["claims", "report", "vignettes"],
     ["federation", "cli"],
     ["__main__"],
     [""],

@@ -7,13 +7,13 @@ number is typed: when a table is made anew, the page of verdicts follows.
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
@@ -22,13 +22,6 @@ from dpeffects.errors import OptionError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-MODULES = {
-    "000": "private_psm",
-    "001": "dp_cate",
-    "002": "multisite",
-    "003": "multisite",
-    "004": "private_ipw",
-}
 VERDICTS = {True: "comes back", False: "does not", None: "cannot be checked"}
 _COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
 
@@ -85,7 +78,7 @@ class Row:
     why: str
 
 
-_CLAIMS: dict[str, list[tuple[str, str, str, Callable[[], Found]]]] = {key: [] for key in MODULES}
+_CLAIMS: defaultdict[str, list[tuple[str, str, str, Callable[[], Found]]]] = defaultdict(list)
 
 
 def claim(
@@ -147,8 +140,6 @@ def verdicts(paper: str = "") -> Verdicts:
     True
     """
     chosen = [_known(paper).key] if paper else list(papers())
-    for key in chosen:
-        import_module(f"dpeffects.papers.{MODULES[key]}")
     return Verdicts(tuple(row for key in chosen for row in _rows(papers()[key])))
 
 
@@ -203,8 +194,12 @@ class Verdicts:
         ]
 
     def __str__(self) -> str:
-        widths = [12, 28, 28, 9, 30]
-        grid: Any = tabulate(self._cells(), _COLUMNS, tablefmt="grid", maxcolwidths=widths)
+        cells = [
+            [where, printed, "\n\n".join(filter(None, [measured, why])), verdict]
+            for where, printed, measured, verdict, why in self._cells()
+        ]
+        heads = ["where", "the paper", "measured here, and why", "verdict"]
+        grid = tabulate(cells, heads, tablefmt="grid", maxcolwidths=[11, 30, 38, 9])
         return f"{grid}\n{self.total()}"
 
     def _repr_html_(self) -> str:

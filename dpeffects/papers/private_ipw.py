@@ -147,12 +147,12 @@ def _theorem(number: int, of: str, after: str) -> None:
     @claim("004", f"Theorem {number}", f"Chance of a wrong sign of the {of}{after}: exp(-2 u^2)...")
     def judge() -> Found:
         frame = table("004_theorems").query("theorem == @number")
-        random = frame[frame["data"] == "random"]
+        drawn = frame[frame["data"] == "random"]
         turned = frame[frame["data"] != "random"].iloc[0]
-        broken = int((random["happens"] - 3 * random["se"] > random["printed, most"]).sum())
+        broken = int((drawn["happens"] - 3 * drawn["se"] > drawn["printed, most"]).sum())
         fails = bool(turned["happens"] - 3 * turned["se"] > turned["printed, most"])
         return Found(
-            f"random data: broken in {broken} of {len(random)} cases; data whose bias turns the "
+            f"random data: broken in {broken} of {len(drawn)} cases; data whose bias turns the "
             f"sign: happens {turned['happens']:.3f}, bound {turned['printed, most']:.3f}",
             holds=not (broken or fails),
             why="The bound squares tau + g, so it is false where the bias turns the sign, and true "

@@ -31,22 +31,20 @@ def table(name: str) -> pd.DataFrame:
     Parameters
     ----------
     name
-        Paper and item, as in ``"000_figure_2"``. :func:`tables` lists the names.
+        Paper and item, as in ``"000_figure_2"``. :func:`table_names` lists the names.
     """
-    import pandas as pd
-
     path = _path(name)
     if not path.is_file():
-        raise DataError(f"no table {name!r} is on file.{did_you_mean(name, tables())}")
-    return pd.read_csv(path, comment="#")
+        raise DataError(f"no table {name!r} is on file.{did_you_mean(name, table_names())}")
+    return _read(path)
 
 
-def tables(paper: str = "") -> list[str]:
+def table_names(paper: str = "") -> list[str]:
     """Return the names of the tables on file, of one paper or of all.
 
     Examples
     --------
-    >>> tables("999")
+    >>> table_names("999")
     []
     """
     return sorted(path.stem for path in _folder().glob(f"{paper}*.csv"))
@@ -70,7 +68,8 @@ def kept(name: str, make: Callable[[], pd.DataFrame], again: bool = False) -> pd
         Computes the table.
     again
         Make it anew. Where words follow on the command line that are not options (``--full
-        figure_2``), only the tables whose names hold one of them are made.
+        figure_2``), only the tables whose names end in one of them are made. In a checkout tables
+        are written to ``data/papers``, elsewhere to the folder ``papers`` of the current one.
 
     Notes
     -----
@@ -80,13 +79,18 @@ def kept(name: str, make: Callable[[], pd.DataFrame], again: bool = False) -> pd
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     if again and (not words or any(name.endswith(word) for word in words)):
         frame = make()
-        path = _path(name)
-        path.parent.mkdir(exist_ok=True)
+        folder = (
+            _folder() if _folder().parent.name == "data" else Path("papers")
+        )  # not into a wheel
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{name}.csv"
         command = f"python vignettes/{Path(sys.argv[0]).name} --full"
         where = f"{platform.machine()}, {os.cpu_count()} cores"
         head = f"# {datetime.date.today().isoformat()}; {where}; {command}\n"
         text = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
         path.write_text(head + text, encoding="utf-8")
+        print(f"[table: {path}]")
+        return _read(path)
     return table(name)
 
 
@@ -101,6 +105,12 @@ def spread(values: Iterable[float]) -> dict[str, float]:
     found = np.asarray(list(values), dtype=float)
     se = float(found.std(ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else math.nan
     return {"mean": float(found.mean()), "se": se, "runs": len(found)}
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_csv(path, comment="#")
 
 
 def _folder() -> Path:
