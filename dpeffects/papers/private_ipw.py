@@ -35,8 +35,8 @@ _NOT_SCALED = (
     "the printed noise is too small to be private."
 )
 _MODEL_ONLY = (
-    "The printed shares are near those of noise in the model alone. The noise that section 3.2 adds "
-    "for outcomes up to 40,000 dollars in a mean of 200 is several times the effect."
+    "The printed shares are near those of noise in the model alone. The noise of section 3.2 for "
+    "outcomes up to 40,000 dollars in a mean of 200 is several times the effect."
 )
 
 
@@ -401,8 +401,8 @@ def means_on_lalonde() -> Found:
 def signs_of_the_model_on_lalonde() -> Found:
     """Noise in the model, rows of norm at most 1."""
     why = (
-        "Of the same size, but not within chance: how covariates were prepared is not said, and the "
-        "noise in the log odds depends on it."
+        "Of the same size, but not within chance: how covariates were prepared is not said, and "
+        "the noise in the log odds depends on it."
     )
     return _shares("004_table_3", "model noise", "printed, model noise", why)
 
