@@ -72,7 +72,8 @@ print(pd.DataFrame(rows, columns=columns).to_string(index=False))
 # The picture: estimate and interval against the bias that a confounder adds, with what was stated
 # and the bias at which the interval reaches zero.
 
-feared.plot()
+ax = feared.plot()
+ax.set(xlabel="bias by confounding (grams)", ylabel="effect of smoking (grams)")
 plt.show()
 
 # %%

@@ -46,7 +46,8 @@ an association.
 the weighted sum all of it on the other half, and nothing else is released, so that there is no
 interval. What still differs, because the paper's guarantee rests on it: rows are scaled by declared
 bounds (an intercept among the columns), propensities are clipped, at 0.1 unless told otherwise, and
-Gaussian noise is that of the analytic mechanism, which is smaller. The halves are equally large.
+Gaussian noise is that of the analytic mechanism, which is smaller. The halves are equally large,
+and an estimate beyond what the declared bounds allow is cut to it.
 """
 
 from __future__ import annotations
