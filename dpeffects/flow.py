@@ -246,6 +246,7 @@ class Estimation:
         proportions = merge_shares(proportions, request.shares)
         uses_delta = self.spec.uses_delta(self.options, facts)
         split = Split.of(request.budget, proportions, uses_delta)
+        self.options.check_shares(facts, split.shares)
         if missing:
             each = split.shares["bounds"].epsilon / len(missing)
             needed = records_needed(2.0 / each)

@@ -266,7 +266,7 @@ FORMULAS = [
     ("y ~ t | 'open", "cannot be read"),
     ("y ~ t | `open", "backtick is not closed"),
     ("y ~ t | import os", "before it"),
-    ("y ~ t" + " " * 10_001, "longer than"),
+    ("y ~ t" + " " * 200_001, "longer than"),
     (None, "not NoneType"),
 ]
 

@@ -153,15 +153,18 @@ def planned_penalty(
     noise: float,
     spread: float,
     least: float = 0.0,
+    strength: float | None = None,
 ) -> tuple[float, float]:
     """Return the strength with the least expected squared error, and that error.
 
     ``noise`` is the standard deviation of noise in a gradient, and ``spread`` that of the function
     around its average, both in units of the threshold; ``least`` is the smallest strength that
-    noise in the objective allows, or 0 for noise on the weights.
+    noise in the objective allows, or 0 for noise on the weights. A ``strength`` that is given
+    leaves nothing to choose.
     """
     values = spectrum(features)[:, None]
     tried = max(least, 1e-3) * np.geomspace(1.0, 1e3 if least else 1e7, 200)
+    tried = tried if strength is None else np.array([strength])
     trace = np.sum(values / (information * values + tried) ** 2, axis=0)
     shrunk = (tried * spread) ** 2 * trace
     error = shrunk + (noise**2 * trace if least else (noise / tried) ** 2)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -31,8 +32,9 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Additive, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
-from dpeffects.estimators._checks import check_between, check_choice
+from dpeffects.estimators._checks import check_between, check_choice, check_whole
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
+from dpeffects.estimators._learners import wrap_models
 from dpeffects.estimators._nuisance import (
     EffectSquares,
     EffectTerms,
@@ -48,6 +50,7 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import least_strength
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.huber import Huber
@@ -66,6 +69,7 @@ RELEASES = {
 }
 """What can be released, and the proportions of the budget for the second stage."""
 STAGES = ("kernel", "linear")
+_STEEPEST, _MOST_FEATURES = 1.0 + 1e-6, 2000
 _GROUP_BOX = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
 """Both sums of a group in one release, each over its largest size."""
 
@@ -119,6 +123,18 @@ class KernelLearnerOptions(Options):
     for a binary outcome, where anything less would turn means into medians. ``design``:
     "observational", or "randomised" where treatment was assigned by chance: then there is no
     propensity model, and intervals allow for no confounding.
+
+    ``outcome`` and ``propensity``: models of the paper's finite release, a scikit-learn regressor
+    (or a classifier with predict_proba) of the outcome given covariates and treatment, and a
+    classifier of the treatment; by default the paper's networks of one layer.
+
+    Three choices of the paper, by default made from public numbers: ``penalty`` is lambda in the
+    second stage, the mean of Huber's losses + (lambda / 2) |w|^2 (for squared errors up to
+    ``lipschitz`` the paper's mean of squares + lambda |g|^2). ``n_features``: random features of
+    the Gaussian kernel, an even number, 64 by default; of the additive kernel along each covariate,
+    6 by default. ``lipschitz``: the Lipschitz constant of the loss, in units of the outcome: the
+    threshold of Huber's loss as it is, in place of ``threshold``. The weight of a record, at most
+    1, multiplies it.
     """
 
     kernel: str = "auto"
@@ -128,6 +144,11 @@ class KernelLearnerOptions(Options):
     clip: float = 0.05
     threshold: float | None = None
     design: str = "observational"
+    penalty: float | None = None
+    n_features: int | None = None
+    lipschitz: float | None = None
+    outcome: Any = None
+    propensity: Any = None
     release: str = "function"
 
     def __post_init__(self) -> None:
@@ -139,6 +160,22 @@ class KernelLearnerOptions(Options):
         check_choice("design", self.design, ("observational", "randomised"))
         if self.threshold is not None:
             check_between("threshold", self.threshold, 0.005, 2.0)
+        if self.penalty is not None:
+            check_between("penalty", self.penalty, 1e-6, 1e6)
+        if self.lipschitz is not None:
+            check_between("lipschitz", self.lipschitz, 1e-9, 1e9)
+            if self.threshold is not None:
+                raise OptionError("threshold and lipschitz both set the loss: give one of them")
+        if self.n_features is not None:
+            check_whole("n_features", self.n_features, 2, _MOST_FEATURES)
+            if self.n_features % 2:
+                raise OptionError(f"n_features must be even (waves), got {self.n_features}")
+        wrap_models(self)
+        if not self.as_in_paper and not (self.outcome is None and self.propensity is None):
+            raise OptionError(
+                "outcome and propensity are models of the paper's finite release (second_stage= "
+                'a regressor); method="sample_aggregate" takes any models with an exact guarantee'
+            )
         if self.as_in_paper:
             _paper_learner.check_second_stage(self.second_stage)
             if self.release != "points":
@@ -168,9 +205,10 @@ class KernelLearnerOptions(Options):
         return "these learners need rows in memory" if self.as_in_paper else ""
 
     def shown(self) -> dict[str, Any]:
-        """The paper's release has no other option."""
+        """The paper's release has its models, and no other option."""
         options = super().shown()
-        return {"second_stage": options["second_stage"]} if self.as_in_paper else options
+        own = ("second_stage", "outcome", "propensity")
+        return {name: options[name] for name in own} if self.as_in_paper else options
 
     def features(self, width: int) -> Features:
         """Return the features for this many encoded columns, the intercept among them."""
@@ -180,8 +218,25 @@ class KernelLearnerOptions(Options):
         """Return the features of the kernel."""
         covariates = width - 1
         joint = self.kernel == "gaussian" or (self.kernel == "auto" and covariates <= 2)
-        make = Fourier.gaussian if joint else Additive.gaussian
-        return make(covariates, self.bandwidth)
+        make, usual = (Fourier.gaussian, 64) if joint else (Additive.gaussian, 6)
+        return make(covariates, self.bandwidth, (self.n_features or usual) // 2)
+
+    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+        """Refuse a penalty with which the noise in the objective cannot be paid for."""
+        objective = self.noise == "objective" or (self.noise, self.release) == ("auto", "function")
+        if self.penalty is None or self.release == "groups" or not objective:
+            return
+        least = _payable(shares["effect"].epsilon) / facts.n
+        if self.penalty < least:
+            raise OptionError(
+                f"penalty must be at least {least:.2g} for noise in the objective with this "
+                f'budget and {facts.n} records, got {self.penalty:g}; noise="kernel" takes less'
+            )
+
+
+def _payable(epsilon: float) -> float:
+    """Smallest strength that leaves half of an effect's epsilon for noise in the objective."""
+    return least_strength(epsilon, _STEEPEST**2, 0.5)
 
 
 def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
@@ -233,7 +288,14 @@ class KernelLearner(ABC):
         """Release the nuisances, then the second stage; the rest is post-processing."""
         if options.as_in_paper:
             assert points is not None
-            paper = PaperLearner(self, options.second_stage, points, curator.outcome_range)
+            paper = PaperLearner(
+                self,
+                options.second_stage,
+                points,
+                curator.outcome_range,
+                options.outcome,
+                options.propensity,
+            )
             noisy = claimed_effects(curator, paper, "effect")
             return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
         smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
@@ -250,18 +312,24 @@ class KernelLearner(ABC):
         if share is None:
             share = max(_first_stage.threshold_for(nuisance.ends), _LEAST_THRESHOLD)
         threshold = share * (upper - lower) * self.widening(share, nuisance.propensity)
-        learner = Learner(nuisance, threshold, self.weighted_residuals)
+        learner = Learner(nuisance, options.lipschitz or threshold, self.weighted_residuals)
+        strength = None if options.penalty is None else options.penalty * curator.n
         features = smooth if options.second_stage == "kernel" else options.features(curator.width)
         if points is None:
             perturbation = "kernel" if options.noise == "kernel" else "objective"
-            return self._function(curator, learner, features, perturbation)
-        return self._points(curator, learner, features, options.noise, points)
+            return self._function(curator, learner, features, perturbation, strength)
+        return self._points(curator, learner, features, options.noise, points, strength)
 
     def _function(
-        self, curator: Curator, learner: Learner, features: Features, perturbation: str
+        self,
+        curator: Curator,
+        learner: Learner,
+        features: Features,
+        perturbation: str,
+        strength: float | None,
     ) -> EffectFunction:
         """Release the weights of the second stage, and what bands need."""
-        strength, _ = self.planned(curator, learner, features, perturbation)
+        strength, _ = self.planned(curator, learner, features, perturbation, strength)
         terms = EffectTerms(learner, features)
         problem = self._problem(terms, strength)
         release = minimise if perturbation == "objective" else noisy_weights
@@ -308,17 +376,20 @@ class KernelLearner(ABC):
         features: Features,
         noise: str,
         points: FloatArray,
+        strength: float | None,
     ) -> Effects:
         """Release effects at points, by a function or by noise on the answers."""
         stretch = float(np.linalg.norm(features(points), 2))
         planned = {
-            "kernel": self.planned(curator, learner, features, "kernel", stretch),
-            "objective": self.planned(curator, learner, features, "objective"),
+            "kernel": self.planned(curator, learner, features, "kernel", strength, stretch),
+            "objective": self.planned(curator, learner, features, "objective", strength),
         }
+        if strength is not None and strength < _payable(curator.epsilon("effect")):
+            planned["objective"] = strength, math.inf
         best = min(planned, key=lambda perturbation: planned[perturbation][1])
         perturbation = best if noise == "auto" else noise
         if perturbation == "objective":
-            function = self._function(curator, learner, features, perturbation)
+            function = self._function(curator, learner, features, perturbation, strength)
             pairs = zip(function(points), function.sd(points, "noise"), strict=True)
             caution = _caution(learner.nuisance)
             return Effects(
@@ -381,11 +452,13 @@ class KernelLearner(ABC):
         learner: Learner,
         features: Features,
         perturbation: str,
+        strength: float | None = None,
         stretch: float = 1.0,
     ) -> tuple[float, float]:
         """Penalty of the second stage and its expected squared error, from numbers that are known.
 
-        ``stretch`` multiplies the noise on the result, for points that are released together.
+        ``strength`` is the penalty where it is given. ``stretch`` multiplies the noise on the
+        result, for points that are released together.
         """
         epsilon, delta = curator.epsilon("effect"), curator.delta("effect")
         steepest = learner.steepest
@@ -396,7 +469,8 @@ class KernelLearner(ABC):
             information=self._information(curator, learner),
             noise=stretch * gradient_noise(norms, epsilon, delta, features.size),
             spread=_spread(curator, learner),
-            least=least_strength(epsilon, steepest**2 * (1.0 + 1e-6)) if inside else 0.0,
+            least=least_strength(epsilon, steepest**2 * _STEEPEST) if inside else 0.0,
+            strength=strength,
         )
 
     def _information(self, curator: Curator, learner: Learner) -> float:

@@ -1,19 +1,17 @@
 """The finite release of paper 001 (Theorem 1, Lemmas 2 and 2b), as printed: an asymptotic claim.
 
 Nuisances and second stage are any scikit-learn learners, fitted without noise. The noise follows
-from the largest size of the influence function over all records that could be (L-BFGS-B from
-several starts, as in the paper). It is not a proven guarantee at any n, and for flexible learners
-it is false (unproved/CLAIMS.md), so `dp_cate` asks for ``accept_asymptotic=True``.
-`method="sample_aggregate"` takes any learner with an exact guarantee.
+from the largest size of the influence function over all records that could be (`largest`). It is
+not a proven guarantee at any n, and for flexible learners it is false (unproved/CLAIMS.md), so
+`dp_cate` asks for ``accept_asymptotic=True``. `method="sample_aggregate"` takes any learner with an
+exact guarantee.
 """
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,14 +19,15 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.estimators._learners import FittedModel, Predict
 
-Height = Callable[[FloatArray], FloatArray]
 NAMED = ("random_forest", "neural_net")
 _CLIP = 0.01
-_STARTS, _NEAR, _RADII, _CLIMBS = 1024, 64, (0.1, 0.03, 0.01, 0.003), 3
-"""The search for the largest influence: points, points around the best, how near, and climbs."""
-_STEP = 1e-6
-"""Step of numerical gradients."""
+_POINTS, _ROWS, _CORNERS = 4096, 20_000, 12
+"""To begin with: points that fill the cube, rows of the data, columns whose corners are tried."""
+_KEPT, _ROUNDS, _TRIED, _ENTRIES = 32, 12, 8192, 2**23
+"""Points that are improved, how often, and how many points, and entries of them, are tried."""
+_CLIMBS, _STEPS, _APART = 4, 50, 1e-6
 
 
 def check_second_stage(learner: Any) -> None:
@@ -51,121 +50,173 @@ def _require_sklearn() -> None:
         ) from None
 
 
-def _perceptron(kind: str, layers: tuple[int, ...]) -> Any:
+def _perceptron(kind: str, layers: tuple[int, ...]) -> FittedModel:
     """The paper's networks: ReLU, Adam with rate 0.01, batches of 128."""
     _require_sklearn()
     from sklearn import neural_network
 
     make = getattr(neural_network, f"MLP{kind}")
-    return make(hidden_layer_sizes=layers, learning_rate_init=0.01, batch_size=128, random_state=0)
+    options = {"learning_rate_init": 0.01, "batch_size": 128, "random_state": 0}
+    return FittedModel(make(hidden_layer_sizes=layers, **options))
 
 
-def _unfitted(learner: Any) -> Any:
-    """The second stage, by its name or as a copy of what was given."""
+def _second_stage(learner: Any) -> FittedModel:
+    """The second stage, by its name or as it was given."""
+    if learner == "neural_net":
+        return _perceptron("Regressor", (32, 32))
     _require_sklearn()
-    from sklearn.base import clone
     from sklearn.ensemble import RandomForestRegressor
 
-    if isinstance(learner, str):
-        forest = RandomForestRegressor(random_state=0)
-        return {"neural_net": _perceptron("Regressor", (32, 32)), "random_forest": forest}[learner]
-    return clone(learner)
+    named = isinstance(learner, str)
+    return FittedModel(RandomForestRegressor(random_state=0) if named else learner)
 
 
 @dataclass(frozen=True)
 class PaperLearner:
     """Fit both stages, answer at query rows, and find the largest influence.
 
-    ``learner`` is the R-learner or the DR-learner (`_kernel_learner`).
+    ``learner`` is the R-learner or the DR-learner (`_kernel_learner`). ``outcome`` is a model of
+    the outcome given covariates and treatment, the last column, ``propensity`` one of the
+    treatment; by default the paper's networks.
     """
 
     learner: Any
     second_stage: Any
     queries: FloatArray
     outcome_range: Interval
+    outcome: FittedModel | None = None
+    propensity: FittedModel | None = None
 
     def __call__(
         self, covariates: FloatArray, treated: BoolArray, outcome: FloatArray
     ) -> tuple[FloatArray, float]:
         """Answers at the queries, and the gross-error sensitivity."""
+        x = covariates[:, 1:]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # convergence of small networks
-            fitted = self._fit(covariates[:, 1:], treated, outcome)
-            return fitted.effect(self.queries[:, 1:]), self._largest(fitted)
+            fitted = self._fit(x, treated, outcome)
+            return fitted.effect(self.queries[:, 1:]), largest(fitted.most, x)
 
     def _fit(self, x: FloatArray, treated: BoolArray, outcome: FloatArray) -> _Fitted:
         a = treated.astype(np.float64)
-        propensity = _perceptron("Classifier", (32,)).fit(x, treated)
-        mean = _perceptron("Regressor", (32,)).fit(np.column_stack([x, a]), outcome)
-        first = _Fitted(self.learner, propensity, mean, None, 1.0)
-        pseudo, weight = first.pseudo(x, a, outcome)
-        second, weighted = _unfitted(self.second_stage), self.learner.weighted_residuals
-        taken = weighted and "sample_weight" in inspect.signature(second.fit).parameters
-        second = second.fit(x, pseudo, **({"sample_weight": weight} if taken else {}))
-        score = first.score(x)
+        propensity = self.propensity or _perceptron("Classifier", (32,))
+        mean = self.outcome or _perceptron("Regressor", (32,))
+        chance = propensity.fitted(x, treated.astype(np.int64))
+        arms = mean.fitted(np.column_stack([x, a]), outcome)
+        first = _FirstStage(chance, arms)
+        score, one, zero = first.nuisances(x)
+        pseudo, weight = self.learner.pseudo_outcomes(a, outcome, score, one, zero)
+        second, weighted = _second_stage(self.second_stage), self.learner.weighted_residuals
+        effect = second.fitted(x, pseudo, weight if weighted and second.takes_weight else None)
         scale = float(np.mean(score * (1 - score))) if weighted else 1.0
-        return replace(first, second=second, scale=scale)
-
-    def _largest(self, fitted: _Fitted) -> float:
-        """Largest influence over x in the unit cube, both arms and both ends of the outcome."""
-        columns = self.queries.shape[1] - 1
-        ends = self.outcome_range  # the influence is linear in y, so an end is largest
-        heights = [partial(fitted.influence, arm=arm, y=y) for arm in (0.0, 1.0) for y in ends]
-        best = [(value, x, height) for height in heights for value, x in _high(height, columns)]
-        best = sorted(best, key=lambda found: -found[0])[:_CLIMBS]
-        return max(best[0][0], *(_climb(height, x) for _, x, height in best))
+        return _Fitted(first, self.learner, effect, scale, self.outcome_range)
 
 
-def _high(height: Height, columns: int) -> list[tuple[float, FloatArray]]:
-    """The highest of many points, then of points around those: a forest has no gradients."""
-    tried = spread_points(_STARTS, columns)
-    near = 2.0 * spread_points(_NEAR, columns) - 1.0
-    for radius in (*_RADII, 0.0):
-        values = height(tried)
-        top = np.argsort(-values)[:2]
-        starts = tried[top]
-        tried = np.clip(np.vstack([starts, *(x + radius * near for x in starts)]), 0.0, 1.0)
-    return list(zip(values[top].tolist(), starts, strict=True))
+@dataclass(frozen=True)
+class _FirstStage:
+    """Fitted nuisances; nothing in it is private from the curator."""
 
+    propensity: Predict
+    mean: Predict
 
-def _climb(height: Height, start: FloatArray) -> float:
-    """L-BFGS-B, as in the paper; a gradient is one call for all its steps."""
-    from scipy.optimize import minimize
+    def score(self, x: FloatArray) -> FloatArray:
+        return np.clip(self.propensity(x), _CLIP, 1.0 - _CLIP)
 
-    def downhill(x: FloatArray) -> tuple[float, FloatArray]:
-        step = np.where(x < 0.5, _STEP, -_STEP)
-        values = height(np.vstack([x, x + np.diag(step)]))
-        return -float(values[0]), (values[0] - values[1:]) / step
-
-    bounds = [(0.0, 1.0)] * len(start)
-    return -float(minimize(downhill, start, jac=True, method="L-BFGS-B", bounds=bounds).fun)
+    def nuisances(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Propensities, and mean outcomes if treated and if not."""
+        arms = (np.ones(len(x)), np.zeros(len(x)))
+        one, zero = (self.mean(np.column_stack([x, arm])) for arm in arms)
+        return self.score(x), one, zero
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """Fitted models; nothing in it is private from the curator."""
+    """Both stages."""
 
+    first: _FirstStage
     learner: Any
-    propensity: Any
-    mean: Any
-    second: Any
+    effect: Predict
     scale: float
+    outcome_range: Interval
 
-    def score(self, x: FloatArray) -> FloatArray:
-        return np.clip(self.propensity.predict_proba(x)[:, 1], _CLIP, 1.0 - _CLIP)
+    def most(self, x: FloatArray) -> FloatArray:
+        """Largest size of the influence function (Lemmas 2 and 2b) at covariates, over the rest.
 
-    def effect(self, x: FloatArray) -> FloatArray:
-        return np.asarray(self.second.predict(x), dtype=np.float64).reshape(len(x))
+        It is linear in the outcome, so an end of its range is largest.
+        """
+        known, effect, most = self.first.nuisances(x), self.effect(x), np.zeros(len(x))
+        for arm in (0.0, 1.0):
+            for end in self.outcome_range:
+                a, y = np.full(len(x), arm), np.full(len(x), end)
+                pseudo, weight = self.learner.pseudo_outcomes(a, y, *known)
+                np.maximum(most, np.abs(weight * (pseudo - effect)) / self.scale, out=most)
+        return most
 
-    def outcomes(self, x: FloatArray) -> list[FloatArray]:
-        arms = (np.ones(len(x)), np.zeros(len(x)))
-        return [np.asarray(self.mean.predict(np.column_stack([x, arm]))) for arm in arms]
 
-    def pseudo(self, x: FloatArray, a: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        pseudo, weight = self.learner.pseudo_outcomes(a, y, self.score(x), *self.outcomes(x))
-        return pseudo, weight
+def largest(size: Callable[[FloatArray], FloatArray], rows: FloatArray) -> float:
+    """The largest value of a function on the unit cube that a search finds.
 
-    def influence(self, x: FloatArray, arm: float, y: float) -> FloatArray:
-        """Size of the influence function (Lemmas 2 and 2b) of one arm and outcome, anywhere."""
-        pseudo, weight = self.pseudo(x, np.full(len(x), arm), np.full(len(x), y))
-        return np.asarray(np.abs(weight * (pseudo - self.effect(x))) / self.scale)
+    It begins at the records, at points that fill the cube, and at its corners, where the columns
+    are few. The best points are improved along one column after another, over all its range and
+    close by, which functions with steps need (forests); then by the gradient (L-BFGS-B, as in the
+    paper). Whatever is found is a value of the function, so it is never too large. It can be too
+    small: functions with steps take their largest value in cells that no point may have hit.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.5, 0.5]])
+    >>> round(largest(lambda x: 1 - (x[:, 0] - 0.3) ** 2 - (x[:, 1] - 0.8) ** 2, rows), 6)
+    1.0
+    """
+    columns = rows.shape[1]
+    points = max(64, min(_POINTS, _ENTRIES // max(columns, 1)))
+    starts = [spread_points(points, columns), rows[: min(_ROWS, _ENTRIES // max(columns, 1))]]
+    if columns <= _CORNERS:
+        starts.append(np.array(np.meshgrid(*[[0.0, 1.0]] * columns)).reshape(columns, -1).T)
+    best, values = _best(size, np.concatenate(starts))
+    for k in range(_ROUNDS):
+        found, sizes = _best(size, np.concatenate([best, _along_columns(best, k)]))
+        done = k > 2 and not sizes[0] > values[0]
+        best, values = found, sizes
+        if done:
+            break
+    return max([float(values[0]), *(_climbed(size, start) for start in best[:_CLIMBS])])
+
+
+def _best(
+    size: Callable[[FloatArray], FloatArray], points: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The points with the largest values, and these."""
+    values = size(points)
+    order = np.argsort(-values, kind="stable")[:_KEPT]
+    return points[order], values[order]
+
+
+def _along_columns(best: FloatArray, k: int) -> FloatArray:
+    """Points that differ from the best ones in one column: anywhere, or closer in later rounds."""
+    count, columns = best.shape
+    tried = max(64, min(_TRIED, _ENTRIES // max(columns, 1)))
+    points = best[np.arange(tried) % count]
+    column = (np.arange(tried) // count + k * (tried // count)) % max(columns, 1)
+    steps = (spread_points(tried, 1)[:, 0] + 0.618 * k) % 1.0
+    near = points[np.arange(tried), column] + (2.0 * steps - 1.0) * 0.5 ** (1 + k)
+    points[np.arange(tried), column] = np.where(steps < 0.5, (2.0 * steps) % 1.0, near)
+    return np.clip(points, 0.0, 1.0)
+
+
+def _climbed(size: Callable[[FloatArray], FloatArray], start: FloatArray) -> float:
+    """A value that the gradient leads to."""
+    from scipy.optimize import minimize
+
+    columns = start.size
+
+    def fall(x: FloatArray) -> tuple[float, FloatArray]:
+        inward = np.where(x > 0.5, -_APART, _APART)
+        values = -size(np.concatenate([x[None, :], x + np.diag(inward)]))
+        return float(values[0]), (values[1:] - values[0]) / inward
+
+    cube = [(0.0, 1.0)] * columns
+    found = minimize(
+        fall, start, jac=True, method="L-BFGS-B", bounds=cube, options={"maxiter": _STEPS}
+    )
+    return -float(found.fun)

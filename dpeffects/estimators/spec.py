@@ -10,7 +10,7 @@ from typing import Any
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.guarantee import KINDS
-from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 
 LEVELS = {
@@ -85,6 +85,9 @@ class Options:
 
         ``smallest_arm`` is None where the treatment is private.
         """
+
+    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+        """Refuse options that the shares cannot pay for, before anything is charged."""
 
 
 def with_own_delta(

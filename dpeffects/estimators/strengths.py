@@ -15,9 +15,9 @@ SPREAD = 1.0 / 12.0
 """Variance of a covariate that spreads evenly over its declared range: a public stand-in."""
 
 
-def least_strength(epsilon: float, hessian_bound: float = 0.25) -> float:
-    """Smallest strength whose change of volume costs at most a tenth of epsilon."""
-    return hessian_bound / math.expm1(min(VOLUME * epsilon, 5.0)) * (1.0 + 1e-9)
+def least_strength(epsilon: float, hessian_bound: float = 0.25, part: float = VOLUME) -> float:
+    """Smallest strength whose change of volume costs at most a part of epsilon, by default 1/10."""
+    return hessian_bound / math.expm1(min(part * epsilon, 5.0)) * (1.0 + 1e-9)
 
 
 def gradient_noise(d: int, epsilon: float, delta: float) -> float:

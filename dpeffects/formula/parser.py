@@ -21,7 +21,7 @@ from dpeffects.formula.factors import Quotes, read_factor, translated, unquote
 
 Term: TypeAlias = tuple[Factor, ...]
 
-MAX_LENGTH = 10_000
+MAX_LENGTH = 200_000
 MAX_TERMS = 10_000
 MAX_ORDER = 10
 

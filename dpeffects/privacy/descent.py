@@ -5,12 +5,11 @@ second derivative, which only steers the steps, to a few bits: numbers so short 
 matrices add them up exactly, in floats. So weights do not depend on the order of the records, nor
 on how they are spread over blocks and machines.
 
-Beyond `DENSE` weights no Hessian is made: its products with vectors are sums over rows too, and
-conjugate gradients solve for a step.
-
-`newton` takes steps by a coarse Hessian. What it does not solve in a few looks at the rows is
-solved by `descend` (claim 20): every step either halves the smallest gradient so far, or lowers the
-objective by an amount that is certain in spite of rounding; so there are finitely many of them.
+`newton` takes steps by a coarse Hessian; beyond `DENSE` weights by products of the Hessian with
+vectors, which are sums over rows like a gradient, and conjugate gradients. What it does not solve
+in a few looks at the rows is solved by `descend` (claim 20): every step either halves the smallest
+gradient so far, or lowers the objective by an amount that is certain in spite of rounding; so there
+are finitely many of them.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ Derivatives = tuple[FloatArray, FloatArray | Product]
 """A gradient, and a Hessian, or several Hessians for pieces of the gradient of the same size."""
 DENSE = 512
 """Weights of a piece, at most, for which a Hessian is made."""
-_RESIDUAL, _PRODUCTS = 1e-3, 100
-"""Conjugate gradients stop at this part of the gradient, or after so many products."""
+_RESIDUAL, _PRODUCTS = 1e-3, 300
+"""Conjugate gradients stop at this part of the gradient, and give up after so many products."""
 
 
 class Precision(NamedTuple):
@@ -157,7 +156,8 @@ def newton(
         best = min(best, size := norm(gradient))
         if size <= stop:
             return weights
-        step = direction(hessian, gradient)
+        if (step := direction(hessian, gradient)) is None:
+            return None
         if after is not None and after(step, gradient, hessian) <= stop:
             return weights - step
         falls, shrink = float(gradient @ step), 1.0
@@ -196,6 +196,7 @@ def descend(
     least = size = norm(gradient)
     while size > stop and size > ABOVE * (off := noise(norm(weights))):
         step, shrink = direction(hessian, gradient), 1.0
+        step = gradient if step is None else step
         length, falls = norm(step), float(gradient @ step)
         for _ in range(_TRIES):
             candidate = _minus(weights, tail, shrink * step)
@@ -225,11 +226,13 @@ def _minus(
     return total, rest - (total - first)
 
 
-def direction(hessian: FloatArray | Product, gradient: FloatArray) -> FloatArray:
-    """Newton's step, or the gradient where rounding leaves no step along which it falls."""
+def direction(hessian: FloatArray | Product, gradient: FloatArray) -> FloatArray | None:
+    """Newton's step, or the gradient where rounding leaves no step along which it falls.
+
+    None where conjugate gradients would take too many products.
+    """
     if callable(hessian):
-        step = _conjugate_gradients(hessian, gradient)
-        return step if np.isfinite(step).all() and float(gradient @ step) > 0.0 else gradient
+        return _conjugate_gradients(hessian, gradient)
     pieces = gradient.reshape(*hessian.shape[:-2], hessian.shape[-1], 1)
     try:
         step = np.asarray(np.linalg.solve(hessian, pieces), np.float64).reshape(-1)
@@ -238,7 +241,7 @@ def direction(hessian: FloatArray | Product, gradient: FloatArray) -> FloatArray
     return step if np.isfinite(step).all() and float(gradient @ step) > 0.0 else gradient
 
 
-def _conjugate_gradients(product: Product, gradient: FloatArray) -> FloatArray:
+def _conjugate_gradients(product: Product, gradient: FloatArray) -> FloatArray | None:
     """About the solution s of H s = gradient, from products with H alone."""
     step, rest, along = np.zeros(gradient.size), gradient, gradient
     square = float(rest @ rest)
@@ -247,13 +250,13 @@ def _conjugate_gradients(product: Product, gradient: FloatArray) -> FloatArray:
         image = times(product, along)
         curve = float(along @ image)
         if not curve > 0.0:
-            break
+            return None
         step, rest = step + square / curve * along, rest - square / curve * image
         before, square = square, float(rest @ rest)
         if square <= enough:
-            break
+            return step
         along = rest + square / before * along
-    return step
+    return None
 
 
 def norm(values: FloatArray) -> float:

@@ -114,8 +114,8 @@ class Huber:
         self, source: Source, tilt: FloatArray, careful: bool, weights: FloatArray, tail: FloatArray
     ) -> Derivatives:
         """Gradient, and the Hessian of each arm; ``tail`` is what weights leave out."""
-        precision = _CAREFUL if careful else _QUICK
-        precision = precision if self.size <= descent.DENSE else _SLOPES
+        quick = _QUICK if self.size <= descent.DENSE else _SLOPES
+        precision = _CAREFUL if careful else quick
         parts = np.stack([weights, tail]).reshape(2, -1, self.size) / 2.0**GRID
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
         limbs = source.fold(add, *self.terms.reads)[0]

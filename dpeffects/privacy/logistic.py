@@ -144,8 +144,8 @@ class Logistic:
         ``tail`` is what floats leave out of the weights.
         """
         left, divisor = (self._norms[0], 1.0) if careful else (1.0, self._norms[0])
-        precision, scale = _CAREFUL if careful else _QUICK, 2.0**GRID * divisor
-        precision = precision if self.width <= descent.DENSE else _SLOPES
+        quick = _QUICK if self.width <= descent.DENSE else _SLOPES
+        precision, scale = _CAREFUL if careful else quick, 2.0**GRID * divisor
         parts = np.stack([weights, tail]) / scale
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
         penalty, limbs = self.penalty(source.n) * left**2, source.fold(add, "covariates")[0]

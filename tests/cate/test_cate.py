@@ -33,6 +33,39 @@ def fit():
     return run(data=frame(400))
 
 
+# --- choices of the paper ---------------------------------------------------------------------
+
+
+def test_the_papers_choices_can_be_written_as_they_are():
+    """lambda = 1, 50 features, a Lipschitz constant in units of the outcome (Theorem 2)."""
+    fit = run(
+        "dr_learner",
+        noise="kernel",
+        penalty=1.0,
+        n_features=50,
+        kernel="gaussian",
+        lipschitz=0.4,
+        data=frame(400),
+    )
+    function = fit.function
+    assert function.features.size == 1 + 50
+    assert function.strength == 400 * 1.0
+    assert function.unit == 0.4
+    (spend,) = [s for s in fit.spends if s.share == "effect"]
+    moves = 2 * 1.0 / (1.0 * 400)  # 2 L / (lambda n) for the penalty lambda / 2, in units of L
+    assert spend.sensitivity[-1] == pytest.approx(moves, rel=1e-4)
+    additive = run(n_features=4).function.features
+    assert (additive.line.size, additive.size) == (2, 1 + 4 * 4)
+
+
+def test_a_small_penalty_is_for_noise_on_the_result():
+    assert run(noise="kernel", penalty=1e-3).function.strength == pytest.approx(60e-3)
+    at_points = run("r_learner", "points", penalty=1e-3)
+    assert "in the objective" not in "".join(
+        s.label for s in at_points.spends if s.share == "effect"
+    )
+
+
 # --- what is released -------------------------------------------------------------------------
 
 
@@ -426,6 +459,18 @@ ACCEPTED = {
 }
 
 
+def test_a_file_with_all_frequencies_written_out_is_read():
+    """As earlier versions wrote it: a row of frequencies for each pair of features."""
+    fit = run()
+    document = json.loads(fit.to_json())
+    features = document["function"]["features"]
+    rows = np.kron(np.eye(features.pop("covariates")), np.array(features.pop("line"))[:, None])
+    features.update(kind="fourier", frequencies=rows.tolist())
+    document["checksum"] = checksum({k: v for k, v in document.items() if k != "checksum"})
+    again = dpe.CateFunction.from_dict(document)
+    assert (again.effect(AT) == fit.effect(AT)).all()
+
+
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
 def test_damaged_files(damage, tmp_path):
     doc = document()
@@ -546,6 +591,17 @@ BAD = {
     "bandwidth NaN": (OptionError, "bandwidth", {"bandwidth": math.nan}),
     "clip": (OptionError, "clip", {"clip": 0.5}),
     "threshold": (OptionError, "threshold", {"threshold": True}),
+    "penalty": (OptionError, "penalty", {"penalty": 0.0}),
+    "a penalty that noise cannot pay": (OptionError, "at least", {"penalty": 1e-3}),
+    "the same with bounds to be found": (
+        OptionError,
+        "at least",
+        {"penalty": 1e-4, "data": frame(2000), "bounds": {k: BOUNDS[k] for k in ("y", "x2", "g")}},
+    ),
+    "an odd number of waves": (OptionError, "even", {"n_features": 7}),
+    "features in words": (OptionError, "n_features", {"n_features": "many"}),
+    "lipschitz": (OptionError, "lipschitz", {"lipschitz": -1.0}),
+    "two losses": (OptionError, "one of them", {"lipschitz": 1.0, "threshold": 0.5}),
     "share": (OptionError, "unknown share", {"shares": {"estimate": 1.0}}),
     "seed": (OptionError, "seed", {"seed": -1}),
     "variance": (OptionError, "variance", {"variance": "no"}),

@@ -47,6 +47,8 @@ RIGHT: dict[str, tuple[Any, ...]] = {
     "kernel": ("gaussian", "additive"),
     "bandwidth": (0.05, 10.0),
     "threshold": (0.005, 2.0),
+    "n_features": (2, 50),
+    "lipschitz": (1e-9, 0.3, 1e9),
     "rule": ("mvagg", "ivw", "all", "largest", "random"),
     "conf_level": (0.5, 1 - 1e-12),
     "sites": (["N", "S"], ["N"], ["N", "S", "W"]),
@@ -181,7 +183,8 @@ def _own_arguments(chance: random.Random, made: Call) -> list[str]:
         return ["estimand", "adjusted", "clip", "bins"]
     if function == "dp_cate":
         given |= _release(chance)
-        return ["kernel", "bandwidth", "second_stage", "noise", "clip", "threshold"]
+        names = ["kernel", "bandwidth", "second_stage", "noise", "clip", "threshold"]
+        return [*names, "penalty", "n_features", "lipschitz"]
     if function == "dp_multisite":
         given |= {"site": "s", "epsilon": {"N": given["epsilon"], "S": 1}}
         given |= {"method": chance.choice(["diff_in_means", "auto"])}

@@ -53,6 +53,13 @@ def allowed(p, n, tilt):
     return p.gradient_left(n, push * n) + 2.5e-15 * push
 
 
+@pytest.fixture(params=["Hessians", "products"])
+def steps(request, monkeypatch):
+    """By Hessians, or by their products with vectors, as for hundreds of columns."""
+    monkeypatch.setattr(descent, "DENSE", descent.DENSE if request.param == "Hessians" else 0)
+
+
+@pytest.mark.usefixtures("steps")
 def test_every_logistic_regression_is_solved():
     """Some rows made the solver fail, for free and in print: one in seven such problems with
     penalties of 1e-9 and below, and none of their neighbours."""
@@ -127,6 +134,7 @@ def test_neighbours_of_hard_problems_are_released_alike(rows):
     assert nearest > 0.2
 
 
+@pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("looks", [1, huber._LOOKS])
 def test_every_huber_regression_is_solved(monkeypatch, looks):
     """Huge weights, which a weak penalty allows, made the solver fail. With one look the careful
@@ -149,6 +157,7 @@ def test_every_huber_regression_is_solved(monkeypatch, looks):
     assert nearest > 0.01
 
 
+@pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("looks", [1, 40])
 def test_both_solvers_do_not_depend_on_order_or_blocks(monkeypatch, looks):
     """Also where the careful solver runs, which one look at the rows makes sure of."""
@@ -215,6 +224,32 @@ def test_a_matrix_without_an_inverse_gives_a_direction_all_the_same(hessian):
     step = descent.direction(hessian, gradient)
     assert np.isfinite(step).all()
     assert step @ gradient > 0
+
+
+def test_products_solve_ordinary_problems_without_a_hessian(monkeypatch):
+    """As effect functions of hundreds of covariates need; the careful solver is not asked."""
+    rng = np.random.default_rng(9)
+    never = lambda *_: pytest.fail("the careful solver was asked")  # noqa: E731
+    for _ in range(5):
+        t, x = treatment_and_rows(rng, "plain", 200, 30)
+        terms, noise = huber_terms(rng, 200, 30), 5.0 * rng.normal(size=30)
+        exact = fit_logistic(x, t, 1e-2), huber_problem(*terms, 5.0).solve(noise)
+        with monkeypatch.context() as m:
+            m.setattr(descent, "DENSE", 0)
+            m.setattr(descent, "descend", never)
+            found = fit_logistic(x, t, 1e-2), huber_problem(*terms, 5.0).solve(noise)
+        for one, other, near in zip(found, exact, (2e-7, 1e-9), strict=True):
+            assert np.linalg.norm(one - other) <= near
+
+
+def test_conjugate_gradients_solve_a_system_and_give_up_on_a_hopeless_one():
+    rng = np.random.default_rng(10)
+    root = rng.normal(size=(40, 40))
+    matrix, gradient = root @ root.T + 5.0 * np.eye(40), rng.normal(size=40)
+    step = descent.direction(lambda v: matrix @ v, gradient)
+    assert np.linalg.norm(matrix @ step - gradient) <= 1.01e-3 * np.linalg.norm(gradient)
+    for hopeless in (-matrix, np.zeros((40, 40)), np.full((40, 40), np.nan)):
+        assert descent.direction(lambda v: hopeless @ v, gradient) is None  # noqa: B023
 
 
 # --- sizes that fit ---------------------------------------------------------------------------
