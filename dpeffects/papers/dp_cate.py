@@ -538,7 +538,7 @@ def _rapidly() -> Found:
 def _boosting() -> Found:
     network = _one("001_finite", data="data set 1", learner="R-learner", stage="network")
     said, worse = [], []
-    for learner in ("dr", "r"):
+    for learner in ("dr", "t"):
         rows = [_one("001_figure_11", learner=learner, epsilon=e) for e in _BUDGETS]
         worse += [row["distance"] > 2 * network["noise sd"] / row["epsilon"] for row in rows]
         values = ", ".join(_number(row["distance"], row["distance se"]) for row in rows)
