@@ -143,6 +143,7 @@ def dp_cate(
     seed: int | None = None,
     accept_asymptotic: bool = False,
     accept_library: bool = False,
+    accept_none: bool = False,
     **options: Any,
 ) -> CateFunction | CateEffects:
     """Estimate conditional average treatment effects with differential privacy.
@@ -156,7 +157,8 @@ def dp_cate(
         "dr_learner" (less error where overlap is good; the default for groups, where the R-learner
         gives overlap-weighted effects), or for points "sample_aggregate": any scikit-learn
         learners, exact, at the price of more noise; or "dp_ebm": boosted additive models, with a
-        library's guarantee.
+        library's guarantee; or, to compare, "k_anonymous": any learners on covariates averaged in
+        groups of k records, which is not differential privacy.
     release
         "function" (a function of the covariates that answers any number of queries), "points"
         (effects at the rows of ``at``), or "groups" (effects by the groups of ``by``).
@@ -170,9 +172,13 @@ def dp_cate(
         With ``release="points"``, a ``second_stage`` that is "random_forest", "neural_net" or any
         scikit-learn regressor reproduces the paper's finite release, whose guarantee is a claim
         about large n that is false for flexible learners. It needs this opt-in, and says so.
+        ``outcome`` and ``propensity`` are its other models, any of scikit-learn's.
     accept_library
         The opt-in that ``method="dp_ebm"`` needs: its noise is drawn by a library, whose authors
         prove the guarantee (`dpeffects.estimators.dp_ebm`).
+    accept_none
+        The opt-in that ``method="k_anonymous"`` needs: it protects nobody, charges nothing, and its
+        results say so.
     **options
         Options of the method; ``print(dpe.methods("r_learner"))`` describes them.
 
@@ -190,7 +196,11 @@ def dp_cate(
     >>> fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}).shape
     (2,)
     """
-    accepted = {"accept_asymptotic": accept_asymptotic, "accept_library": accept_library}
+    accepted = {
+        "accept_asymptotic": accept_asymptotic,
+        "accept_library": accept_library,
+        "accept_none": accept_none,
+    }
     refuse_tables({"release": release, "by": by})
     request = Request.of_effect(
         "CATE",

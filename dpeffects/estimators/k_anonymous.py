@@ -122,11 +122,11 @@ def fit(curator: Curator, options: KAnonymousOptions, estimand: str) -> Estimate
     return Estimate(
         value=value,
         sampling=SamplingVariance(error**2, 0.0, error**2),
-        notes=(_NONE.format(k=options.k),),
+        notes=(NONE.format(k=options.k),),
     )
 
 
-_NONE = (
+NONE = (
     "Covariates were averaged in groups of {k} records or more; treatment and outcome were kept. "
     "epsilon was not used: nothing was released under differential privacy."
 )

@@ -13,6 +13,7 @@ import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import BudgetError, DPEffectsError, OptionError
 from dpeffects.estimators import conditional_methods
+from dpeffects.guarantee import KINDS
 from dpeffects.privacy.budget import as_written
 from dpeffects.results import CateEffects, CateFunction
 from tests.cate.cases import FORMULA, LEARNERS, PATHS, frame, run
@@ -89,7 +90,7 @@ def test_result_is_complete(method, path):
 @pytest.mark.parametrize("method", conditional_methods())
 def test_options_and_shares_are_checked_before_anything_is_charged(method):
     ledger, spec = dpe.Ledger(9.0, 1e-3), conditional_methods()[method]
-    accept = {} if method in SPECS else {"accept_library": True}
+    accept = {KINDS[spec.guarantee].accept: True} if method not in SPECS else {}
     for given in ({"clipp": 0.1}, {"clip": -1}, {"shares": {"nothing": 1.0}}, {"level": "label"}):
         with pytest.raises(DPEffectsError):
             run(method, "points", ledger=ledger, **accept, **given)

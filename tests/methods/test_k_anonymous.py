@@ -82,6 +82,61 @@ def test_whoever_knows_the_others_reads_a_record():
     assert run(data).estimate != run(other).estimate
 
 
+AT = {"x1": [0.1, 0.5, 0.9], "x2": [0.5, 0.5, 0.5]}
+
+
+def at_points(data=None, **given):
+    data = frame() if data is None else data
+    call = {"epsilon": 1.0, "bounds": BOUNDS, "release": "points", "at": AT, "accept_none": True}
+    return dpe.dp_cate(FORMULA, data, "k_anonymous", **{**call, **given})
+
+
+@pytest.mark.parametrize("learner", ["dr_learner", "r_learner"])
+def test_effects_at_points_are_those_of_the_anonymised_table(learner):
+    """The same learner, called on a table that was anonymised here."""
+    data = frame()
+    rows = data[["x1", "x2"]].to_numpy()
+    shared = data.assign(**dict(zip(("x1", "x2"), anonymised(rows, 7).T, strict=True)))
+    fit, same = at_points(k=7, learner=learner), at_points(shared, k=2, learner=learner)
+    from dpeffects.estimators._learners import BlockLearner, FittedModel
+    from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
+
+    models = FittedModel(RidgeRegression()), FittedModel(RidgeLogistic())
+    points = np.column_stack([np.ones(3), AT["x1"], AT["x2"]])
+    direct = BlockLearner(*models, estimator=learner, queries=points)
+    encoded = np.column_stack([np.ones(len(shared)), shared[["x1", "x2"]]])
+    expected = direct(encoded, data["t"].to_numpy(), data["y"].to_numpy())
+    assert fit.estimates == pytest.approx(expected, abs=1e-9)
+    assert same.estimates == pytest.approx(expected, abs=0.05)
+
+
+def test_effects_at_points_are_marked_and_charge_nothing():
+    one, two = at_points(), at_points(epsilon=100.0)
+    assert (one.estimates == two.estimates).all()
+    assert one.spends == ()
+    assert one.guarantee.status == "none"
+    assert set(one.tidy()["guarantee"]) == {"none"}
+    assert np.isnan(one.conf_int()).all()
+    for text in (str(one), one.to_json(), str(one.report())):
+        assert "no differential privacy" in text.lower()
+    assert "nothing is protected" in " ".join(str(one).split())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"accept_none": False}, "accept_none=True"),
+        ({"release": "function", "at": None}, 'release="points"'),
+        ({"learner": "t_learner"}, "learner must be"),
+        ({"k": 401}, "smaller k"),
+        ({"ledger": dpe.Ledger(1.0)}, "no ledger"),
+    ],
+)
+def test_refusals_at_points(given, words):
+    with pytest.raises(OptionError, match=words):
+        at_points(**given)
+
+
 def test_rows_are_handed_out_only_where_all_of_them_are_public():
     y, t = np.zeros(4), np.arange(4) % 2 == 0
     for public in ((), ("covariates",), ("covariates", "treatment")):
