@@ -28,6 +28,7 @@ import math
 import sys
 import textwrap
 import warnings
+from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,7 +39,7 @@ from scipy.special import log_ndtr
 from scipy.stats import qmc
 
 import dpeffects as dpe
-from dpeffects.papers import kept, references, spread, table, verdicts
+from dpeffects.papers import kept, references, spread, verdicts
 
 FULL = "--full" in sys.argv
 RUNS = 20
@@ -232,95 +233,194 @@ def stages():
     }
 
 
-def finite(formula, train, at, learner, stage, epsilon=ALMOST_INFINITE, **options):
-    """Return the paper's finite release."""
-    return dpe.dp_cate(
+if SKLEARN:
+    one = dpe.dp_cate(
         formula,
         train,
-        LEARNERS[learner],
+        "r_learner",
         release="points",
-        at=at,
-        epsilon=epsilon,
-        second_stage=stages()[stage],
+        at=test,
+        second_stage=stages()["network"],
         accept_asymptotic=True,
+        epsilon=1,
         **BUDGET,
-        **options,
     )
-
-
-if SKLEARN:
-    one = finite(formula, train, test, "R-learner", "network", epsilon=1)
     print(textwrap.fill(one.guarantee.sentence(), 90))
 
 # %%
-# The answers before the noise do not depend on epsilon, and the noise is proportional to 1 /
-# epsilon. So one fit with a huge budget gives all budgets: its answers, and its noise scaled up.
+# For the tables the release is written out from the paper's equations 3 to 5, Lemma 2 and section
+# H.3, apart from the package. That is an independent check of both, and both stages of many cases
+# can share their models of treatment and outcome.
 
 
-def answers(name, learner, stage, seed=1):
-    """Return the learner's answers, the noise at epsilon = 1, and the true effects."""
-    formula, train, test, truth = study(name, seed)
-    fit = finite(formula, train, test, learner, stage)
-    return fit.estimates, fit.tidy()["noise_sd"].iloc[0] * ALMOST_INFINITE, truth
+def pseudo_outcomes(learner, a, y, p, one, zero):
+    """Return lambda, rho and phi of equations 3 to 5."""
+    overlap = learner == "R-learner"
+    weight = p * (1 - p) if overlap else np.ones_like(p)
+    rho = (a - p) * ((1 - 2 * p) if overlap else 0.0) + weight
+    residual = y - np.where(a == 1, one, zero)
+    return weight, rho, weight / rho * (a - p) / (p * (1 - p)) * residual + one - zero
+
+
+class Printed:
+    """The two-stage learner of the paper, and the largest size of its influence function."""
+
+    def __init__(self, learner, stage, x, a, y, nuisances=None):
+        from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+        adam = {"learning_rate_init": 0.01, "batch_size": 128, "random_state": 0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # networks that have not converged
+            if nuisances is None:
+                treatment = MLPClassifier(hidden_layer_sizes=(32,), **adam).fit(x, a)
+                outcome = MLPRegressor(hidden_layer_sizes=(32,), **adam)
+                nuisances = treatment, outcome.fit(np.column_stack([x, a]), y)
+            self.learner, self.nuisances = learner, nuisances
+            weight, rho, phi = pseudo_outcomes(learner, a, y, *self.models(x))
+            self.second = stage.fit(x, phi, sample_weight=rho)
+        self.scale, self.width = weight.mean(), x.shape[1]
+
+    def models(self, x):
+        """Return propensities and the means of both arms."""
+        treatment, outcome = self.nuisances
+        p = np.clip(treatment.predict_proba(x)[:, 1], 0.01, 0.99)
+        arms = (np.ones(len(x)), np.zeros(len(x)))
+        return p, *(outcome.predict(np.column_stack([x, arm])) for arm in arms)
+
+    def influence(self, x, a, y):
+        """Return the size of the influence function (equation 31) at rows of covariates."""
+        _, rho, phi = pseudo_outcomes(self.learner, np.full(len(x), a), y, *self.models(x))
+        return np.abs(rho / self.scale * (phi - self.second.predict(x)))
+
+    def largest(self, ends, points=1024):
+        """Return the largest influence: many points, then L-BFGS-B from the best two."""
+        starts, best = qmc.Sobol(self.width, seed=0).random(points), []
+        for case in [(a, y) for a in (0, 1) for y in ends]:  # linear in y: an end is largest
+            values = self.influence(starts, *case)
+            best += [(values[k], k, case) for k in np.argsort(-values)[:2]]
+        best = sorted(best, reverse=True)[:2]
+        return max(best[0][0], *(self.climb(starts[k], *case) for _, k, case in best))
+
+    def climb(self, x, a, y):
+        """Return the height that L-BFGS-B reaches from a point, with numerical gradients."""
+
+        def downhill(x):
+            step = np.where(x < 0.5, 1e-6, -1e-6)
+            values = self.influence(np.vstack([x, x + np.diag(step)]), a, y)
+            return -values[0], -(values[1:] - values[0]) / step
+
+        return -minimize(downhill, x, jac=True, method="L-BFGS-B", bounds=[(0, 1)] * len(x)).fun
+
+
+def rate(n):
+    """Return c(epsilon, delta, n) of Lemma 2 at epsilon 1."""
+    return 5 * math.sqrt(2 * math.log(n) * math.log(2 / DELTA)) / n
+
+
+def draw(name, n, seed):
+    """Return covariates, arms, outcomes, true effects and the declared ends of the outcome."""
+    simulator, columns = DATA[name]
+    sample = dpe.simulate(simulator, n=n + 300, seed=seed)
+    frame = sample.frame
+    x = frame[[f"x{j + 1}" for j in range(columns)]].to_numpy()
+    effects = (frame["mu1"] - frame["mu0"]).to_numpy()
+    return (
+        x,
+        frame["treatment"].to_numpy(),
+        frame["outcome"].to_numpy(),
+        effects,
+        sample.bounds["outcome"],
+    )
+
+
+def neighbour(a, y, ends):
+    """Return the first control, and the outcomes with that record's moved to the other end."""
+    record, moved = int(np.flatnonzero(a == 0)[0]), y.copy()
+    moved[record] = ends[0] if y[record] > sum(ends) / 2 else ends[1]
+    return record, moved
+
+
+@cache
+def finite_run(name, n, seed, learners, names):
+    """Return the finite release of one draw of the data, and what moving one outcome does to it.
+
+    The answers before the noise do not depend on epsilon, and the noise is proportional to
+    1 / epsilon: one fit gives all budgets.
+    """
+    x, a, y, effects, ends = draw(name, n, seed)
+    queries, truth, x, a, y = x[n:], effects[n:], x[:n], a[:n], y[:n]
+    record, moved = neighbour(a, y, ends)
+    models, rows, trained = None, [], None
+    for learner in learners:
+        network = None
+        for stage in names:
+            fit = Printed(learner, stages()[stage], x, a, y, models)
+            models, values = fit.nuisances, fit.second.predict(queries)
+            network = values if stage == "network" else network
+            row = {"data": name, "n": n, "learner": learner, "stage": stage}
+            row |= {"plain": dpe.pehe(values, truth), "noise sd": fit.largest(ends) * rate(n)}
+            row["from network"] = math.nan if network is None else dpe.pehe(values, network)
+            if name == "data set 1" and learner == "R-learner":
+                other = Printed(learner, stages()[stage], x, a, moved, trained)
+                trained, at = other.nuisances, x[[record]]
+                row["moved"] = abs(float((fit.second.predict(at) - other.second.predict(at))[0]))
+                row["moved, 300 points"] = float(
+                    np.linalg.norm(values - other.second.predict(queries))
+                )
+            rows.append(row)
+    return rows
 
 
 def finite_errors(cases, seeds):
     """Return PEHE without noise, noise at epsilon 1, and distance from the network's answers."""
-    rows = []
-    for name, learner, kinds in cases:
-        plain, noise, apart = {}, {}, {}
-        for seed in seeds:
-            network = None
-            for stage in kinds:
-                values, sd, truth = answers(name, learner, stage, seed)
-                network = values if stage == "network" else network
-                plain.setdefault(stage, []).append(dpe.pehe(values, truth))
-                noise.setdefault(stage, []).append(sd)
-                apart.setdefault(stage, []).append(dpe.pehe(values, network))
-        for stage in kinds:
-            sds, distance = spread(noise[stage]), spread(apart[stage])
-            keys = {"data": name, "learner": learner, "stage": stage}
-            other = {
-                "noise sd": sds["mean"],
-                "noise sd se": sds["se"],
-                "from network": distance["mean"],
-                "from network se": distance["se"],
-            }
-            rows.append(({**keys, **other}, plain[stage]))
-    return measured(rows, "plain")
+    rows = [
+        row for case in cases for seed in seeds for row in finite_run(*case[:2], seed, *case[2:])
+    ]
+    found = []
+    for keys, cell in pd.DataFrame(rows).groupby(["data", "learner", "stage"], sort=False):
+        each = dict(zip(("data", "learner", "stage"), keys, strict=True))
+        for column in ("noise sd", "from network"):
+            part = spread(cell[column])
+            each |= {column: part["mean"], f"{column} se": part["se"]}
+        found.append((each, cell["plain"]))
+    return measured(found, "plain")
 
 
+BASE = ("network", "forest")
 FINITE = [
-    ("data set 1", "R-learner", ("network", "forest", "linear")),
-    ("data set 1", "DR-learner", ("network", "forest", "linear")),
-    ("data set 2", "R-learner", ("network", "forest")),
+    ("data set 1", 2700, tuple(LEARNERS), (*BASE, "linear")),
+    ("data set 2", 2700, ("R-learner",), BASE),
 ]
 found = kept("001_finite", lambda: finite_errors(FINITE, range(100, 100 + RUNS)), again=FULL)
-show(found, "Finite release: PEHE before noise, and the claimed noise at epsilon 1")
+show(found, "Finite release: PEHE before noise, and the claimed noise at epsilon 1 (on file)")
 if SKLEARN:
-    some = [("data set 1", learner, ("network",)) for learner in LEARNERS]
-    here = finite_errors(some, (1, 2))
+    here = finite_errors([("data set 1", 2700, tuple(LEARNERS), ("network",))], (1, 2))
     show(here[["learner", "stage", "plain", "se", "noise sd"]], "This run, 2 repeats")
+    alone = one.tidy()["noise_sd"].iloc[0]
+    print(f"The package's noise for the network, R-learner, at epsilon 1: {alone:.3f}")
 
 # %%
 # Figures 3 (R-learner) and 9 (DR-learner): the answers at the 300 queries.
 
 
 def answers_by_budget():
-    """Draw the answers of the network and a forest, one row each."""
-    rng = np.random.default_rng(1)
-    shown = [(learner, "network") for learner in LEARNERS]
+    """Draw the network's answers, one row for each learner."""
+    rng, models = np.random.default_rng(1), None
+    x, a, y, _, ends = draw("data set 1", 2700, seed=1)
+    x, at, a, y = x[:2700], x[2700:], a[:2700], y[:2700]
     figure, axes = plt.subplots(
-        len(shown), 3, figsize=(9, 4.8), layout="constrained", sharex=True, sharey=True
+        2, 3, figsize=(9, 4.8), layout="constrained", sharex=True, sharey=True
     )
-    for row, (learner, stage) in zip(axes, shown, strict=True):
-        values, sd, _ = answers("data set 1", learner, stage)
+    for row, learner in zip(axes, LEARNERS, strict=True):
+        fit = Printed(learner, stages()["network"], x, a, y, models)
+        models, values = fit.nuisances, fit.second.predict(at)
+        sd = fit.largest(ends) * rate(2700)
         for ax, epsilon in zip(row, EPSILONS[:3], strict=True):
             released = values + sd / epsilon * rng.normal(size=values.size)
-            ax.plot(test["x1"], released, ".", color="0.6", markersize=4, label="released")
-            ax.plot(test["x1"], values, ".", color="black", markersize=2, label="before the noise")
+            ax.plot(at[:, 0], released, ".", color="0.6", markersize=4, label="released")
+            ax.plot(at[:, 0], values, ".", color="black", markersize=2, label="before the noise")
             ax.plot(grid, effect, color="#004488", linestyle="--", linewidth=1, label="true")
-            ax.set_title(f"{learner}, {stage}, epsilon {epsilon:g}", fontsize="medium", loc="left")
+            ax.set_title(f"{learner}, network, epsilon {epsilon:g}", fontsize="medium", loc="left")
     axes[0, 0].legend(frameon=False, fontsize="small", loc="lower right")
     figure.supxlabel("x1, in [0, 1]", fontsize="medium")
     figure.supylabel("effect, in units of the outcome", fontsize="medium")
@@ -418,8 +518,10 @@ for _, row in small.iterrows():
 #
 # The finite release looks good in the figure, because its noise is small. Too small: it is sized by
 # the pull of a record on an *average* when n is very large. A flexible learner may follow single
-# records. Here is the release written out from the paper's equations 3 to 5, Lemma 2 and section
-# H.3, apart from the package, so that the search for the largest influence is our own.
+# records. We take one control, move its outcome to the other end of the declared range, fit both
+# stages again, and ask for the effect at that record's covariates, or at the 300 queries of the
+# paper. Two Gaussians that far apart have the epsilon of the last columns; claimed was 1.
+# ``lemma 4`` is its bound on the smooth sensitivity, which cannot be below what one record moves.
 
 
 def true_epsilon(shift, delta=DELTA):
@@ -432,137 +534,33 @@ def true_epsilon(shift, delta=DELTA):
     return brentq(excess, 0, shift**2 + 40 * shift) if shift and excess(0) > 0 else 0.0
 
 
-def pseudo_outcomes(learner, a, y, p, one, zero):
-    """Return lambda, rho and phi of equations 3 to 5."""
-    overlap = learner == "R-learner"
-    weight = p * (1 - p) if overlap else np.ones_like(p)
-    rho = (a - p) * ((1 - 2 * p) if overlap else 0.0) + weight
-    residual = y - np.where(a == 1, one, zero)
-    return weight, rho, weight / rho * (a - p) / (p * (1 - p)) * residual + one - zero
+def broken(n, seeds, learners, names):
+    """Return how far one record moves the answers of the R-learner, and what that means."""
+    runs = (row for seed in seeds for row in finite_run("data set 1", n, seed, learners, names))
+    rows = pd.DataFrame([row for row in runs if row["learner"] == "R-learner"])
+    found = []
+    for stage, cell in rows.groupby("stage", sort=False):
+        single = [true_epsilon(s) for s in cell["moved"] / cell["noise sd"]]
+        many = [true_epsilon(s) for s in cell["moved, 300 points"] / cell["noise sd"]]
+        each = {"n": n, "stage": stage, "noise sd": cell["noise sd"].mean()}
+        each["lemma 4"] = each["noise sd"] / (5 * math.sqrt(2 * math.log(2 / DELTA)))
+        each |= {"moved": cell["moved"].mean(), "moved se": spread(cell["moved"])["se"]}
+        each |= {"own point": np.mean(single), "own point se": spread(single)["se"]}
+        found.append((each, many))
+    return measured(found, "300 points")
 
 
-class Printed:
-    """The two-stage learner of the paper, and the largest size of its influence function."""
-
-    def __init__(self, learner, stage, x, a, y, nuisances=None):
-        from sklearn.neural_network import MLPClassifier, MLPRegressor
-
-        adam = {"learning_rate_init": 0.01, "batch_size": 128, "random_state": 0}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # networks that have not converged
-            if nuisances is None:
-                treatment = MLPClassifier(hidden_layer_sizes=(32,), **adam).fit(x, a)
-                outcome = MLPRegressor(hidden_layer_sizes=(32,), **adam)
-                nuisances = treatment, outcome.fit(np.column_stack([x, a]), y)
-            self.learner, self.nuisances = learner, nuisances
-            weight, rho, phi = pseudo_outcomes(learner, a, y, *self.models(x))
-            self.second = stage.fit(x, phi, sample_weight=rho)
-        self.scale, self.width = weight.mean(), x.shape[1]
-
-    def models(self, x):
-        """Return propensities and the means of both arms."""
-        treatment, outcome = self.nuisances
-        p = np.clip(treatment.predict_proba(x)[:, 1], 0.01, 0.99)
-        arms = (np.ones(len(x)), np.zeros(len(x)))
-        return p, *(outcome.predict(np.column_stack([x, arm])) for arm in arms)
-
-    def influence(self, x, a, y):
-        """Return the size of the influence function (equation 31) at rows of covariates."""
-        _, rho, phi = pseudo_outcomes(self.learner, np.full(len(x), a), y, *self.models(x))
-        return np.abs(rho / self.scale * (phi - self.second.predict(x)))
-
-    def largest(self, ends, points=1024):
-        """Return the largest influence: many points, then L-BFGS-B from the best."""
-        starts = qmc.Sobol(self.width, seed=0).random(points)
-        best = 0.0
-        for a in (0, 1):
-            for y in ends:  # linear in y: an end is largest
-
-                def downhill(x, a=a, y=y):
-                    step = np.where(x < 0.5, 1e-6, -1e-6)
-                    values = self.influence(np.vstack([x, x + np.diag(step)]), a, y)
-                    return -values[0], -(values[1:] - values[0]) / step
-
-                values = self.influence(starts, a, y)
-                options = {"jac": True, "method": "L-BFGS-B", "bounds": [(0, 1)] * self.width}
-                first = starts[np.argmax(values)]
-                best = max(best, values.max(), -minimize(downhill, first, **options).fun)
-        return best
+def theorem_1(seeds):
+    """Return that for two numbers of records; the larger shares its fits with the table above."""
+    small = broken(675, seeds, ("R-learner",), ("forest",))
+    return pd.concat([small, broken(2700, seeds, *FINITE[0][2:])])
 
 
-def rate(n):
-    """Return c(epsilon, delta, n) of Lemma 2 at epsilon 1."""
-    return 5 * math.sqrt(2 * math.log(n) * math.log(2 / DELTA)) / n
-
-
-# %%
-# We take one control, move its outcome to the other end of the declared range, fit both stages
-# again, and ask for the effect at that record's covariates, or at the 300 queries of the paper. Two
-# Gaussians that far apart have the epsilon of the last columns; claimed was 1. ``lemma 4`` is its
-# bound on the smooth sensitivity, which is at least as large as what one record moves.
-
-ENDS = (-1.0, 8.5)  # declared range of the outcome of data set 1
-
-
-def neighbours(n, seed):
-    """Return covariates, treatments, outcomes, the same with one moved, its row, and queries."""
-    frame = dpe.simulate("cate_1", n=n + 300, seed=seed).frame
-    x, a, y = (frame[c].to_numpy() for c in (["x1", "x2"], "treatment", "outcome"))
-    record = int(np.flatnonzero(a == 0)[0])
-    moved = y[:n].copy()
-    moved[record] = ENDS[0] if y[record] > sum(ENDS) / 2 else ENDS[1]
-    return x[:n], a[:n], y[:n], moved, record, x[n:]
-
-
-def broken(sizes, seeds, names=("linear", "network", "forest")):
-    """Return how far one record moves the answers, and what that means."""
-    rows = []
-    for n in sizes:
-        found = {name: [] for name in names}
-        for seed in seeds:
-            x, a, y, moved, record, queries = neighbours(n, seed)
-            nuisances = [None, None]
-            for name in names:
-                pair = []
-                for k, outcomes in enumerate((y, moved)):
-                    case = Printed("R-learner", stages()[name], x, a, outcomes, nuisances[k])
-                    nuisances[k] = case.nuisances
-                    pair.append(case)
-                one, other = pair
-                gross = one.largest(ENDS)
-                at = (x[[record]], queries)
-                shifts = [
-                    float(np.linalg.norm(one.second.predict(z) - other.second.predict(z)))
-                    for z in at
-                ]
-                found[name].append((gross, *shifts))
-        for name, values in found.items():
-            gross, own, many = np.array(values).T
-            sd = gross * rate(n)
-            single = spread([true_epsilon(s) for s in own / sd])
-            keys = {
-                "n": n,
-                "stage": name,
-                "noise sd": sd.mean(),
-                "lemma 4": float(np.mean(gross * math.sqrt(math.log(n)) / n)),
-                "moved": own.mean(),
-                "moved se": spread(own)["se"],
-                "epsilon, own point": single["mean"],
-                "own point se": single["se"],
-            }
-            rows.append((keys, [true_epsilon(s) for s in many / sd]))
-    return measured(rows, "epsilon, 300 points")
-
-
-broken_table = kept(
-    "001_theorem_1",
-    lambda: broken((675, 2700, 10800), range(100, 100 + RUNS)),
-    again=FULL,
-)
-show(broken_table, "Claimed: epsilon 1, delta 1e-5 (on file)")
+attacked = kept("001_theorem_1", lambda: theorem_1(range(100, 100 + RUNS)), again=FULL)
+show(attacked, "Epsilon where 1 is claimed (on file)")
 if SKLEARN:
-    here = broken((2700,), (1, 2), ("linear", "network"))
-    show(here[["n", "stage", "moved", "epsilon, own point", "epsilon, 300 points"]], "Two runs now")
+    here = broken(2700, (1, 2), tuple(LEARNERS), ("network",))
+    show(here[["n", "stage", "moved", "own point", "300 points"]], "This run, 2 repeats")
 
 # %%
 # The forest gives the record away at its own point, and more so with more records: what one record
@@ -668,6 +666,36 @@ def formulas():
 
 show(kept("001_formulas", formulas, again=FULL), "Formulas")
 
+
+def lemma_2(seeds, n=675):
+    """Return how answers and noise of the package differ from those written out here."""
+    from dpeffects.estimators._paper_learner import PaperLearner
+    from dpeffects.estimators.dr_learner import DRLearner
+    from dpeffects.estimators.r_learner import RLearner
+
+    rows = []
+    for item, learner, package in (
+        ("Lemma 2", "R-learner", RLearner()),
+        ("Lemma 2b", "DR-learner", DRLearner()),
+    ):
+        gaps, ratios = [], []
+        for seed in seeds:
+            x, a, y, _, ends = draw("data set 1", n, seed)
+            ones = np.column_stack([np.ones(len(x)), x])
+            theirs = PaperLearner(package, stages()["linear"], ones[n:], ends)
+            answers, gross = theirs(ones[:n], a[:n] == 1, y[:n])
+            own = Printed(learner, stages()["linear"], x[:n], a[:n], y[:n])
+            gaps.append(np.abs(answers - own.second.predict(x[n:])))
+            ratios.append(gross / own.largest(ends))
+        wrong = int((np.concatenate(gaps) > 1e-6).sum())
+        found = {"cases": len(seeds) * 300, "mismatches": wrong}
+        found |= {"least ratio": min(ratios), "largest ratio": max(ratios)}
+        rows.append({"item": item, "learner": learner, **found})
+    return pd.DataFrame(rows)
+
+
+show(kept("001_lemma_2", lambda: lemma_2(range(100, 110)), again=FULL), "The finite release")
+
 # %%
 # Lemma 1 has two parts. In the population, the score of the second stage does not react to small
 # errors of the nuisances: at the true nuisances of data set 1 its derivative in 200 random
@@ -704,11 +732,13 @@ def first_stage_only(stage, seeds, n=2700):
     """Return the epsilon that a record of the nuisances alone gives away."""
     single, many = [], []
     for seed in seeds:
-        x, a, y, moved, record, queries = neighbours(n, seed)
+        x, a, y, _, ends = draw("data set 1", n, seed)
+        queries, x, a, y = x[n:], x[:n], a[:n], y[:n]
+        record, moved = neighbour(a, y, ends)
         one = Printed("R-learner", stages()[stage], x, a, y)
         trained = Printed("R-learner", stages()["linear"], x, a, moved).nuisances
         other = Printed("R-learner", stages()[stage], x, a, y, trained)
-        sd = one.largest(ENDS) * rate(n)
+        sd = one.largest(ends) * rate(n)
         for at, found in ((x[[record]], single), (queries, many)):
             shift = np.linalg.norm(one.second.predict(at) - other.second.predict(at))
             found.append(true_epsilon(float(shift) / sd))
@@ -805,8 +835,13 @@ def unsquared(n=1001, k=1.0):
     return values, 2 * k / (lam * n)
 
 
-(without, with_one), bound = unsquared()
-print(f"best value {without:.1f} without and {with_one:.1f} with the record; Lemma 3: {bound:.4f}")
+def equation_13():
+    """Return the printed bound and how far one record moves the function."""
+    (without, with_one), bound = unsquared()
+    return pd.DataFrame([{"printed": bound, "ours": abs(without - with_one)}])
+
+
+show(kept("001_equation_13", equation_13, again=FULL), "The penalty without its square")
 
 # %%
 # Theorem 2 has a spare factor of 4, which covers the missing root for narrow kernels. For the noise
@@ -827,6 +862,9 @@ def ridge(learner, x, a, y, p, one, zero, lam, h):
     weighted = rows * (rho**2)[:, None]
     matrix = weighted.T @ rows / len(y) + lam * gram + 1e-12 * np.eye(50)
     return basis, gram, np.linalg.solve(matrix, weighted.T @ phi / len(y))
+
+
+ENDS = (-1.0, 8.5)  # declared range of the outcome of data set 1
 
 
 def theorem_2(seeds, n=2700, h=1.0):
@@ -894,21 +932,34 @@ show(kept("001_gaussian", gaussian_deltas, again=FULL), "delta, printed and exac
 # ------------------
 #
 # Algorithm 1 adds a draw of a Gaussian process to the fitted function. Ours is one draw in the
-# space of the kernel's features, which is the process at every query there will ever be. Over
-# releases of the same data the noise at three points should have the kernel's correlations.
+# space of the kernel's features, which is the process at every query there will ever be. So the
+# products of features should be the kernel: a constant part of 0.15 and the Gaussian kernel.
 
 
-def algorithm_1(runs):
-    """Return correlations of the noise between points, and the kernel's."""
-    formula, train, _, _ = study("data set 1")
-    at = {"x1": [0.1, 0.2, 0.5, 0.9], "x2": [0.5] * 4}
-    released = []
-    for seed in range(runs):
-        budget = {"epsilon": 1, "delta": DELTA, "seed": seed, "noise": "kernel"}
-        fit = dpe.dp_cate(formula, train, "dr_learner", variance=False, **budget)
-        released.append(fit.effect(at))
-    return np.corrcoef(np.array(released).T), fit
+def algorithm_1(pairs=1000, bandwidth=0.35):
+    """Return how far products of features are from the kernel, for random pairs of points."""
+    from dpeffects.design.features import Fourier
 
+    rng = np.random.default_rng(1)
+    x, z = rng.random((2, pairs, 2))
+    features = Fourier.gaussian(2, bandwidth)
+    rows = [features(np.column_stack([np.ones(pairs), points])) for points in (x, z)]
+    gaussian = np.exp(-((x - z) ** 2).sum(axis=1) / (2 * bandwidth**2))
+    gap = np.abs((rows[0] * rows[1]).sum(axis=1) - (0.15 + 0.85 * gaussian))
+    return pd.DataFrame(
+        [
+            {
+                "cases": pairs,
+                "features": features.size,
+                "mean difference": gap.mean(),
+                "largest difference": gap.max(),
+                "largest norm": max(np.linalg.norm(row, axis=1).max() for row in rows),
+            }
+        ]
+    )
+
+
+show(kept("001_algorithm_1", algorithm_1, again=FULL), "Products of features, and the kernel")
 
 # %%
 # Algorithm 2 answers one query after the other. Each later answer is drawn from a Gaussian process
@@ -934,3 +985,388 @@ def algorithm_2(draws=20_000, fitted=4.0, scale=0.1, h=0.1):
 show(kept("001_algorithm_2", algorithm_2, again=FULL), "Algorithm 2: answers after one at 0.1")
 once, again = (fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}) for _ in range(2))
 print(f"A released function, asked twice: {once} and {again}")
+
+# %%
+# Consistency (appendix D)
+# ------------------------
+#
+# Noise shrinks with n, so a released function comes closer to the effect. By the DR-learner at
+# epsilon 1:
+
+
+def growing(seeds, sizes):
+    """Return PEHE of released functions by the number of records."""
+    rows = []
+    for n in sizes:
+        errors = []
+        for seed in seeds:
+            formula, train, test, truth = study("data set 1", seed, n + 300)
+            budget = {"epsilon": 1, "delta": DELTA, "seed": seed}
+            fit = dpe.dp_cate(formula, train, "dr_learner", variance=False, **budget)
+            errors.append(dpe.pehe(fit.effect(test), truth))
+        rows.append(({"n": n}, errors))
+    return measured(rows, "pehe")
+
+
+grown = kept(
+    "001_consistency",
+    lambda: growing(range(100, 100 + RUNS), (300, 1000, 3000, 10_000, 30_000)),
+    again=FULL,
+)
+show(grown, "DR-learner, function, epsilon 1 (on file)")
+show(growing(range(1, 4), (1000, 10_000)), "This run, 3 repeats")
+
+# %%
+# Any model (figure 2)
+# --------------------
+#
+# The paper's figure 2 tells its method from others by taking any model. Here one model of
+# scikit-learn serves outcome and effect, with a logistic regression for the treatment:
+
+
+def any_model(seeds):
+    """Return PEHE and noise of the finite release for different models."""
+    from sklearn.base import clone
+    from sklearn.ensemble import GradientBoostingRegressor
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.tree import DecisionTreeRegressor
+
+    rows = []
+    for model in (
+        DecisionTreeRegressor(min_samples_leaf=50, random_state=0),
+        GradientBoostingRegressor(n_estimators=30, random_state=0),
+    ):
+        plain, noise = [], []
+        for seed in seeds:
+            x, a, y, effects, ends = draw("data set 1", 2700, seed)
+            at, truth, x, a, y = x[2700:], effects[2700:], x[:2700], a[:2700], y[:2700]
+            outcome = clone(model).fit(np.column_stack([x, a]), y)
+            models = LogisticRegression().fit(x, a), outcome
+            fit = Printed("R-learner", clone(model), x, a, y, models)
+            plain.append(dpe.pehe(fit.second.predict(at), truth))
+            noise.append(fit.largest(ends, points=256) * rate(2700))
+        keys = {"model": type(model).__name__, "noise sd": np.mean(noise)}
+        rows.append((keys | {"noise sd se": spread(noise)["se"]}, plain))
+    return measured(rows, "plain")
+
+
+show(kept("001_figure_2", lambda: any_model(range(100, 100 + RUNS)), again=FULL), "Any model")
+
+# %%
+# In the package they are the options ``outcome``, ``propensity`` and ``second_stage``.
+
+if SKLEARN:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.tree import DecisionTreeRegressor
+
+    tree = DecisionTreeRegressor(min_samples_leaf=50, random_state=0)
+    one = dpe.dp_cate(
+        formula,
+        train,
+        "r_learner",
+        release="points",
+        at=test,
+        outcome=tree,
+        propensity=LogisticRegression(),
+        second_stage=tree,
+        accept_asymptotic=True,
+        epsilon=1,
+        **BUDGET,
+    )
+    print(
+        f"PEHE of trees at epsilon 1, with the claimed noise: {dpe.pehe(one.estimates, truth):.2f}"
+    )
+
+# %%
+# Other methods (figures 11 to 13)
+# --------------------------------
+#
+# The paper compares with DP-EBM (Niu and others 2022), boosted additive models by the library
+# ``interpret``, and with k-anonymisation, which is no differential privacy at all.
+# ``distance`` is that from the same learner with a budget of 1,000.
+
+
+def boosted(seeds, learners=("dr", "t"), epsilons=(*EPSILONS, 1000.0)):
+    """Return PEHE of DP-EBM, and distance from its answers with hardly any noise."""
+    rows = []
+    for learner in learners:
+        found = {epsilon: ([], []) for epsilon in epsilons}
+        for seed in seeds:
+            formula, train, test, truth = study("data set 1", seed)
+            plain = None
+            for epsilon in sorted(epsilons, reverse=True):
+                budget = {"epsilon": epsilon, "delta": DELTA, "seed": seed, "learner": learner}
+                ask = {"release": "points", "at": test, "accept_library": True}
+                values = dpe.dp_cate(formula, train, "dp_ebm", **ask, **budget).estimates
+                plain = values if plain is None else plain
+                found[epsilon][0].append(dpe.pehe(values, truth))
+                found[epsilon][1].append(dpe.pehe(values, plain))
+        for epsilon, (pehe, distance) in found.items():
+            away = spread(distance)
+            keys = {"learner": learner, "epsilon": epsilon}
+            rows.append(({**keys, "distance": away["mean"], "distance se": away["se"]}, pehe))
+    return measured(rows, "pehe")
+
+
+ebm = kept("001_figure_11", lambda: boosted(range(100, 100 + RUNS)), again=FULL)
+show(ebm, "DP-EBM on data set 1 (on file)")
+try:
+    show(
+        boosted((1, 2), ("dr",), (1.0, 10.0))[["learner", "epsilon", "pehe"]], "This run, 2 repeats"
+    )
+except dpe.DPEffectsError as missing:
+    print(missing)
+
+# %%
+# k-anonymisation puts records in groups of k that are near each other and gives each the mean
+# covariates of its group (Domingo-Ferrer and Torra 2005). Then the same network is fitted without
+# any noise, after linear models of treatment and outcome.
+
+
+def linear_models(x, a, y):
+    """Return light models of treatment and outcome."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a solver that has not converged
+        treatment = LogisticRegression(max_iter=50).fit(x, a)
+    return treatment, Ridge(solver="cholesky").fit(np.column_stack([x, a]), y)
+
+
+def grouped(seeds, sizes):
+    """Return PEHE after k-anonymisation of the covariates, R-learner with a network."""
+    from dpeffects.estimators.k_anonymous import anonymised
+
+    rows = []
+    for k in sizes:
+        errors = []
+        for seed in seeds:
+            x, a, y, effects, _ = draw("data set 1", 2700, seed)
+            near = anonymised(x[:2700], k) if k > 1 else x[:2700]
+            models = linear_models(near, a[:2700], y[:2700])
+            fit = Printed("R-learner", stages()["network"], near, a[:2700], y[:2700], models)
+            errors.append(dpe.pehe(fit.second.predict(x[2700:]), effects[2700:]))
+        rows.append(({"k": k}, errors))
+    return measured(rows, "pehe")
+
+
+anonymous = kept("001_figure_13", lambda: grouped(range(100, 100 + RUNS), (10, 500)), again=FULL)
+show(anonymous, "k-anonymisation on data set 1 (on file)")
+if SKLEARN:
+    show(grouped((1, 2), (500,)), "This run, 2 repeats")
+
+# %%
+# All of them on data set 1:
+
+figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
+network = found.query("data == 'data set 1' and learner == 'R-learner' and stage == 'network'")
+ax.plot(
+    budgets,
+    at_budget(network.iloc[0], budgets),
+    color="black",
+    linestyle=":",
+    label="finite release, network (claimed)",
+)
+exact = by_budget.query(
+    "data == 'data set 1' and learner == 'DR-learner' and noise == 'objective' and epsilon <= 10"
+)
+bars = {"yerr": 1.96 * exact["se"], "capsize": 2}
+ax.errorbar(exact["epsilon"], exact["pehe"], color="black", label="function, DR-learner", **bars)
+for (learner, cells), marker, line in zip(
+    ebm[ebm["epsilon"] <= 10].groupby("learner"), "os", ("-", "--"), strict=True
+):
+    bars = {"yerr": 1.96 * cells["se"], "capsize": 2, "marker": marker, "linestyle": line}
+    ax.errorbar(
+        cells["epsilon"], cells["pehe"], color="#bb5566", label=f"DP-EBM, {learner}", **bars
+    )
+for _, row in anonymous.iterrows():
+    ax.axhline(row["pehe"], color="#004488", linewidth=0.8)
+    label = f"k-anonymous, k = {row['k']:.0f}"
+    ax.text(0.1, row["pehe"], label, va="bottom", fontsize="small", color="#004488")
+log_axes(ax)
+ax.set_xlabel("epsilon")
+ax.set_ylabel("PEHE, units of the outcome (bars: 95 %)")
+ax.legend(frameon=False, fontsize="small", loc="upper right")
+
+# %%
+# DP-EBM has more error than the finite release, as the paper says; but the finite release has no
+# guarantee, and the function with one has less error than both at small budgets. k-anonymous
+# covariates hardly change the network's answers, and protect nothing of outcomes and treatments.
+#
+# Patients' records (figures 6 and 7)
+# -----------------------------------
+#
+# MIMIC-III and TCGA may not be passed on. These are **stand-ins** that we draw ourselves: of the
+# same size, with covariates of the same names and usual ranges, and effects as the paper describes
+# them. What comes back on them says something of the method, nothing of the patients. Networks on
+# 4,000 covariates would take an hour, so all stages are linear here.
+
+
+def intensive_care(seed, n=14_719):
+    """Draw a stand-in for the MIMIC-III sample: covariates in [0, 1], arms, outcomes, effects."""
+    rng = np.random.default_rng(seed)
+    usual = {
+        "heart rate": (85, 16, 30, 180),
+        "sodium": (139, 4, 120, 160),
+        "red blood cells": (3.6, 0.6, 1.5, 6.5),
+        "glucose": (135, 35, 50, 400),
+        "hematocrit": (31, 5, 15, 55),
+        "respiratory rate": (19, 4.5, 5, 50),
+        "age": (64, 16, 18, 95),
+    }
+    z = rng.normal(size=(n, len(usual)))
+    z[:, 4] = 0.85 * z[:, 2] + math.sqrt(1 - 0.85**2) * z[:, 4]  # hematocrit goes with the cells
+    mean, sd, low, high = np.array(list(usual.values()), dtype=float).T
+    values = np.clip(mean + sd * z, low, high)
+    x = np.column_stack([(values - low) / (high - low), rng.integers(0, 2, n)])
+    score = 1 / (1 + np.exp(-(0.5 * z[:, 0] + 0.6 * z[:, 5] + 0.3 * z[:, 6])))
+    a = (rng.random(n) < np.clip(score, 0.05, 0.95)).astype(int)
+    effects = 0.5 + 0.05 * (values[:, 4] - 31)
+    y = 0.9 * values[:, 2] + 0.3 + effects * a + rng.normal(0, 0.25, n)
+    return x, a, np.clip(y, 1, 8), effects, (1.0, 8.0), values[:, 4]
+
+
+def figure_6(seeds, epsilons=EPSILONS):
+    """Return the slope of released effects in hematocrit, and their scatter, by budget."""
+    found = {epsilon: {"slope": [], "noise sd": [], "pehe": []} for epsilon in epsilons}
+    for seed in seeds:
+        x, a, y, effects, ends, hematocrit = intensive_care(seed)
+        n, rng = 13_247, np.random.default_rng(seed)
+        x, at, a, y = x[:n], x[n : n + 1312], a[:n], y[:n]
+        fit = Printed("R-learner", stages()["linear"], x, a, y, linear_models(x, a, y))
+        sd, values = fit.largest(ends) * rate(n), fit.second.predict(at)
+        for epsilon, cell in found.items():
+            released = values + sd / epsilon * rng.normal(size=1312)
+            cell["slope"].append(np.polyfit(hematocrit[n : n + 1312], released, 1)[0])
+            cell["noise sd"].append(sd / epsilon)
+            cell["pehe"].append(dpe.pehe(released, effects[n : n + 1312]))
+    rows = []
+    for epsilon, cell in found.items():
+        keys = {"epsilon": epsilon, "true slope": 0.05}
+        for column in ("slope", "noise sd"):
+            part = spread(cell[column])
+            keys |= {column: part["mean"], f"{column} se": part["se"]}
+        rows.append((keys, cell["pehe"]))
+    return measured(rows, "pehe")
+
+
+show(
+    kept("001_figure_6", lambda: figure_6(range(100, 100 + RUNS)), again=FULL),
+    "Stand-in for MIMIC-III: slope of the effect in hematocrit, 1,312 queries",
+)
+
+# %%
+# The paper's numbers of records do not fit each other here: a tenth of 14,719 is 1,472, and it
+# reports 1,312 queries.
+#
+# TCGA has 9,659 patients, of whom 2,659 are queries, and 4,000 genes.
+
+
+def expression(seed, genes, n=9659):
+    """Draw a stand-in for TCGA: expression in [0, 1], arms by ten genes, a constant effect of 1."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(n, 10))
+    scale = np.sort(rng.gamma(2, 0.5, genes))[::-1]
+    z = factors @ rng.normal(size=(10, genes)) / 5 + rng.normal(size=(n, genes))
+    x = np.clip(0.5 + z * scale / 24, 0, 1)
+    top = (x[:, :10].sum(axis=1) - 5) / x[:, :10].sum(axis=1).std()
+    a = (rng.random(n) < np.clip(1 / (1 + np.exp(-top)), 0.05, 0.95)).astype(int)
+    y = 2 + 4 * (x[:, :20].mean(axis=1) - 0.5) + a + rng.normal(0, 0.25, n)
+    return x, a, np.clip(y, 0, 5), (0.0, 5.0)
+
+
+def figure_7(cases, epsilons=EPSILONS):
+    """Return the mean of the released effects, their scatter and error, by genes and budget."""
+    from sklearn.linear_model import Ridge
+
+    rows = []
+    for genes, seeds in cases:
+        found = {epsilon: {"mean effect": [], "noise sd": [], "pehe": []} for epsilon in epsilons}
+        plain = []
+        for seed in seeds:
+            x, a, y, ends = expression(seed, genes)
+            n, rng = 7000, np.random.default_rng(seed)
+            models = linear_models(x[:n], a[:n], y[:n])
+            stage = Ridge(solver="cholesky")
+            fit = Printed("R-learner", stage, x[:n], a[:n], y[:n], models)
+            sd, values = fit.largest(ends, points=64) * rate(n), fit.second.predict(x[n:])
+            plain.append(dpe.pehe(values, np.ones(len(values))))
+            for epsilon, cell in found.items():
+                released = values + sd / epsilon * rng.normal(size=len(values))
+                cell["mean effect"].append(released.mean())
+                cell["noise sd"].append(sd / epsilon)
+                cell["pehe"].append(dpe.pehe(released, np.ones(len(values))))
+        for epsilon, cell in found.items():
+            keys = {"genes": genes, "epsilon": epsilon, "plain": float(np.mean(plain))}
+            for column in ("mean effect", "noise sd"):
+                part = spread(cell[column])
+                keys |= {column: part["mean"], f"{column} se": part["se"]}
+            rows.append((keys, cell["pehe"]))
+    return measured(rows, "pehe")
+
+
+show(
+    kept(
+        "001_figure_7",
+        lambda: figure_7([(400, range(100, 100 + RUNS)), (4000, (100, 101))]),
+        again=FULL,
+    ),
+    "Stand-in for TCGA: a constant effect of 1, 2,659 queries",
+)
+
+# %%
+# What to use
+# -----------
+#
+# - A function (above) for effects that vary smoothly. With three or more covariates the kernel is
+#   additive; write interactions as terms.
+#   It does not follow steps: what is sharper than ``fit.bandwidths`` is smoothed out.
+# - Effects by group, where a few groups are what you want to know, by the DR-learner (the R-learner
+#   gives overlap-weighted effects, and says so). Intervals hold for the effect, and with
+#   ``simultaneous=True`` for all groups at once:
+
+cuts = [0, 0.25, 0.5, 1]
+groups = dpe.dp_cate(
+    formula, train, release="groups", by=f"cut(x1, {cuts})", epsilon=1, delta=DELTA, seed=1
+)
+by_group = groups.tidy(simultaneous=True)[["term", "estimate", "conf_low", "conf_high"]]
+inside = pd.cut(train["x1"], cuts, include_lowest=True)
+by_group["true"] = (train["mu1"] - train["mu0"]).groupby(inside, observed=True).mean().to_numpy()
+show(by_group)
+
+# %%
+# - ``method="sample_aggregate"`` for forests and networks with a proof: fitted in disjoint blocks,
+#   averaged, noise by the declared range of the effect. It takes many records to be of use.
+#
+# What comes back
+# ---------------
+#
+# The paper's statements, where they stand, and what we measured.
+
+print(verdicts("001"))
+
+# %%
+# References
+# ----------
+
+print(references("001"))
+
+# %%
+# - Domingo-Ferrer, J. and Torra, V. (2005). Ordinal, continuous and heterogeneous k-anonymity
+#   through microaggregation. *Data Mining and Knowledge Discovery* 11, 195-212.
+#   doi:10.1007/s10618-005-0007-5
+# - Hall, R., Rinaldo, A. and Wasserman, L. (2013). Differential privacy for functions and
+#   functional data. *Journal of Machine Learning Research* 14, 703-727. arXiv:1203.2570
+# - Hirano, K., Imbens, G. W. and Ridder, G. (2003). Efficient estimation of average treatment
+#   effects using the estimated propensity score. *Econometrica* 71, 1161-1189.
+#   doi:10.1111/1468-0262.00442
+# - Johnson, A. E. W. and others (2016). MIMIC-III, a freely accessible critical care database.
+#   *Scientific Data* 3, 160035. doi:10.1038/sdata.2016.35
+# - Nie, X. and Wager, S. (2021). Quasi-oracle estimation of heterogeneous treatment effects.
+#   *Biometrika* 108, 299-319. doi:10.1093/biomet/asaa076
+# - Niu, F. and others (2022). Differentially private estimation of heterogeneous causal effects.
+#   *Conference on Causal Learning and Reasoning*. arXiv:2202.11043
+# - Oprescu, M., Syrgkanis, V. and Wu, Z. S. (2019). Orthogonal random forest for causal inference.
+#   *International Conference on Machine Learning*. arXiv:1806.03467
+# - Weinstein, J. N. and others (2013). The Cancer Genome Atlas pan-cancer analysis project.
+#   *Nature Genetics* 45, 1113-1120. doi:10.1038/ng.2764
