@@ -140,8 +140,8 @@ print(pd.DataFrame(rows, columns=columns).round(2).to_string(index=False))
 
 # %%
 # Without a hidden confounder the interval does what it promises. With one it misses, the more
-# surely the more data there are; stating the right strength repairs it, and stating a wrong one
-# does not. A sensitivity analysis is as good as what is known about the confounder.
+# surely the more data there are; stating the right strength repairs it, stating half or twice as
+# much may not. A sensitivity analysis is as good as what is known about the confounder.
 
 figure, ax = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
 for (strength, found), marker in zip(shown.items(), "os^", strict=True):

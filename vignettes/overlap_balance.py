@@ -59,11 +59,11 @@ columns = ["covariate", "released", "noise sd", "without noise", "off by, in noi
 print(pd.DataFrame(rows, columns=columns).round(3).to_string(index=False))
 
 # %%
-# So: ask whether |difference| + 2 noise sds is below 0.1 before you call a covariate balanced, and
-# whether |difference| - 2 noise sds is above 0.1 before you call it imbalanced. What is in between
-# is not known at this price. A balance table under privacy never proves balance: "not distinguished
-# from balance" is the most that it can say. And never drop a covariate because its difference came
-# out small: with noise that is a coin toss. Choose covariates by what is known of the subject.
+# So: call a covariate balanced only if the size of its difference *plus* two noise sds is below
+# 0.1, imbalanced only if the size *less* two noise sds is above 0.1. What lies between is not known
+# at this price. A balance table under privacy never proves balance: "not distinguished from
+# balance" is the most that it can say. And never drop a covariate because its difference came out
+# small: with noise that is a coin toss. Choose covariates by what is known of the subject.
 #
 # Overlap
 # -------
