@@ -17,7 +17,8 @@ matter.
 
 Figures show tables that come with the package. They were made once, with at least the paper's ten
 repeats; a part of each is repeated here with other seeds. ``python vignettes/private_matching.py
---full`` makes all of them anew, in about half an hour; ``--full figure_3`` makes one.
+--full`` makes all of them anew, in about half an hour; ``--full figure_3`` makes one. That needs
+``pip install "dpeffects[data]"``, and for AIM ``dpeffects synthetic-setup``.
 """
 
 import itertools
