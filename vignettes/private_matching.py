@@ -17,7 +17,8 @@ matter.
 
 Figures show tables that come with the package. They were made once, with at least the paper's ten
 repeats; a part of each is repeated here with other seeds. ``python vignettes/private_matching.py
---full`` makes all of them anew, in about half an hour; ``--full figure_3`` makes one.
+--full`` makes all of them anew, in about half an hour; ``--full figure_3`` makes one. That needs
+``pip install "dpeffects[data]"``, and for AIM ``dpeffects synthetic-setup``.
 """
 
 import itertools
@@ -592,13 +593,10 @@ def panels(frame, x, title, by="setting", rows=None):
                 for k, name in enumerate(names):
                     own, look = part[part[by] == name].sort_values(x), style.series(k)
                     how = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker}
-                    # bars end above 0 on a logarithmic axis
-                    below = np.minimum(2 * own["se"], 0.8 * own["error"])
-                    bars = [below, 2 * own["se"]]
+                    at, error, se = (own[column].to_numpy() for column in (x, "error", "se"))
+                    bars = [np.minimum(2 * se, 0.8 * error), 2 * se]  # above 0: the axis is in logs
                     label = name if isinstance(name, str) else f"{by} = {name:g}"
-                    ax.errorbar(
-                        own[x], own["error"], bars, label=label, elinewidth=0.8, markersize=4, **how
-                    )
+                    ax.errorbar(at, error, bars, label=label, elinewidth=0.8, markersize=4, **how)
                 ax.axhline(1, color=style.SOFT, linewidth=1, linestyle=(0, (1, 1)))
             text = f", N = {level}" if rows == "neighbours" else f", {level}" if rows else ""
             ax.set(yscale="log", title=study + text)
