@@ -428,6 +428,8 @@ try:
     LALONDE = "lalonde_original"
     nsw = dpe.load_data(LALONDE)
 except MissingExtraError as error:
+    if FULL:  # the tables on file are of the 722
+        raise
     LALONDE = "lalonde"
     nsw = dpe.load_data(LALONDE)
     print(f"Lalonde's sample of 445 is used in this run, not that of 722: {error}")
