@@ -97,7 +97,7 @@ def falling() -> Found:
         f"clearly smaller at epsilon 4 than at 0.5 in {fallen} of {fallen + len(rest)} lines, "
         f"clearly larger in {risen}; the others are {', '.join(rest)}",
         bool(risen == 0 and fallen > 0.6 * (fallen + len(rest))),
-        "Lines that hardly move are at their bias.",
+        "The others are at their bias, or their runs are too few to tell.",
     )
 
 
