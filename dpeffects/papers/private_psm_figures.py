@@ -289,6 +289,11 @@ _NOBODY = (
 )
 
 
+def _agreed(one: bool, other: bool) -> bool | None:
+    """What both readings of records that find nobody say; None where they disagree."""
+    return bool(one) if bool(one) == bool(other) else None
+
+
 def _counted_as_zero(figure: str = "000_figure_3") -> Any:
     """A figure with a counterfactual of 0 for records that find nobody, which k = 1 leaves."""
     import pandas as pd
@@ -305,7 +310,7 @@ def _no_fixed(figure: str) -> Found:
     return Found(
         "cells in which a limit is clearly worse than the best: {}; with a counterfactual of 0 for "
         "records that find nobody: {}".format(*said),
-        bool(max(min(out.values()), min(zero.values())) > 0.1),
+        _agreed(min(out.values()) > 0.1, min(zero.values()) > 0.1),
         _NOBODY,
     )
 
@@ -315,7 +320,7 @@ def _adaptive_at_label_level(figure: str, enough: float) -> Found:
     zero, other = _near_best(_counted_as_zero(figure), "adaptive", "setting")
     return Found(
         f"{out}; with a counterfactual of 0 for records that find nobody: {zero}",
-        max(share, other) > enough,
+        _agreed(share > enough, other > enough),
         f"{_NOBODY} The bias of a small limit is far below what equation 7 guesses.",
     )
 
@@ -346,7 +351,7 @@ def large_last() -> Found:
     return Found(
         f"error at k = 50 over k = 1, epsilon 4: {by_data(out)}; with a counterfactual of 0 for "
         f"records that find nobody: {by_data(zero)}",
-        bool(max((gap < -CLEAR).mean(), (zero_gap < -CLEAR).mean()) >= 0.5),
+        _agreed((gap < -CLEAR).mean() >= 0.5, (zero_gap < -CLEAR).mean() >= 0.5),
         _NOBODY,
     )
 
@@ -363,7 +368,7 @@ def small_is_flat() -> Found:
     return Found(
         f"k = 1, error at 4 over that at 0.5: {by_data(out)}; with a counterfactual of 0 for "
         f"records that find nobody: {by_data(zero)}",
-        bool((out > 0.5).mean() > 0.5 or (zero > 0.5).mean() > 0.5),
+        _agreed((out > 0.5).mean() > 0.5, (zero > 0.5).mean() > 0.5),
         _NOBODY,
     )
 
