@@ -64,7 +64,9 @@ def dp_ate(
         Proportions of the budget by name; names left out keep the method's own, and all are
         divided by their sum.
     variance
-        False gives the share of the variance to the estimate; there is no interval then.
+        False gives the share of the variance to the estimate; there is no interval then. In
+        ``smooth_matching`` the estimate then has all of the budget, and the size of its noise is
+        private.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
