@@ -716,7 +716,7 @@ for ax, found, column in zip(axes, (by_size, by_tilt), ("records", "imbalance"),
 sizes = by_size[by_size["bound"] == "printed"]["records"]
 axes[0].loglog(sizes, 12 / sizes, color="0.7", label="12 / n")
 axes[0].set_xlabel("records, a = 0")
-axes[0].set_ylabel("smooth sensitivity (range of the outcome)")
+axes[0].set_ylabel("smooth sensitivity, range 1")
 axes[0].legend(frameon=False, fontsize="small", loc="lower left")
 axes[1].set_yscale("log")
 axes[1].set_xlabel("imbalance a, n = 10,000")
