@@ -65,7 +65,9 @@ def dp_ate(
         Proportions of the budget by name; names left out keep the method's own, and all are
         divided by their sum.
     variance
-        False gives the share of the variance to the estimate; there is no interval then.
+        False gives the share of the variance to the estimate; there is no interval then. In
+        ``smooth_matching`` the estimate then has all of the budget, and the size of its noise is
+        private.
     contrasts
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,

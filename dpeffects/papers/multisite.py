@@ -2,7 +2,7 @@
 
 Both versions are judged by the same tables. Rules are compared run by run: each table has the mean
 difference from the error of MVAgg with its standard error, and a difference below two of these
-counts as none. "In general" and "mostly" are taken as three settings in four.
+counts as none. "In general" and "mostly" are taken as two settings in three.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpeffects.papers.tables import table
 _TWO = ("002", "003")
 _RULES = {"002": ("AggAll", "AggLargest"), "003": ("AggAll", "AggLargest", "IVW")}
 """What MVAgg is compared with: the first version has no inverse-variance weights."""
-_MOSTLY = 0.75
+_MOSTLY = 2 / 3
 
 
 def both(
@@ -49,7 +49,7 @@ def _check(item: str, words: str) -> Any:
 
 def _mismatches(item: str, words: str) -> str:
     row = _check(item, words)
-    return f"{row['mismatches']} of {row['tried']:,} differ"
+    return f"{row['mismatches']} of {row['cases']:,} differ"
 
 
 @both("Algorithm 1", "exact single matching, in turn within strata")
@@ -61,19 +61,17 @@ def _matching_agrees() -> Found:
 @both("Figure 2", "nobody is used more than ceil(|other arm| / |own arm|) + 1 times")
 def _matching_is_balanced() -> Found:
     row = _check("Figure 2", "used")
-    text = f"exceeded by {row['mismatches']} of {row['tried']:,} records in random strata"
+    text = f"exceeded by {row['mismatches']} of {row['cases']:,} records in random strata"
     return Found(text, bool(row["mismatches"] == 0))
 
 
 @both("Algorithm 2", "noise of scale 2 S / epsilon, with all of (epsilon, delta)")
 def _noise_of_algorithm_2() -> Found:
-    rows = _read("003_noise").query('algorithm == "Algorithm 2, with the paper\'s options"')
+    rows = _read("003_noise").query("algorithm.str.contains('2, the paper')")
     far = ((rows["mean"] - 1.0).abs() / rows["se"]).max()
     shown = ", ".join(f"{r['mean']:.2f} (se {r['se']:.2f})" for _, r in rows.iterrows())
     text = f"mean absolute noise over 2 S / epsilon at epsilon 0.5, 1, 4: {shown}"
-    why = (
-        "variance=False with paper_constants=True; S is larger where the printed one is not smooth."
-    )
+    why = "By variance=False and paper_constants=True; where the printed S is not smooth, ours is."
     return Found(text, bool(far < 3.0), why)
 
 
@@ -110,7 +108,7 @@ def _smooth_laplace_is_private() -> Found:
 def _local_bound_holds() -> Found:
     printed, ours = _check("Theorem 1", "printed"), _check("Theorem 1", "above ours")
     text = (
-        f"exceeded by {printed['mismatches']} of {printed['tried']:,} pairs of neighbours; at most "
+        f"exceeded by {printed['mismatches']} of {printed['cases']:,} pairs of neighbours; at most "
         f"{printed['ratio']:.2g} of it is reached"
     )
     why = f"Centred outcomes halve it: ours is exceeded by {ours['mismatches']}, and is attained."
@@ -122,7 +120,7 @@ def _bound_is_smooth() -> Found:
     row = _check("Theorem 1", "ln S")
     text = (
         f"ln S moves by up to {row['ratio']:.2f} beta, by more than beta in {row['mismatches']} of "
-        f"{row['tried']} pairs of neighbours"
+        f"{row['cases']} pairs of neighbours"
     )
     why = "R is too small where k replacements empty the smaller arm: keeping one record is worse."
     return Found(text, bool(row["mismatches"] == 0), why)
@@ -188,7 +186,7 @@ def _printed_variance() -> Found:
 def _variance_bound() -> Found:
     row = _check("Appendix C", "above the bound")
     text = (
-        f"exceeded by {row['mismatches']} of {row['tried']:,} pairs; at most {row['ratio']:.2g} of "
+        f"exceeded by {row['mismatches']} of {row['cases']:,} pairs; at most {row['ratio']:.2g} of "
         "it is reached"
     )
     return Found(text, bool(row["mismatches"] == 0))
@@ -198,17 +196,19 @@ for _paper, _section in (("002", "Section 4.1"), ("003", "Section IV-A")):
 
     @claim(_paper, _section, "IST has N = 18,995 people, 9,705 treated and 9,703 controls")
     def _size_of_ist() -> Found:
-        row = _read("003_data").set_index("data").loc["IST"]
-        text = f"{row['treated']:,} treated and {row['control']:,} controls: {row['n']:,} people"
-        why = f"{row['without_event']:,} is the number of people without a stroke."
-        return Found(text, bool(row["n"] == row["n_printed"]), why)
+        return _sizes("IST", "18,995 seems to be the number without a stroke: {:,}.")
 
     @claim(_paper, _section, "STAR has 10,331 pupils, 2,643 treated and 7,688 controls")
     def _size_of_star() -> Found:
-        row = _read("003_data").set_index("data").loc["STAR"]
-        text = f"{row['treated']:,} treated and {row['control']:,} controls: {row['n']:,} pupils"
-        why = "The pupils with a score in mathematics; the paper does not say which it left out."
-        return Found(text, bool(row["n"] == row["n_printed"]), why)
+        return _sizes("STAR", "Pupils with a score in mathematics; the paper does not say which.")
+
+
+def _sizes(study: str, why: str) -> Found:
+    rows = _read("003_data").query("data == @study").set_index("count")
+    here = rows["ours"].astype(int)
+    text = f"{here['n']:,}: {here['treated']:,} treated and {here['control']:,} controls"
+    same = here["n"] == int(rows["printed"]["n"])
+    return Found(text, bool(same), why.format(here.get("without a stroke", 0)))
 
 
 @both("Figure 1", "raw data stays at the site, and only private estimates leave")
@@ -226,16 +226,18 @@ def _what_leaves_a_site() -> Found:
 def _falls_with_records() -> Found:
     rows = _read("003_figure_6").query("bound == 'printed'")
     times = rows["records"] * rows["mean"]
-    text = f"N S falls from {times.iloc[0]:.0f} at {rows['records'].iloc[0]:,} records to "
-    text += f"{times.iloc[-1]:.0f} at {rows['records'].iloc[-1]:,}"
-    why = "Faster than 1/N while strata are small, 12/N from some hundred records a stratum on."
-    return Found(text, bool((np.diff(times) <= 1e-9).all()), why)
+    shown = zip(times, rows["records"], strict=True)
+    text = "N S is " + ", ".join(f"{value:.0f} at {n:,}" for value, n in shown) + " records"
+    why = "It is 12/N once strata have some hundred records, and eight times that before."
+    settled = abs(times.iloc[-1] / times.iloc[-2] - 1.0) < 0.05
+    return Found(text, bool(settled and times.iloc[-1] < times.iloc[0]), why)
 
 
 @both("Figure 7", "it grows with imbalance, and is least for balanced data")
 def _grows_with_imbalance() -> Found:
     rows = _read("003_figure_7").query("bound == 'printed'")
-    apart = np.diff(rows["mean"]) / np.hypot(rows["se"].iloc[1:], rows["se"].iloc[:-1])
+    mean, se = rows["mean"].to_numpy(), rows["se"].to_numpy()
+    apart = np.diff(mean) / np.hypot(se[1:], se[:-1])
     text = f"{rows['mean'].iloc[0]:.3f} at a = 0, {rows['mean'].iloc[-1]:.3f} at a = 4"
     return Found(text, bool((apart > 2.0).all()))
 
@@ -346,8 +348,8 @@ def _largest_gets_worse() -> Found:
 def _inverse_variance_at_small_alpha() -> Found:
     cell = _alpha(_errors("3"), high=1 / 8).iloc[0]
     more, se = cell["above_mvagg", "IVW"], cell["above_se", "IVW"]
-    text = f"at alpha 1/8 IVW has {more / cell['error', 'MVAgg']:+.0%} of the error of MVAgg more "
-    text += f"({more / se:+.1f} standard errors)"
+    text = f"at alpha 1/8 IVW has {1.0 + more / cell['error', 'MVAgg']:.2f} times the error of "
+    text += f"MVAgg ({more / se:+.1f} standard errors from 1)"
     why = "A variance here counts for no less than its noise part, which is public or released."
     return Found(text, bool(more > 2.0 * se), why)
 
@@ -357,8 +359,10 @@ _THREE = {"002": "5", "003": "4"}
 
 
 def _ratios(alpha: float, rule: str) -> dict[str, float]:
-    frame = _alpha(_errors("4"), alpha, alpha)["error"]
-    return {index[2]: row[rule] / row["MVAgg"] for index, row in frame.iterrows()}
+    frame = _alpha(_errors("4"), alpha, alpha)["error"].reset_index(level="sites")
+    found = frame.set_index("sites")
+    splits = ("1:1:1", "3:2:1", "9:9:2", "18:1:1")
+    return {split: found[rule][split] / found["MVAgg"][split] for split in splits}
 
 
 def _by_split(ratios: dict[str, float]) -> str:
@@ -399,7 +403,11 @@ def _inverse_variance_at_three_sites() -> Found:
     frame = _errors("4")
     better, worse = _beaten(frame, ("IVW",)).sum(), _beats(frame, "IVW").sum()
     text = f"better beyond two standard errors in {better} of {len(frame)}, worse in {worse}"
-    return Found(text, bool(better > worse))
+    why = (
+        "Where noise is small, weights by records are the best there are, and inverse variances "
+        "bring noise of their own; where some sites are noisy IVW is the better one."
+    )
+    return Found(text, bool(better > worse), why)
 
 
 @claim("002", "Figure 4", "on STAR MVAgg is best for all alphas")
@@ -437,25 +445,23 @@ def _outperforms(figure: str, paper: str) -> Found:
     counts = {rule: int(_beats(frame, rule).sum()) for rule in ("AggAll", "AggLargest")}
     text = f"MVAgg better than AggAll in {counts['AggAll']} and than AggLargest in "
     text += f"{counts['AggLargest']} of {len(frame)} settings, worse than one in {beaten.sum()}"
-    return Found(text, bool(beaten.mean() <= 1.0 - _MOSTLY and min(counts.values()) > 0))
+    why = "Differences below two standard errors count for neither."
+    return Found(text, bool(beaten.mean() <= 1.0 - _MOSTLY and min(counts.values()) > 0), why)
 
 
-def _small_alpha(figure: str) -> Found:
-    frame = _alpha(_errors(figure), high=0.25)
-    beaten, wins = _beaten(frame, ("IVW",)), _beats(frame, "IVW")
-    text = f"alpha 1/8, 1/4: IVW better beyond two standard errors in {beaten.sum()}, MVAgg in "
-    text += f"{wins.sum()} of {len(frame)}"
-    why = "Where noise is the known part of a variance, inverse variances lose little."
-    return Found(text, bool(wins.sum() > beaten.sum()), why)
-
-
-def _equal_alpha(figure: str) -> Found:
-    frame = _alpha(_errors(figure), 1.0, 1.0)
-    beaten, wins = _beaten(frame, ("IVW",)), _beats(frame, "IVW")
-    text = f"alpha 1: IVW better beyond two standard errors in {beaten.sum()}, MVAgg in "
-    text += f"{wins.sum()} of {len(frame)}"
-    why = "With equal budgets and sizes all weights are nearly the same."
-    return Found(text, bool(beaten.sum() > wins.sum()), why)
+def _against_inverse_variance(figure: str, low: float, high: float, best: str) -> Found:
+    """Compare MVAgg with IVW over a range of alpha."""
+    frame = _alpha(_errors(figure), low, high)
+    count = {"IVW": int(_beaten(frame, ("IVW",)).sum()), "MVAgg": int(_beats(frame, "IVW").sum())}
+    text = f"beyond two standard errors IVW is better in {count['IVW']} and MVAgg in "
+    text += f"{count['MVAgg']} of {len(frame)} settings"
+    if sum(count.values()) <= 0.1 * len(frame):
+        return Found(text, None, "So few repeats do not tell the two apart.")
+    other = "IVW" if best == "MVAgg" else "MVAgg"
+    why = (
+        "Variances count for no less than their noise part here; the paper does not say how its do."
+    )
+    return Found(text, count[best] > count[other], why)
 
 
 def _spread_of_all(figure: str, paper: str) -> Found:
@@ -463,20 +469,22 @@ def _spread_of_all(figure: str, paper: str) -> Found:
     ratio = frame[["AggAll", "AggLargest"]].min(axis=1) / frame["MVAgg"]
     text = f"alpha 4, 8: AggAll and AggLargest have {ratio.median():.1f} times its standard "
     text += f"deviation in the median setting, {ratio.min():.1f} times at least"
-    return Found(text, bool((ratio > 1.0).mean() >= _MOSTLY), "Settings in which it is smaller.")
+    why = "It leaves out noisy sites, which the others take in or are."
+    return Found(text, bool((ratio > 1.0).mean() >= _MOSTLY), why)
 
 
 def _smooth_below_global(figure: str) -> Found:
     smooth, wide = (_by_method(figure, m)["error"] for m in ("smooth_matching", "global_matching"))
     ratio = wide["MVAgg"] / smooth["MVAgg"]
-    text = (
-        f"MVAgg has {ratio.min():.1f} to {ratio.max():.0f} times less error by smooth sensitivity"
-    )
+    text = f"MVAgg has a smaller error by smooth sensitivity in {(ratio > 1.0).sum()} of "
+    text += f"{len(ratio)} settings; the errors differ by {ratio.min():.1f} to {ratio.max():.0f} "
+    text += f"times, in the median by {ratio.median():.1f} ('much' is taken as 2)"
     why = (
-        "In strata of a few records the printed smooth sensitivity is no smaller than the global "
-        "one, and it has a third of the budget where the global one has half."
+        "In small strata the printed smooth sensitivity is no smaller than the global one, and it "
+        "has a third of the budget where the global one has half."
     )
-    return Found(text, bool((ratio > 1.0).all()), why)
+    much = (ratio > 1.0).mean() >= _MOSTLY and ratio.median() >= 2.0
+    return Found(text, bool(much), why)
 
 
 def _global_is_large(figure: str) -> Found:
@@ -535,8 +543,8 @@ for _figure in ("8", "9", "10", "11"):
 
     @claim("003", f"Figure {_figure}", "MVAgg is best for alpha much smaller than 1")
     def _small_alpha_on_matching(figure: str = _figure) -> Found:
-        return _small_alpha(figure)
+        return _against_inverse_variance(figure, 0.0, 0.25, "MVAgg")
 
     @claim("003", f"Figure {_figure}", "IVW is best for alpha near 1")
     def _equal_alpha_on_matching(figure: str = _figure) -> Found:
-        return _equal_alpha(figure)
+        return _against_inverse_variance(figure, 1.0, 1.0, "IVW")
