@@ -179,7 +179,7 @@ def _(fit: CateEffects, conf_level: float) -> str:
         f"{covers} {noise_sentence(rows)}",
     ]
     if all(math.isnan(row["conf_low"]) for row in rows):
-        findings = [f"{effects} {where} are {_listed(rows)}."]
+        findings = [f"{effects} {where} are {listed(rows)}."]
     lost = [row for row in rows if math.isnan(row["conf_low"])]
     missing = f"an interval for {len(lost)} of {len(rows)} {fit.kind} (not available)"
     return paragraph(fit, findings, missing if lost else "" if groups else _NOISE_ONLY)
