@@ -18,6 +18,9 @@ something to compute, has a row here: what the paper says, what we measured, and
 agree. *Comes back*: our measurement agrees, standard errors considered. *Does not*: it disagrees.
 *Cannot be checked*: the paper leaves out what would be needed, or the data are not public; the last
 column says which. A figure may have several rows, since it may support several statements.
+A difference below two standard errors is no finding. What "similar", "most" or "generally" means is
+our choice, a few of them made after a first look; each is in the function that judges the claim
+(`dpeffects/papers`), and the numbers are there to disagree with.
 
 Nothing on this page is typed by hand. The measurements are small tables in
 [data/papers](../data/README.md) that come with the package (`dpeffects.papers.table`). To make
