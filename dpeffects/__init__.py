@@ -32,6 +32,7 @@ from dpeffects.results import (
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
 from dpeffects.study import Study, simulate_study
 from dpeffects.summary import Summary
+from dpeffects.vignettes import list_vignettes
 
 __version__ = "0.1.0"
 
@@ -74,6 +75,7 @@ __all__ = [
     "ipw_bound",
     "ipw_noise_sd",
     "list_data",
+    "list_vignettes",
     "load_cate",
     "load_data",
     "methods",

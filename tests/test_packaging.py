@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -13,23 +14,26 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet"]
-    done = subprocess.run(
-        [*command, "--no-build-isolation", "-w", str(folder)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return next(folder.glob("*.whl"))
-
-
 def test_wheel_contents(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for wanted in ("py.typed", "privacy/PROOFS.md", "_data/lalonde_nsw_dw.csv", "_data/README.md"):
         assert f"dpeffects/{wanted}" in names
     assert "dpeffects/federation/app/pyproject.toml" in names
+    for path in [*(ROOT / "vignettes").glob("*.py"), *(ROOT / "data" / "papers").glob("*.csv")]:
+        folder = "_vignettes" if path.suffix == ".py" else "_data/papers"
+        assert f"dpeffects/{folder}/{path.name}" in names
     assert not [n for n in names if n.startswith(("tests/", "benchmarks/"))]
+
+
+def test_sdist_contents(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = {name.split("/", 1)[-1] for name in archive.getnames()}
+    for wanted in ("pyproject.toml", "vignettes/weighting.py", "vignettes/ORDER", "data/README.md"):
+        assert wanted in names
+    assert {f"data/papers/{p.name}" for p in (ROOT / "data" / "papers").glob("*.csv")} <= names
 
 
 def test_data_loads_from_the_wheel_alone(wheel, tmp_path):

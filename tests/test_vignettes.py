@@ -1,25 +1,60 @@
-"""Every vignette runs from start to end in its quick mode."""
+"""Every vignette runs from start to end in its quick mode, in an empty folder, from the wheel."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from dpeffects.errors import OptionError
+from dpeffects.vignettes import list_vignettes, run_vignette, vignette_path
+
 ROOT = Path(__file__).resolve().parents[1]
-VIGNETTES = sorted(p for p in (ROOT / "vignettes").glob("*.py") if p.name != "common.py")
+NAMES = sorted(path.stem for path in (ROOT / "vignettes").glob("*.py"))
 
 
-@pytest.mark.parametrize("vignette", VIGNETTES, ids=lambda path: path.stem)
-def test_it_runs(vignette, tmp_path):
+@pytest.fixture(scope="session")
+def installed(wheel, tmp_path_factory):
+    """The folder that the wheel puts in place: nothing of the checkout is in it."""
+    folder = tmp_path_factory.mktemp("installed")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs(name, installed, tmp_path):
     pytest.importorskip("matplotlib")
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    env = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    env = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(installed)}
+    script = installed / "dpeffects" / "_vignettes" / f"{name}.py"
     done = subprocess.run(
-        [sys.executable, str(vignette)], cwd=tmp_path, env=env, capture_output=True, text=True
+        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip()
+
+
+def test_all_are_listed():
+    assert sorted(list_vignettes().index) == NAMES
+    assert all(list_vignettes()["title"])
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(OptionError, match="Did you mean 'weighting'"):
+        vignette_path("wieghting")
+
+
+def test_figures_are_saved(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "ORDER").write_text("two\n")
+    (tmp_path / "two.py").write_text(
+        '"""Two figures."""\nimport sys\nimport matplotlib.pyplot as plt\n'
+        "plt.plot([1, 2])\nplt.show()\nplt.plot([2, 1])\nprint(sys.argv[1:])\n"
+    )
+    monkeypatch.setattr("dpeffects.vignettes._folder", lambda: tmp_path)
+    run_vignette("two", tmp_path, full=("figure_2",))
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["two_1.png", "two_2.png"]
+    assert "['--full', 'figure_2']" in capsys.readouterr().out

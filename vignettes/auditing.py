@@ -32,7 +32,7 @@ from scipy.stats import beta
 import dpeffects as dpe
 
 FULL = "--full" in sys.argv
-RUNS = 20_000 if FULL else 3_000
+RUNS = 20_000 if FULL else 2_000
 pd.options.display.width = 100
 
 # %%
@@ -325,3 +325,19 @@ else:
 #
 # If an audit of this package ever says ``VIOLATED`` where the guarantee is exact, please report it
 # as ``SECURITY.md`` says, with the pair that shows it.
+
+# %%
+# References
+# ----------
+#
+# - Ding, Z., Wang, Y., Wang, G., Zhang, D. and Kifer, D. (2018). Detecting violations of
+#   differential privacy. ACM Conference on Computer and Communications Security, 475-489.
+#   doi:10.1145/3243734.3243818
+# - Jagielski, M., Ullman, J. and Oprea, A. (2020). Auditing differentially private machine
+#   learning: how private is private SGD? Advances in Neural Information Processing Systems 33.
+#   doi:10.48550/arXiv.2006.07709
+# - Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits
+#   illustrated in the case of the binomial. Biometrika 26, 404-413. doi:10.1093/biomet/26.4.404
+# - Schröder, M., Melnychuk, V. and Feuerriegel, S. (2025). Differentially private learners for
+#   heterogeneous treatment effects. International Conference on Learning Representations.
+#   doi:10.48550/arXiv.2503.03486

@@ -46,7 +46,7 @@ fit = dpe.dp_ate(
     epsilon=1,
     bounds={"income": (0, 150_000), "age": (18, 66), "region": ["north", "south", "islands"]},
 )
-fit.tidy()
+print(fit.tidy().T.to_string(header=False))
 
 # %%
 # Write them once and attach them to the data; every call then knows them.
@@ -177,3 +177,10 @@ print(f"{cut.method}, n = {cut.n}: {cut.estimate:,.0f}")
 # %%
 # In a terminal, ``dpeffects bounds-template data.csv`` starts a file with the names and types of
 # the columns, and leaves the ranges to you. Next: :doc:`choosing_method`.
+
+# %%
+# References
+# ----------
+#
+# - Dwork, C., McSherry, F., Nissim, K. and Smith, A. (2006). Calibrating noise to sensitivity
+#   in private data analysis. Theory of Cryptography, 265-284. doi:10.1007/11681878_14

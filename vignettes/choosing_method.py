@@ -18,7 +18,7 @@ import pandas as pd
 
 import dpeffects as dpe
 
-dpe.methods()
+print(dpe.methods())
 
 # %%
 # The level is the first choice. *Sample*: everything in a record is protected. *Label*: only the
@@ -120,3 +120,12 @@ print(small.caution)
 # %%
 # That all holds where the score and the outcome are linear in the terms of the formula. Where they
 # are not, the right terms matter more than the method: :doc:`reading_default` shows four cases.
+
+# %%
+# References
+# ----------
+#
+# - Dwork, C. and Roth, A. (2014). The algorithmic foundations of differential privacy.
+#   Foundations and Trends in Theoretical Computer Science 9, 211-407. doi:10.1561/0400000042
+# - Rosenbaum, P. R. and Rubin, D. B. (1983). The central role of the propensity score in
+#   observational studies for causal effects. Biometrika 70, 41-55. doi:10.1093/biomet/70.1.41

@@ -74,7 +74,7 @@ print(dpe.compare(smoking, matched, names=["default", "private_psm"], stat="conf
 #
 # Results hold released numbers only: print them, bind the frames of several, or export them.
 
-smoking.tidy()
+print(smoking.tidy().T.to_string(header=False))
 
 # %%
 print(smoking.guarantee.sentence())
@@ -83,3 +83,16 @@ print(smoking.guarantee.sentence())
 # Where to go on: :doc:`choosing_bounds` for data of your own, :doc:`reading_default` for what the
 # default does and assumes, :doc:`choosing_method` for method and epsilon, :doc:`reading_budget` for
 # what was paid, and :doc:`study` for all of it in order.
+
+# %%
+# References
+# ----------
+#
+# - International Stroke Trial Collaborative Group (1997). The International Stroke Trial (IST).
+#   Lancet 349, 1569-1581. doi:10.1016/S0140-6736(97)04011-7
+# - Cattaneo, M. D. (2010). Efficient semiparametric estimation of multi-valued treatment
+#   effects under ignorability. Journal of Econometrics 155, 138-154 (the birth weights).
+#   doi:10.1016/j.jeconom.2009.09.023
+# - Yuan, Q. and others (2026). PrivATE: Differentially private average treatment effect
+#   estimation for observational data. Network and Distributed System Security Symposium.
+#   doi:10.48550/arXiv.2512.14557

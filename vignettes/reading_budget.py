@@ -23,7 +23,8 @@ from dpeffects import plots
 nsw = dpe.load_data("lalonde")
 fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
 spends = fit.spends_frame()
-spends[["label", "share", "mechanism", "sensitivity", "scale", "epsilon", "claim"]]
+shown = ["label", "share", "mechanism", "sensitivity", "scale", "epsilon", "claim"]
+print(spends[shown].to_string(index=False))
 
 # %%
 # *Sensitivity* is the most that one record can change the value, *scale* the size of the noise that
@@ -61,7 +62,7 @@ for name, case in cases.items():
     one = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, **case)
     parts = one.spends_frame().groupby("share")["epsilon"].sum()
     rows.append({"case": name, **parts, "noise sd": one.noise_variance**0.5})
-pd.DataFrame(rows).round(3)
+print(pd.DataFrame(rows).round(3).to_string(index=False))
 
 # %%
 # Is it noise or is it sampling?
@@ -131,3 +132,15 @@ print(together.sentence())
 
 # %%
 # Next: :doc:`study`, where plan, ledger, estimate and record come together.
+
+# %%
+# References
+# ----------
+#
+# - Dwork, C., McSherry, F., Nissim, K. and Smith, A. (2006). Calibrating noise to sensitivity
+#   in private data analysis. Theory of Cryptography, 265-284. doi:10.1007/11681878_14
+# - Kairouz, P., Oh, S. and Viswanath, P. (2017). The composition theorem for differential
+#   privacy. IEEE Transactions on Information Theory 63, 4037-4049. doi:10.1109/TIT.2017.2685505
+# - Dehejia, R. H. and Wahba, S. (1999). Causal effects in nonexperimental studies: reevaluating
+#   the evaluation of training programs. Journal of the American Statistical Association 94,
+#   1053-1062. doi:10.1080/01621459.1999.10473858

@@ -249,3 +249,15 @@ plt.show()
 # there is. So where you know that a covariate has a turning point, a threshold or a partner, put it
 # in the formula; where you do not know, splines for the strongest numeric covariates are a cheap
 # insurance.
+
+# %%
+# References
+# ----------
+#
+# - Robins, J. M., Rotnitzky, A. and Zhao, L. P. (1994). Estimation of regression coefficients
+#   when some regressors are not always observed. Journal of the American Statistical
+#   Association 89, 846-866. doi:10.1080/01621459.1994.10476818
+# - Rosenbaum, P. R. and Rubin, D. B. (1983). The central role of the propensity score in
+#   observational studies for causal effects. Biometrika 70, 41-55. doi:10.1093/biomet/70.1.41
+# - Dwork, C., McSherry, F., Nissim, K. and Smith, A. (2006). Calibrating noise to sensitivity
+#   in private data analysis. Theory of Cryptography, 265-284. doi:10.1007/11681878_14

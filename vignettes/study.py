@@ -50,7 +50,8 @@ plan = dpe.plan(
     outcome_sd=550,
     repeats=4,
 )
-plan.tidy()[["method", "noise_sd", "half_width", "detectable"]].round(0)
+shown = plan.tidy()[["method", "noise_sd", "half_width", "detectable"]]
+print(shown.round(0).to_string(index=False))
 
 # %%
 # A difference in means would be precise, but who smokes is not random. Of what adjusts, the default
@@ -99,7 +100,7 @@ print(adjusted.summary())
 #
 # Side by side, as in a paper's table:
 
-dpe.compare(crude, adjusted, names=["crude", "adjusted"])
+print(dpe.compare(crude, adjusted, names=["crude", "adjusted"]))
 
 # %%
 # Where the width of each interval comes from:
@@ -155,3 +156,15 @@ print(book.verify().partition(": ")[2].partition(";")[0])
 found = dpe.audit("diff_in_means", epsilon=1, runs=2_000, seed=1)
 verdict = "the promise is broken" if found.violated else "nothing contradicts the promise"
 print(f"promised epsilon 1, shown at least {found.lower:.2f}: {verdict}")
+
+# %%
+# References
+# ----------
+#
+# - Almond, D., Chay, K. Y. and Lee, D. S. (2005). The costs of low birth weight. Quarterly
+#   Journal of Economics 120, 1031-1083. doi:10.1093/qje/120.3.1031
+# - Cattaneo, M. D. (2010). Efficient semiparametric estimation of multi-valued treatment
+#   effects under ignorability. Journal of Econometrics 155, 138-154 (the birth weights).
+#   doi:10.1016/j.jeconom.2009.09.023
+# - Rosenbaum, P. R. and Rubin, D. B. (1983). The central role of the propensity score in
+#   observational studies for causal effects. Biometrika 70, 41-55. doi:10.1093/biomet/70.1.41

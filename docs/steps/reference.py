@@ -44,7 +44,7 @@ AREAS = {
     "data": (
         "Data",
         "Sources, licences and declared bounds: :doc:`/generated/data`.",
-        ["load_data", "simulate", "list_data", "data_info"],
+        ["load_data", "simulate", "list_data", "data_info", "list_vignettes"],
     ),
     "theory": (
         "Formulas of the papers",

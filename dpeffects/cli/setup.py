@@ -1,4 +1,4 @@
-"""Commands that prepare a study: bounds-template, keygen, synthetic-setup."""
+"""Commands that prepare a study: bounds-template, keygen, synthetic-setup; and the vignettes."""
 
 from __future__ import annotations
 
@@ -94,6 +94,34 @@ def run_synthetic_setup(args: argparse.Namespace) -> None:
     print('Ready: dp_ate(..., method="synthetic", accept_library=True)')
 
 
+def add_vignette_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the name, and what to do with it."""
+    parser.add_argument("name", nargs="?", help="the vignette to run; none: list them")
+    parser.add_argument("--source", action="store_true", help="print the script, do not run it")
+    parser.add_argument("--figures", default=".", metavar="FOLDER", help="where to save figures")
+    parser.add_argument(
+        "--full",
+        nargs="*",
+        metavar="TABLE",
+        help="make the tables on file anew, with the repeats of the papers: all, or those named",
+    )
+
+
+def run_vignettes(args: argparse.Namespace) -> None:
+    """List the vignettes, print one, or run it."""
+    from dpeffects.vignettes import list_vignettes, run_vignette, vignette_path
+
+    if args.name is None:
+        titles = list_vignettes()["title"]
+        width = max(map(len, titles.index))
+        print("\n".join(f"{name:{width}}  {title}" for name, title in titles.items()))
+    elif args.source:
+        print(vignette_path(args.name).read_text(encoding="utf-8"), end="")
+    else:
+        full = None if args.full is None else tuple(args.full)
+        run_vignette(args.name, args.figures, full)
+
+
 COMMANDS = (
     Command(
         "bounds-template",
@@ -120,6 +148,17 @@ COMMANDS = (
         """\
   dpeffects synthetic-setup
   DPEFFECTS_GENERATORS=/opt/dpmm dpeffects synthetic-setup
+""",
+    ),
+    Command(
+        "vignette",
+        "list the vignettes, run one and save its figures, or print its script",
+        add_vignette_arguments,
+        run_vignettes,
+        """\
+  dpeffects vignette
+  dpeffects vignette weighting --figures pictures
+  dpeffects vignette weighting --source > weighting.py
 """,
     ),
 )

@@ -1,0 +1,51 @@
+"""The page of all claims of the papers, with what was measured and a verdict: docs/replication.md.
+
+``python docs/steps/replication.py`` writes it anew from the tables on file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpeffects.papers import papers, verdicts
+
+PAGE = Path(__file__).resolve().parents[1] / "replication.md"
+_HEAD = """\
+# The papers, claim by claim
+
+Every numbered algorithm, table and figure of the papers behind this package, and every theorem with
+something to compute, has a row here: what the paper says, what we measured, and whether the two
+agree. *Comes back*: our measurement agrees, standard errors considered. *Does not*: it disagrees.
+*Cannot be checked*: the paper leaves out what would be needed, or the data are not public; the last
+column says which. A figure may have several rows, since it may support several statements.
+
+Nothing on this page is typed by hand. The measurements are small tables in
+[data/papers](../data/README.md) that come with the package (`dpeffects.papers.table`). To make
+them anew, run a vignette with `--full`; to make one of them, add its name:
+
+```sh
+python vignettes/weighting.py --full table_2
+```
+
+What we build instead, where a paper is wrong, is in
+[What we corrected in the papers](../vignettes/corrected.py).
+"""
+
+
+def text() -> str:
+    """Return the page."""
+    found = verdicts()
+    lines = ["| paper | items | claims | come back | do not | cannot be checked |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for key, paper in papers().items():
+        own = [row.verdict for row in found.rows if row.paper == key]
+        counts = [own.count(name) for name in ("comes back", "does not", "cannot be checked")]
+        name = f"{paper.short} ({key})"
+        lines.append(
+            f"| {name} | {len(paper.items)} | {len(own)} | {' | '.join(map(str, counts))} |"
+        )
+    return "\n".join([_HEAD, *lines, "", found.markdown()])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")

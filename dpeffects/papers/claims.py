@@ -1,0 +1,229 @@
+"""What the papers say, claim by claim, with what was measured here and a verdict.
+
+Each paper has a module whose functions read the tables on file and judge one statement each. No
+number is typed: when a table is made anew, the page of verdicts follows.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from dpeffects.errors import OptionError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERDICTS = {True: "comes back", False: "does not", None: "cannot be checked"}
+_COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One of the texts: what to cite, and what it numbers."""
+
+    key: str
+    authors: str
+    short: str
+    title: str
+    year: int
+    venue: str
+    doi: str
+    vignette: str
+    items: tuple[str, ...]
+
+    @property
+    def reference(self) -> str:
+        """The entry of a list of references."""
+        return f"{self.authors} ({self.year}). {self.title}. {self.venue}. doi:{self.doi}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured for a claim.
+
+    ``holds``: True where the claim comes back, False where it does not, None where it cannot be
+    checked. ``why`` explains the last two, and may explain the first.
+    """
+
+    measured: str
+    holds: bool | None
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if self.holds not in VERDICTS:
+            raise ValueError(f"holds must be True, False or None, got {self.holds!r}")
+        if self.holds is not True and not self.why:
+            raise ValueError(f"a claim that does not come back needs a reason: {self.measured}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the page of verdicts."""
+
+    paper: str
+    item: str
+    place: str
+    printed: str
+    measured: str
+    verdict: str
+    why: str
+
+
+_CLAIMS: defaultdict[str, list[tuple[str, str, str, Callable[[], Found]]]] = defaultdict(list)
+
+
+def claim(
+    paper: str, item: str, printed: str, place: str = ""
+) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
+    """Register a function that judges one statement of a paper.
+
+    Parameters
+    ----------
+    paper, item
+        A key and one of the ``items`` of ``texts.toml``, as in ``"000", "Figure 2"``.
+    printed
+        The paper's sentence or number.
+    place
+        Where it stands, if the item's name does not say so.
+    """
+    if item not in papers()[paper].items:
+        raise ValueError(f"{item!r} is not among the items of paper {paper} in texts.toml")
+
+    def register(judge: Callable[[], Found]) -> Callable[[], Found]:
+        _CLAIMS[paper].append((item, printed, place, judge))
+        return judge
+
+    return register
+
+
+@cache
+def papers() -> dict[str, Paper]:
+    """Return the five texts by their key."""
+    text = Path(__file__).with_name("texts.toml").read_text(encoding="utf-8")
+    return {
+        key: Paper(key=key, items=tuple(entry.pop("items")), **entry)
+        for key, entry in tomllib.loads(text).items()
+    }
+
+
+def references(*keys: str) -> str:
+    """Return the entries of some papers for a list of references, one line each."""
+    return "\n".join(_known(key).reference for key in keys or papers())
+
+
+def verdicts(paper: str = "") -> Verdicts:
+    """Return each claim of a paper, or of all, beside what was measured here.
+
+    Parameters
+    ----------
+    paper
+        ``"000"`` private matching, ``"001"`` conditional effects, ``"002"`` and ``"003"`` many
+        sites, ``"004"`` weighting; all by default.
+
+    Returns
+    -------
+    Verdicts
+        Prints as a table; ``to_frame()`` gives its rows, ``markdown()`` a page.
+
+    Examples
+    --------
+    >>> set(verdicts("004").to_frame()["verdict"]) <= set(VERDICTS.values())
+    True
+    """
+    chosen = [_known(paper).key] if paper else list(papers())
+    return Verdicts(tuple(row for key in chosen for row in _rows(papers()[key])))
+
+
+def _known(key: str) -> Paper:
+    if key not in papers():
+        raise OptionError(f"unknown paper {key!r}.{did_you_mean(key, papers())}")
+    return papers()[key]
+
+
+def _rows(paper: Paper) -> list[Row]:
+    """The claims of a paper, judged, in the order of its items."""
+    ordered = sorted(_CLAIMS[paper.key], key=lambda entry: paper.items.index(entry[0]))
+    found = ((item, printed, place, judge()) for item, printed, place, judge in ordered)
+    return [
+        Row(paper.key, item, place, printed, f.measured, VERDICTS[f.holds], f.why)
+        for item, printed, place, f in found
+    ]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Claims of the papers with what was measured here; ``print`` shows them as a table."""
+
+    rows: tuple[Row, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each claim."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(row) for row in self.rows])
+
+    def total(self) -> str:
+        """Return how many claims come back, do not, and cannot be checked, as a sentence."""
+        back, gone, unknown = (
+            sum(row.verdict == name for row in self.rows) for name in VERDICTS.values()
+        )
+        return (
+            f"{len(self.rows)} claims: {back} come back, {gone} do not, "
+            f"{unknown} cannot be checked."
+        )
+
+    def _cells(self) -> list[list[str]]:
+        return [
+            [
+                f"{row.item} ({row.place})" if row.place else row.item,
+                row.printed,
+                row.measured,
+                row.verdict,
+                row.why,
+            ]
+            for row in self.rows
+        ]
+
+    def __str__(self) -> str:
+        cells = [
+            [where, printed, "\n\n".join(filter(None, [measured, why])), verdict]
+            for where, printed, measured, verdict, why in self._cells()
+        ]
+        heads = ["where", "the paper", "measured here, and why", "verdict"]
+        grid = tabulate(cells, heads, tablefmt="grid", maxcolwidths=[11, 30, 38, 9])
+        return f"{grid}\n{self.total()}"
+
+    def _repr_html_(self) -> str:
+        return str(tabulate(self._cells(), _COLUMNS, tablefmt="html"))
+
+    def markdown(self) -> str:
+        """Return a page with one table for each paper."""
+        parts = []
+        for key, paper in papers().items():
+            own = Verdicts(tuple(row for row in self.rows if row.paper == key))
+            if own.rows:
+                cells = [
+                    [escape(c, quote=False).replace("|", "\\|") for c in r] for r in own._cells()
+                ]
+                parts += [
+                    f"## {paper.short} (paper {key})",
+                    f"{paper.reference}",
+                    f"{len(paper.items)} items, {own.total()} "
+                    f"The vignette is [{paper.vignette}](../vignettes/{paper.vignette}.py).",
+                    _markdown_table(cells),
+                ]
+        return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(cells: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in cells)])

@@ -1,0 +1,1 @@
+"""Verdicts on DP-CATE (paper 001)."""

@@ -1,0 +1,1 @@
+"""Verdicts on many sites (papers 002 and 003)."""

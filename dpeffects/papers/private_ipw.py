@@ -1,0 +1,1 @@
+"""Verdicts on PP-IPW (paper 004)."""

@@ -1,0 +1,1 @@
+"""Verdicts on PrivATE (paper 000)."""

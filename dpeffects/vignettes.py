@@ -1,0 +1,107 @@
+"""The vignettes that come with the package: their names, their source, and running one.
+
+A vignette is a script. ``dpeffects vignette`` lists them, and ``dpeffects vignette weighting`` runs
+one and saves its figures, with nothing but the installed package.
+"""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpeffects.errors import DataError, MissingExtraError, OptionError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def list_vignettes() -> pd.DataFrame:
+    """Return names and titles of all vignettes, in the order in which to read them.
+
+    Examples
+    --------
+    >>> list_vignettes().index[0]
+    'quick_start'
+    """
+    import pandas as pd
+
+    titles = {name: _title(vignette_path(name)) for name in _names()}
+    return pd.DataFrame({"title": titles}).rename_axis("vignette")
+
+
+def vignette_path(name: str) -> Path:
+    """Return the path of a vignette's script.
+
+    Examples
+    --------
+    >>> vignette_path("weighting").name
+    'weighting.py'
+    """
+    if name not in _names():
+        raise OptionError(f"there is no vignette {name!r}.{did_you_mean(name, _names())}")
+    return _folder() / f"{name}.py"
+
+
+def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | None = None) -> None:
+    """Run a vignette as a script and save its figures as ``name_1.png`` and so on.
+
+    Parameters
+    ----------
+    name
+        One of :func:`list_vignettes`.
+    figures
+        The folder for the figures.
+    full
+        None for the quick mode; otherwise with the papers' repeat counts, for all tables or for
+        those that are named.
+    """
+    path = vignette_path(name)
+    try:
+        import matplotlib as mpl
+        from matplotlib import pyplot as plt
+    except ImportError:
+        raise MissingExtraError(
+            'vignettes need matplotlib: pip install "dpeffects[plot]"'
+        ) from None
+    mpl.use("Agg")
+    number = 0
+
+    def save(*_: object, **__: object) -> None:
+        nonlocal number
+        for key in plt.get_fignums():
+            number += 1
+            file = Path(figures) / f"{name}_{number}.png"
+            plt.figure(key).savefig(file, dpi=150, bbox_inches="tight")
+            plt.close(key)
+            print(f"[figure: {file}]")
+
+    shown, argv = plt.show, sys.argv
+    plt.show, sys.argv = save, [str(path), *([] if full is None else ["--full", *full])]
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+        save()
+    finally:
+        plt.show, sys.argv = shown, argv
+
+
+def _names() -> list[str]:
+    lines = (_folder() / "ORDER").read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _title(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+    return text.splitlines()[0]
+
+
+def _folder() -> Path:
+    """Inside a wheel, or beside the package in a checkout."""
+    for folder in (_PACKAGE / "_vignettes", _PACKAGE.parent / "vignettes"):
+        if (folder / "ORDER").is_file():
+            return folder
+    raise DataError("the vignettes are missing from this installation of dpeffects")

@@ -1,0 +1,120 @@
+"""Every item of the papers has a verdict, made from tables on file that say how they were made."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpeffects.errors import DataError, OptionError
+from dpeffects.papers import Found, claim, kept, made, papers, spread, table, table_names, verdicts
+from dpeffects.papers import claims as register
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("key", papers())
+def test_every_item_has_a_verdict(key):
+    judged = {row.item for row in verdicts(key).rows}
+    assert sorted(set(papers()[key].items) - judged) == []
+
+
+@pytest.mark.parametrize("key", papers())
+def test_rows_are_whole_sentences(key):
+    for row in verdicts(key).rows:
+        assert row.printed, row
+        assert row.measured or row.verdict == "cannot be checked", row
+        assert row.why or row.verdict == "comes back", row
+        assert not re.search(r"\bnan\b|\binf\b", row.measured), row
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_tables_say_how_they_were_made(name):
+    assert re.match(r"\d{4}-\d\d-\d\d; .+; python (vignettes|benchmarks)/\w+\.py", made(name))
+    frame = table(name)
+    assert len(frame)
+    assert "runs" in frame or {"printed", "ours"} <= set(frame) or "cases" in frame, name
+    if "runs" in frame and frame["runs"].min() > 1:
+        assert any(column == "se" or column.endswith(" se") for column in frame), name
+
+
+def test_every_table_belongs_to_a_paper():
+    assert {name.split("_")[0] for name in table_names()} <= set(papers())
+
+
+def test_the_page_is_that_of_the_tables(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "steps"))
+    import replication
+
+    assert replication.PAGE.read_text(encoding="utf-8") == replication.text(), (
+        "run python docs/steps/replication.py"
+    )
+
+
+def test_a_verdict_follows_its_table(tmp_path, monkeypatch):
+    """The same claim, judged from two tables."""
+    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path / "data" / "papers")
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(register, "_CLAIMS", defaultdict(list))
+    monkeypatch.setattr(sys, "argv", ["page.py"])
+
+    @claim("004", "Figure 1", "the error is below 1")
+    def below() -> Found:
+        error = table("004_figure_1")["error"].max()
+        return Found(f"largest {error:g}", bool(error < 1), "because")
+
+    for error, verdict in ((0.5, "comes back"), (1.5, "does not")):
+        kept("004_figure_1", lambda e=error: pd.DataFrame({"error": [e]}), again=True)
+        (row,) = verdicts("004").rows
+        assert (row.measured, row.verdict) == (f"largest {error:g}", verdict)
+        assert f"largest {error:g}" in str(verdicts("004"))
+
+
+def test_tables_are_made_only_when_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path / "data" / "papers")
+    (tmp_path / "data").mkdir()
+    frame = pd.DataFrame({"error": [1 / 3]})
+    monkeypatch.setattr(sys, "argv", ["page.py", "--full"])
+    with pytest.raises(DataError, match="on file"):
+        kept("004_figure_1", lambda: frame)
+    first = kept("004_figure_1", lambda: frame, again=True)
+    assert first["error"][0] == pytest.approx(1 / 3, rel=1e-5)
+    monkeypatch.setattr(sys, "argv", ["page.py", "--full", "figure_2"])
+    again = kept("004_figure_1", lambda: frame + 1, again=True)
+    pd.testing.assert_frame_equal(first, again)
+    assert kept("004_figure_2", lambda: frame + 1, again=True)["error"][0] > 1
+    assert made("004_figure_2").endswith("python vignettes/page.py --full")
+
+
+def test_an_installed_package_is_not_written_to(tmp_path, monkeypatch):
+    (tmp_path / "_data" / "papers").mkdir(parents=True)
+    monkeypatch.setattr("dpeffects.papers.tables._folder", lambda: tmp_path / "_data" / "papers")
+    monkeypatch.setattr(sys, "argv", ["page.py", "--full"])
+    monkeypatch.chdir(tmp_path)
+    frame = kept("004_figure_1", lambda: pd.DataFrame({"error": [1.5]}), again=True)
+    assert frame["error"].tolist() == [1.5]
+    assert [path.name for path in (tmp_path / "papers").iterdir()] == ["004_figure_1.csv"]
+    assert not list((tmp_path / "_data" / "papers").iterdir())
+
+
+def test_mistakes_are_named():
+    with pytest.raises(OptionError, match="unknown paper '005'"):
+        verdicts("005")
+    with pytest.raises(DataError, match="no table"):
+        table("000_figure_99")
+    with pytest.raises(ValueError, match="Figure 99"):
+        claim("000", "Figure 99", "anything")
+    with pytest.raises(ValueError, match="needs a reason"):
+        Found("0.3", False)
+
+
+def test_spread_is_the_usual_standard_error():
+    values = np.random.default_rng(1).normal(size=30)
+    found = spread(values)
+    assert found["se"] == pytest.approx(pd.Series(values).sem())
+    assert (found["mean"], found["runs"]) == (pytest.approx(values.mean()), 30)
