@@ -1123,29 +1123,29 @@ except dpe.DPEffectsError as missing:
 # any noise, after linear models of treatment and outcome.
 
 
-def linear_models(x, a, y):
-    """Return light models of treatment and outcome."""
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a solver that has not converged
-        treatment = LogisticRegression(max_iter=50).fit(x, a)
-    return treatment, Ridge(solver="cholesky").fit(np.column_stack([x, a]), y)
-
-
 def grouped(seeds, sizes):
     """Return PEHE after k-anonymisation of the covariates, R-learner with a network."""
-    from dpeffects.estimators.k_anonymous import anonymised
-
     rows = []
     for k in sizes:
         errors = []
         for seed in seeds:
-            x, a, y, effects, _ = draw("data set 1", 2700, seed)
-            near = anonymised(x[:2700], k) if k > 1 else x[:2700]
-            models = linear_models(near, a[:2700], y[:2700])
-            fit = Printed("R-learner", stages()["network"], near, a[:2700], y[:2700], models)
-            errors.append(dpe.pehe(fit.second.predict(x[2700:]), effects[2700:]))
+            formula, train, test, truth = study("data set 1", seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # networks that have not converged
+                fit = dpe.dp_cate(
+                    formula,
+                    train,
+                    "k_anonymous",
+                    release="points",
+                    at=test,
+                    k=k,
+                    learner="r_learner",
+                    second_stage=stages()["network"],
+                    epsilon=1,  # is not used
+                    seed=seed,
+                    accept_none=True,
+                )
+            errors.append(dpe.pehe(fit.estimates, truth))
         rows.append(({"k": k}, errors))
     return measured(rows, "pehe")
 
@@ -1224,6 +1224,16 @@ def intensive_care(seed, n=14_719):
     effects = 0.5 + 0.05 * (values[:, 4] - 31)
     y = 0.9 * values[:, 2] + 0.3 + effects * a + rng.normal(0, 0.25, n)
     return x, a, np.clip(y, 1, 8), effects, (1.0, 8.0), values[:, 4]
+
+
+def linear_models(x, a, y):
+    """Return light models of treatment and outcome."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a solver that has not converged
+        treatment = LogisticRegression(max_iter=50).fit(x, a)
+    return treatment, Ridge(solver="cholesky").fit(np.column_stack([x, a]), y)
 
 
 def figure_6(seeds, epsilons=EPSILONS):
