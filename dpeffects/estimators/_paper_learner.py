@@ -27,7 +27,8 @@ _POINTS, _ROWS, _CORNERS = 4096, 20_000, 12
 """To begin with: points that fill the cube, rows of the data, columns whose corners are tried."""
 _KEPT, _ROUNDS, _TRIED, _ENTRIES = 32, 12, 8192, 2**23
 """Points that are improved, how often, and how many points, and entries of them, are tried."""
-_CLIMBS, _STEPS, _APART = 4, 50, 1e-6
+_CLIMBS, _STEPS, _DIFFERENCES, _APART = 4, 50, 20_000, 1e-6
+"""Points that climb, by how many steps and differences at most, and how wide these are."""
 
 
 def check_second_stage(learner: Any) -> None:
@@ -215,8 +216,8 @@ def _climbed(size: Callable[[FloatArray], FloatArray], start: FloatArray) -> flo
         values = -size(np.concatenate([x[None, :], x + np.diag(inward)]))
         return float(values[0]), (values[1:] - values[0]) / inward
 
-    cube = [(0.0, 1.0)] * columns
+    cube, steps = [(0.0, 1.0)] * columns, max(3, min(_STEPS, _DIFFERENCES // columns))
     found = minimize(
-        fall, start, jac=True, method="L-BFGS-B", bounds=cube, options={"maxiter": _STEPS}
+        fall, start, jac=True, method="L-BFGS-B", bounds=cube, options={"maxiter": steps}
     )
     return -float(found.fun)

@@ -32,6 +32,7 @@ _INTERVALS = {
         "They leave out sampling error and shrinkage."
     ),
 }
+_NO_INTERVALS = "There are no intervals: the method does not say how much its effects vary."
 _NOISE_ONLY = "an interval for the effect (the intervals below cover privacy noise only)"
 
 
@@ -123,7 +124,8 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
         tuple(rows),
         "lrrrr",
     )
-    notes = [_INTERVALS[fit.kind]]
+    known = any(math.isfinite(low) for low, _ in intervals)
+    notes = [_INTERVALS[fit.kind] if known else _NO_INTERVALS]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
     if len(fit.labels) > _EFFECTS:
@@ -175,6 +177,8 @@ def _(fit: CateEffects, conf_level: float) -> str:
         f"{effects} {where}, with {percent(conf_level)} intervals, are {_listed(rows)}.",
         f"{covers} {_noise(rows)}",
     ]
+    if all(math.isnan(row["conf_low"]) for row in rows):
+        findings = [f"{effects} {where} are {_listed(rows)}."]
     lost = [row for row in rows if math.isnan(row["conf_low"])]
     missing = f"an interval for {len(lost)} of {len(rows)} {fit.kind} (not available)"
     return paragraph(fit, findings, missing if lost else "" if groups else _NOISE_ONLY)
