@@ -290,7 +290,7 @@ def test_the_stand_in_for_intensive_care_is_confounded_and_its_effect_known():
     frame = simulate("mimic_like", seed=1).frame
     effect = (
         0.6
-        - 0.3 * np.tanh((frame["hematocrit"] - 31) / 9)
+        + 0.3 * np.tanh((frame["hematocrit"] - 31) / 9)
         + 0.2 * np.tanh((frame["respiratory_rate"] - 19) / 10)
     )
     assert (frame["mu1"] - frame["mu0"]).to_numpy() == pytest.approx(effect, abs=1e-12)

@@ -260,7 +260,7 @@ def _mimic_like(rng: np.random.Generator, n: int) -> Declared:
     logit = 0.8 * (breaths - 19.0) / 5.0 + 0.4 * (rate - 85.0) / 15.0
     logit += 0.2 * (age - 64.0) / 16.0 - 0.3 * (hematocrit - 31.0) / 4.5 - 0.4
     treatment = _bernoulli(rng, _sigmoid(np.clip(logit, -2.2, 2.2)))
-    effect = 0.6 - 0.3 * np.tanh((hematocrit - 31.0) / 9.0) + 0.2 * np.tanh((breaths - 19.0) / 10.0)
+    effect = 0.6 + 0.3 * np.tanh((hematocrit - 31.0) / 9.0) + 0.2 * np.tanh((breaths - 19.0) / 10.0)
     mu0 = 0.3 + 0.85 * count - 0.1 * np.tanh((age - 64.0) / 16.0)
     outcome = mu0 + effect * treatment + rng.uniform(-0.5, 0.5, n)
     bounds = catalogue()["mimic_like"].bounds
