@@ -67,8 +67,8 @@ def _process() -> Found:
     row = _one("001_algorithm_1")
     return Found(
         f"products of our {row['features']:.0f} features differ from the kernel by "
-        f"{row['mean difference']:.2g} on average over {row['cases']:,.0f} pairs of points, at most "
-        f"{row['largest difference']:.2g}",
+        f"{row['mean difference']:.2g} on average over {row['cases']:,.0f} pairs of points, at "
+        f"most {row['largest difference']:.2g}",
         bool(row["largest difference"] < 0.1),
         "One draw of the features' weights is the process at all queries. The covariance is that "
         "of a kernel near the Gaussian one, and the proof is for the kernel of the features.",
