@@ -122,19 +122,16 @@ class KernelLearnerOptions(Options):
     much of the outcome lies at the ends of its range (released): 0.15 for a bell in the middle, 1
     for a binary outcome, where anything less would turn means into medians. ``design``:
     "observational", or "randomised" where treatment was assigned by chance: then there is no
-    propensity model, and intervals allow for no confounding.
-
-    ``outcome`` and ``propensity``: models of the paper's finite release, a scikit-learn regressor
-    (or a classifier with predict_proba) of the outcome given covariates and treatment, and a
-    classifier of the treatment; by default the paper's networks of one layer.
-
-    Three choices of the paper, by default made from public numbers: ``penalty`` is lambda in the
-    second stage, the mean of Huber's losses + (lambda / 2) |w|^2 (for squared errors up to
-    ``lipschitz`` the paper's mean of squares + lambda |g|^2). ``n_features``: random features of
-    the Gaussian kernel, an even number, 64 by default; of the additive kernel along each covariate,
-    6 by default. ``lipschitz``: the Lipschitz constant of the loss, in units of the outcome: the
-    threshold of Huber's loss as it is, in place of ``threshold``. The weight of a record, at most
-    1, multiplies it.
+    propensity model, and intervals allow for no confounding. ``outcome`` and ``propensity``: models
+    of the paper's finite release, a scikit-learn regressor (or a classifier with predict_proba) of
+    the outcome given covariates and treatment, and a classifier of the treatment; by default the
+    paper's networks of one layer. Three choices that the paper makes, by default made from public
+    numbers: ``penalty`` is lambda in the second stage, the mean of Huber's losses + (lambda / 2)
+    |w|^2, which for residuals up to ``lipschitz`` is half of the paper's mean of squares + lambda
+    |g|^2; ``n_features`` is the number of random features, an even one, of the Gaussian kernel (64)
+    or of the additive kernel along each covariate (6); ``lipschitz`` is the Lipschitz constant of
+    the loss in units of the outcome, the threshold of Huber's loss as it is, in place of
+    ``threshold``; the weight of a record, at most 1, multiplies it.
     """
 
     kernel: str = "auto"

@@ -200,7 +200,7 @@ def _along_columns(best: FloatArray, k: int) -> FloatArray:
     points = best[np.arange(tried) % count]
     column = (np.arange(tried) // count + k * (tried // count)) % max(columns, 1)
     steps = (spread_points(tried, 1)[:, 0] + 0.618 * k) % 1.0
-    near = points[np.arange(tried), column] + (2.0 * steps - 1.0) * 0.5 ** (1 + k)
+    near = points[np.arange(tried), column] + (4.0 * steps - 3.0) * 0.5 ** (1 + k)
     points[np.arange(tried), column] = np.where(steps < 0.5, (2.0 * steps) % 1.0, near)
     return np.clip(points, 0.0, 1.0)
 

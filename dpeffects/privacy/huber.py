@@ -20,7 +20,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
-from dpeffects.privacy.descent import Derivatives, Precision, Values, exact_dots, norm, weight_bits
+from dpeffects.privacy.descent import Derivatives, Precision, Values, exact_dots, kept_bits, norm
 from dpeffects.privacy.rows import Block, RowFunction, Source, Totals, evaluate
 
 GRID = 18
@@ -84,7 +84,7 @@ class Huber:
         the rounding error of residuals is proportional to.
         """
         largest = self.largest_weights(n, noise)
-        off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - 2 * weight_bits(self.size, GRID))
+        off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - kept_bits(self.size, GRID))
         off *= 1.0 if self.size <= 256 else 1.05
         most = n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise
         return most / self.strength
@@ -195,4 +195,4 @@ def along(rows: FloatArray, weights: FloatArray) -> FloatArray:
 
 def along_error(size: int) -> float:
     """How far `along` is off at most, for rows of norm 1 and weights of norm 1 of this size."""
-    return math.sqrt(size) * 2.0 ** (-2 * weight_bits(size, GRID)) + 2.0**-53
+    return descent.dot_error(size, GRID)

@@ -26,8 +26,8 @@ from dpeffects.privacy.descent import (
     Precision,
     Product,
     exact_dots,
+    kept_bits,
     norm,
-    weight_bits,
 )
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block, Source, Totals
@@ -94,7 +94,7 @@ class Logistic:
     def rounding(self, size: float) -> float:
         """Distance of a computed mean gradient from the true one, at weights of this norm."""
         _, row, l1 = self._norms
-        left_out = l1 * 2.0 ** (-2 * weight_bits(self.width, GRID)) * size
+        left_out = l1 * 2.0 ** -kept_bits(self.width, GRID) * size
         each = left_out / 4.0 + 2.0**-48 + 2.0**-53 * abs(self.offset) + 2.0 ** -(FINE + 1)
         return 1.01 * row * each
 
@@ -181,7 +181,7 @@ class Logistic:
 
 
 def least_penalty(d: int, centred: bool = False) -> float:
-    """Smallest penalty that can be fitted with d columns: 1e-12 for up to 512 of them.
+    """Smallest penalty that can be fitted with d columns: 1e-12 for any number that fits in memory.
 
     Below, rounding of the largest weights could outweigh the penalty (claim 20).
     """

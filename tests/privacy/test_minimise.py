@@ -19,7 +19,7 @@ from dpeffects.estimators.strengths import default_strength, least_strength
 from dpeffects.privacy import logistic, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written
-from dpeffects.privacy.huber import GRID, Huber, along, bounded_terms, on_grid, widened
+from dpeffects.privacy.huber import GRID, Huber, along, along_error, bounded_terms, on_grid, widened
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_l1
 from dpeffects.privacy.noise import gaussian_scale
@@ -564,6 +564,20 @@ def test_products_are_exact_and_a_rows_own():
             assert value == pytest.approx(exact, rel=1e-15, abs=1e-15 * np.abs(weights).max())
         few = rng.permutation(40)[:7]
         assert (along(rows[few], weights) == values[few]).all()
+
+
+def test_products_with_thousands_of_weights_lose_next_to_nothing():
+    """Two parts of a weight would leave out 2^-42 of it, times the root of their number."""
+    rng = np.random.default_rng(17)
+    for size in (512, 513, 2401, 24001):
+        rows = on_grid(rng.normal(size=(3, size)) / math.sqrt(1.5 * size))
+        weights = rng.normal(size=size) * 10.0 ** rng.uniform(-6, 6)
+        for row, value in zip(rows, along(rows, weights), strict=True):
+            pairs = zip(row.tolist(), weights.tolist(), strict=True)
+            exact = sum(Fraction(a) * Fraction(b) for a, b in pairs)
+            off = abs(float(Fraction(float(value)) - exact))
+            assert off <= along_error(size) * np.linalg.norm(row) * np.linalg.norm(weights)
+            assert along_error(size) < (1e-13 if size == 512 else 4e-16)
 
 
 @dataclass(frozen=True)
