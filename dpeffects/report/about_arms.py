@@ -37,7 +37,7 @@ def _(fit: ArmEffects, conf_level: float = 0.95, simultaneous: bool = True) -> S
         tuple(rows),
         "lrrrrr",
     )
-    notes = (_at_once(fit, conf_level, simultaneous), *_missing(fit))
+    notes = _missing(fit) or (_at_once(fit, conf_level, simultaneous),)
     return Summary(
         f"Private {called(fit)}s between {len(fit.arms)} arms: {fit.method_title} ({fit.method})",
         alert(fit),
@@ -67,11 +67,11 @@ def _header(fit: ArmEffects) -> Pairs:
 
 def _at_once(fit: ArmEffects, conf_level: float, simultaneous: bool) -> str:
     if simultaneous:
-        return (
-            f"All {len(fit.labels)} intervals hold at once with {percent(conf_level, 'g')}, and "
-            "p-values are adjusted for their number (Bonferroni)."
-        )
-    return "Intervals and p-values are for one contrast at a time, not for all at once."
+        p = "" if fit.associated else ", and p-values are adjusted for their number"
+        count, level = len(fit.labels), percent(conf_level, "g")
+        return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
+    what = "Intervals" if fit.associated else "Intervals and p-values"
+    return f"{what} are for one contrast at a time, not for all at once."
 
 
 def _missing(fit: ArmEffects) -> tuple[str, ...]:
