@@ -201,13 +201,15 @@ class Estimation:
         if spec.fit_arms is None or how is None:
             able = next(s.name for s in registry().values() if s.fit_arms)
             what = spec.name if how else "this call"
-            there = how and spec in registry().values() and self.request.estimand == "ATE"
-            who = "write" if there else "use dp_ate with"
+            average = how and spec.name in registry() and self.request.estimand == "ATE"
+            who = "write" if average else "use dp_ate with"
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
             )
+        if len(set(map(str, columns.arms or ()))) < columns.arm_count:
+            raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
 
     def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
@@ -217,7 +219,11 @@ class Estimation:
     def _check_engine(self, table: LazyTable) -> None:
         """Refuse what needs all rows at once, where they are on an engine."""
         spec, n, advice = self.spec, table.design.n, "Collect the frame first, or use"
-        why, (size, what) = self.options.needs_memory(), self.options.memory_per_row()
+        arms, contrasts = table.design.columns.arm_count, len(self.contrasts)
+        why, (size, what) = (
+            self.options.needs_memory(),
+            self.options.memory_per_row(arms, contrasts),
+        )
         if spec.needs_strata and table.design.strata().count > MOST_STRATA:
             why = f"more than {MOST_STRATA} strata are declared"
         needed, there = size * n / 2**30, memory() / 2**30

@@ -55,7 +55,7 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
     name
         One of :func:`list_vignettes`.
     figures
-        The folder for the figures.
+        The folder for the figures; it is made where there is none.
     full
         None for the quick mode; otherwise with the papers' repeat counts, for all tables or for
         those that are named.
@@ -68,6 +68,7 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         raise MissingExtraError(
             'vignettes need matplotlib: pip install "dpeffects[plot]"'
         ) from None
+    Path(figures).mkdir(parents=True, exist_ok=True)  # before a minute's work, not after it
     mpl.use("Agg")
     number = 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -246,3 +248,42 @@ def test_theorem_3_asks_for_positive_numbers(wrong):
     good = {"epsilon": 1.0, "match_limit": 1, "neighbors": 1, "outcome_range": 1.0}
     with pytest.raises(OptionError, match=wrong):
         dpe.matching_error_bound(**{**good, wrong: 0}, used=[1])
+
+
+@pytest.mark.parametrize("used", [[-1.0], [math.nan], [1.0, math.inf]])
+def test_theorem_3_asks_for_counts(used):
+    with pytest.raises(OptionError, match="used"):
+        dpe.matching_error_bound(1.0, 1, used=used, neighbors=1, outcome_range=1.0)
+
+
+CASE = {
+    "outcome": [1.0, 2.0, 1.5],
+    "treated": [1, 0, 1],
+    "rows": [[0.6, 0.8], [0.6, -0.8], [0.6, 0.1]],
+    "weights": [0.1, 0.5],
+}
+NONSENSE = {
+    "a negative sd": {"noise_sd": -1.0},
+    "no number": {"noise_sd": math.nan},
+    "an endless sd": {"noise_sd": math.inf},
+    "an outcome that is none": {"outcome": [1.0, math.nan, 1.0]},
+    "no records": {"outcome": [], "treated": [], "rows": np.zeros((0, 2))},
+}
+
+
+@pytest.mark.parametrize("change", NONSENSE.values(), ids=NONSENSE.keys())
+@pytest.mark.parametrize("as_printed", [False, True])
+def test_corollary_7_and_lemma_6_refuse_nonsense(change, as_printed):
+    for bound in (dpe.ipw_error_probability, dpe.ipw_noise_range):
+        with pytest.raises(OptionError):
+            bound(0.5, 0.5, 500, 0.1, 1e-6, **{**CASE, **change}, as_printed=as_printed)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("as_printed", [False, True])
+def test_corollary_7_and_lemma_6_say_nothing_where_noise_is_beyond_floats(as_printed):
+    case = {**CASE, "as_printed": as_printed}
+    for sd in (30.0, 1e3, 1e200):
+        assert dpe.ipw_error_probability(0.5, 0.5, 500, 0.1, 1e-6, **case, noise_sd=sd) == 1.0
+    assert dpe.ipw_error_probability(1e-300, 0.5, 500, 0.1, 1e-6, **case) == 1.0
+    assert dpe.ipw_noise_range(0.5, 0.5, 500, 0.1, 1e-6, **case, noise_sd=1e4) == math.inf

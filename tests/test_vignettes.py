@@ -55,6 +55,7 @@ def test_figures_are_saved(tmp_path, monkeypatch, capsys):
         "plt.plot([1, 2])\nplt.show()\nplt.plot([2, 1])\nprint(sys.argv[1:])\n"
     )
     monkeypatch.setattr("dpeffects.vignettes._folder", lambda: tmp_path)
-    run_vignette("two", tmp_path, full=("figure_2",))
-    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["two_1.png", "two_2.png"]
+    figures = tmp_path / "not" / "there"
+    run_vignette("two", figures, full=("figure_2",))
+    assert sorted(path.name for path in figures.glob("*.png")) == ["two_1.png", "two_2.png"]
     assert "['--full', 'figure_2']" in capsys.readouterr().out

@@ -103,7 +103,9 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     label, n = curator.is_public("covariates"), curator.n
     inputs = _label_inputs(curator, options) if label else _sample_inputs(curator, options)
     matches, details = _matched(curator, options, inputs)
-    weights = np.choose(inputs.arm, [found.weight for found in matches])
+    weights = np.zeros(n)
+    for arm, found in enumerate(matches):
+        weights[inputs.arm == arm] = found.weight[inputs.arm == arm]
     most = np.array([found.weight.max() for found in matches])
     sums = inputs.records.contrast(
         "matched sums by arm", weights / most[inputs.arm], "estimate", inputs.arm
@@ -271,13 +273,14 @@ def _variances(
     For coefficients g of the arms and imputed outcomes m_ia of record i, n^2 V = sum_i (sum_a g_a
     m_ia - tau)^2 + sum_j g_j^2 (c_j^2 - kappa2_j) sigma_j^2, where g_j is the coefficient of j's
     arm, c_j the weight of j and kappa2_j the sum of 1/|P(i)|^2 over the records it serves, itself
-    among both; sigma_j^2 is half the squared difference within pairs of near scores of an arm.
+    among both; sigma_j^2 is half the squared difference within pairs of near scores of an arm. A
+    single record of an arm has no pair.
     """
     n, arm = curator.n, inputs.arm
     lower, upper = curator.outcome_range
     size = np.maximum(np.abs(rows).sum(axis=1) / 2.0, np.abs(rows).max(axis=1))
     units = rows / size[:, None]
-    partner, pair_weight = np.full(n, -1, np.int32), np.zeros(n)
+    partner, pair_weight, alone = np.full(n, -1, np.int32), np.zeros(n), np.zeros(curator.arms)
     for k, found in enumerate(matches):
         members = arm == k
         other = pairs(inputs.scores[:, k], members)
@@ -286,14 +289,17 @@ def _variances(
         partner[paired] = other[paired]
         covered = float(extra[paired].sum())
         stretch = float(extra.sum()) / covered if covered > 0.0 else 1.0
+        alone[k] = 0.0 if covered > 0.0 else float(extra.sum())
         pair_weight[paired] = (extra + extra[other])[paired] * stretch
     weights = units[:, arm] ** 2 * pair_weight
     tables = [found.neighbours for found in matches]
     squares = inputs.records.imputed_squares(tables, units, partner, weights, "variance")
     effect = units @ means
     noise = 2.0 * np.sum((units * scales) ** 2, axis=1)
-    value = (squares.value - n * (effect**2 - noise)) / n**2
+    # what no pair tells of is taken to be as large as it can be
+    untold = (upper - lower) ** 2 / 4.0 * (units**2 @ alone) / n**2
+    value = (squares.value - n * (effect**2 - noise)) / n**2 + untold
     around = np.hypot(squares.scale / n**2, 2.0 * effect * np.sqrt(noise / 2.0) / n)
-    largest = (upper - lower) ** 2 * (n + weights.sum(axis=1) / 4.0) / n**2
+    largest = (upper - lower) ** 2 * (n + weights.sum(axis=1) / 4.0) / n**2 + untold
     columns = (value * size**2 + by_shares, around * size**2, largest * size**2 + by_shares)
     return [SamplingVariance(*map(float, entry)) for entry in zip(*columns, strict=True)]

@@ -76,9 +76,12 @@ class PrivatePSMOptions(Options):
     penalty: float | None = None
     debias: bool = True
 
-    def memory_per_row(self) -> tuple[int, str]:
+    def memory_per_row(self, arms: int = 2, contrasts: int = 1) -> tuple[int, str]:
         """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
-        return 160 + 24 * self.neighbors, "scores, treatments and outcomes, which are sorted"
+        size = 160 + 24 * self.neighbors
+        if arms > 2:
+            size += (80 + 4 * self.neighbors) * arms + 24 * contrasts
+        return size, "scores, treatments and outcomes, which are sorted"
 
     def __post_init__(self) -> None:
         _whole("neighbors", self.neighbors)
@@ -276,14 +279,16 @@ def _variance(
     paired = partner >= 0
     covered = float(extra[paired].sum())
     stretch = float(extra.sum()) / covered if covered > 0 else 1.0
+    # what no pair tells of is taken to be as large as it can be
+    untold = 0.0 if covered > 0 else (upper - lower) ** 2 / 4.0 * float(extra.sum()) / n**2
     pair_weight = np.where(paired, (extra + extra[partner]) * stretch, 0.0)
     squares = inputs.records.matched_squares(
         matches.neighbours, matches.found, partner, pair_weight, "variance"
     )
     square_of_effect = n * (raw.value**2 - raw.noise_variance)
-    value = (float(squares) - square_of_effect) / n**2
+    value = (float(squares) - square_of_effect) / n**2 + untold
     scale = math.hypot(squares.scale / n**2, 2.0 * raw.value * raw.laplace[0] / n)
-    largest = (upper - lower) ** 2 * (n + float(pair_weight.sum()) / 4.0) / n**2
+    largest = (upper - lower) ** 2 * (n + float(pair_weight.sum()) / 4.0) / n**2 + untold
     return SamplingVariance(value, scale, largest)
 
 

@@ -84,6 +84,8 @@ def matching_error_bound(
         epsilon=epsilon, match_limit=match_limit, neighbors=neighbors, outcome_range=outcome_range
     )
     times = np.asarray(used, dtype=float)
+    if not ((times >= 0.0) & np.isfinite(times)).all():
+        raise OptionError("used must be counts of how often each record is a match")
     most = match_limit if as_printed else match_limit * neighbors
     replaced = float(np.maximum(times - most, 0.0).sum())
     noise = 2.0 * ((match_limit + 1.0) * outcome_range / epsilon) ** 2
@@ -104,6 +106,14 @@ def ipw_noise_sd(epsilon: float, m: int, penalty: float, delta: float) -> float:
     _check_positive(epsilon=epsilon, m=m, penalty=penalty)
     _check_between("delta", delta, 1)
     return 2.0 * math.sqrt(2.0 * math.log(1.25 / delta)) / (epsilon * m * penalty)
+
+
+def _noise_sd(epsilon: float, m: int, penalty: float, delta: float, given: float | None) -> float:
+    if given is None:
+        return ipw_noise_sd(epsilon, m, penalty, delta)
+    if not 0 <= given < math.inf:
+        raise OptionError(f"noise_sd must be a number that is not negative, got {given!r}")
+    return given
 
 
 def _check_positive(**numbers: float) -> None:
@@ -172,7 +182,7 @@ def ipw_bias(
     >>> round(ipw_bias(0.5, 500, 0.1, 1e-6, **case, as_printed=True), 5)
     -0.07734
     """
-    sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
+    sd = _noise_sd(epsilon, m, penalty, delta, noise_sd)
     if as_printed and clip is not None:
         raise OptionError("the printed formula has no clip")
     noisy = _Terms.of(outcome, treated, rows, weights, estimand)
@@ -211,6 +221,8 @@ class _Terms:
             )
         if estimand not in ("ATE", "ATT", "ATC"):
             raise OptionError(f"estimand must be ATE, ATT or ATC, got {estimand!r}")
+        if not (y.size and all(np.isfinite(values).all() for values in (x, w, y))):
+            raise OptionError("there must be a record, and outcome, rows and weights be finite")
         noisy = {"ATE": np.ones_like(t), "ATT": ~t, "ATC": t}[estimand]
         sign = np.where(t, 1.0, -1.0)
         return cls(y.size, y[noisy], sign[noisy], x[noisy], (-sign * (x @ w))[noisy])
@@ -304,15 +316,17 @@ def ipw_error_probability(
     >>> round(ipw_error_probability(0.5, 0.5, 500, 0.1, 1e-6, **case, as_printed=True), 3)
     0.155
     """
-    if not (distance > 0 and math.isfinite(distance)):
-        raise OptionError(f"distance must be a positive number, got {distance!r}")
-    sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
+    _check_positive(distance=distance)
+    sd = _noise_sd(epsilon, m, penalty, delta, noise_sd)
     given = {"outcome": outcome, "treated": treated, "rows": rows, "weights": weights}
-    if as_printed:
-        price = epsilon, m, penalty, delta
-        given |= {"estimand": estimand, "noise_sd": sd, "as_printed": True}
-        return min(abs(ipw_bias(*price, **given)) / distance, 1.0)
-    return min(_mean_square(_Terms.of(**given, estimand=estimand), sd) / distance**2, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if as_printed:
+            given |= {"estimand": estimand, "noise_sd": sd, "as_printed": True}
+            found = abs(ipw_bias(epsilon, m, penalty, delta, **given)) / distance
+        else:
+            square = _mean_square(_Terms.of(**given, estimand=estimand), sd)
+            found = max(square, 0.0) / distance / distance
+    return found if found < 1.0 else 1.0  # also where it is beyond floats
 
 
 def _mean_square(noisy: _Terms, sd: float) -> float:
@@ -322,7 +336,7 @@ def _mean_square(noisy: _Terms, sd: float) -> float:
     b_i = exp(|x_i|^2 sd^2 / 2): log-normal means.
     """
     x, alpha = noisy.rows * noisy.sign[:, None] * sd, noisy.alpha / noisy.n
-    half, total = noisy.norms**2 * sd**2 / 2.0, 0.0
+    half, total = (noisy.norms * sd) ** 2 / 2.0, 0.0
     for start in range(0, len(x), 1000):  # so that memory grows with n, not with its square
         own = slice(start, start + 1000)
         both = np.expm1(half[own, None] + half + x[own] @ x.T)
@@ -377,19 +391,21 @@ def ipw_noise_range(
     2.055
     """
     _check_between("chance", chance, 1)
-    sd = ipw_noise_sd(epsilon, m, penalty, delta) if noise_sd is None else noise_sd
+    sd = _noise_sd(epsilon, m, penalty, delta, noise_sd)
     noisy = _Terms.of(outcome, treated, rows, weights, estimand)
     size = noisy.rows.shape[1]
     if as_printed:
         zeta = sd * math.sqrt(2.0 * size * math.log(2.0 / chance))
-        return 2.0 * math.sinh(zeta) * float(np.sum(noisy.sign * noisy.alpha)) / noisy.n
+        with np.errstate(over="ignore"):
+            return float(2.0 * np.sinh(zeta) * np.sum(noisy.sign * noisy.alpha) / noisy.n)
     from scipy.special import chdtri, ndtri
 
     one = -math.expm1(0.5 * math.log1p(-chance))  # so that two independent draws are within
     by_norm = math.sqrt(chdtri(size, one))
     by_row = -float(ndtri(one / (2.0 * max(len(noisy.rows), 1))))
     reach = sd * min(by_norm, by_row) * noisy.norms
-    return float(np.sum(np.abs(noisy.alpha) * 2.0 * np.sinh(reach)) / noisy.n)
+    with np.errstate(over="ignore"):
+        return float(np.sum(np.abs(noisy.alpha) * 2.0 * np.sinh(reach)) / noisy.n)
 
 
 def ipw_bound(largest_outcome: float, clip: float, *, as_printed: bool = False) -> float:

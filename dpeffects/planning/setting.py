@@ -95,6 +95,9 @@ def declared_bounds(formula: Formula, bounds: Mapping[str, Any] | None) -> tuple
         raise BoundsError(
             f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
         )
+    name = formula.treatment_column
+    if name in known and known.is_levels(name) and len(known[name]) > 2:
+        raise OptionError(f"a plan compares two arms: declare two of the levels of {name!r}")
     name = formula.outcome.name if isinstance(formula.outcome, Column) else ""
     two_valued = name in known and known.is_levels(name) and set(known[name]) == {0, 1}
     if two_valued:

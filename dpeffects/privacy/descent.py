@@ -6,10 +6,10 @@ matrices add them up exactly, in floats. So weights do not depend on the order o
 on how they are spread over blocks and machines.
 
 `newton` takes steps by a coarse Hessian; beyond `DENSE` weights by products of the Hessian with
-vectors, which are sums over rows like a gradient, and conjugate gradients. What it does not solve
-in a few looks at the rows is solved by `descend` (claim 20): every step either halves the smallest
-gradient so far, or lowers the objective by an amount that is certain in spite of rounding; so there
-are finitely many of them.
+vectors, which are sums over rows like a gradient, and conjugate gradients, as long as these take
+few products. What it does not solve in a few looks at the rows is solved by `descend` (claim 20):
+every step either halves the smallest gradient so far, or lowers the objective by an amount that is
+certain in spite of rounding; so there are finitely many of them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ Derivatives = tuple[FloatArray, FloatArray | Product]
 """A gradient, and a Hessian, or several Hessians for pieces of the gradient of the same size."""
 DENSE = 512
 """Weights of a piece, at most, for which a Hessian is made."""
-_RESIDUAL, _PRODUCTS = 1e-3, 300
-"""Conjugate gradients stop at this part of the gradient, and give up after so many products."""
+_RESIDUAL = 1e-3
+"""Conjugate gradients stop at this part of the gradient."""
+_LEAST_PRODUCTS, _PER_PRODUCT = 40, 20
+"""They give up after so many products, or one for so many weights: a Hessian costs less then."""
 
 
 class Precision(NamedTuple):
@@ -263,7 +265,7 @@ def _conjugate_gradients(product: Product, gradient: FloatArray) -> FloatArray |
     step, rest, along = np.zeros(gradient.size), gradient, gradient
     square = float(rest @ rest)
     enough = _RESIDUAL**2 * square
-    for _ in range(_PRODUCTS):
+    for _ in range(max(_LEAST_PRODUCTS, gradient.size // _PER_PRODUCT)):
         image = times(product, along)
         curve = float(along @ image)
         if not curve > 0.0:

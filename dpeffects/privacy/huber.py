@@ -94,7 +94,10 @@ class Huber:
         n, noise = source.n, np.zeros(self.width) if noise is None else noise
         push, at = norm(noise), partial(self._at, source, noise)
         stop = n * _STOP + 1e-15 * push
-        weights = descent.newton(partial(at, False), self.width, stop, _LOOKS)
+        weights = None
+        for precision in (_SLOPES, _QUICK)[self.size <= descent.DENSE :]:
+            if weights is None:
+                weights = descent.newton(partial(at, precision), self.width, stop, _LOOKS)
         if weights is None:
 
             def rounding(size: float) -> float:
@@ -107,15 +110,18 @@ class Huber:
                 return n * each + 2.0**-52 * (self.strength * size + push)
 
             curve = 1.01 * (self.strength + n * self.hessian_bound)
-            weights = descent.descend(partial(at, True), self.width, stop, rounding, curve)
+            weights = descent.descend(partial(at, _CAREFUL), self.width, stop, rounding, curve)
         return descent.shortened(weights, 1.001 * self.largest_weights(n, push))
 
     def _at(
-        self, source: Source, tilt: FloatArray, careful: bool, weights: FloatArray, tail: FloatArray
+        self,
+        source: Source,
+        tilt: FloatArray,
+        precision: Precision,
+        weights: FloatArray,
+        tail: FloatArray,
     ) -> Derivatives:
         """Gradient, and the Hessian of each arm; ``tail`` is what weights leave out."""
-        quick = _QUICK if self.size <= descent.DENSE else _SLOPES
-        precision = _CAREFUL if careful else quick
         parts = np.stack([weights, tail]).reshape(2, -1, self.size) / 2.0**GRID
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
         limbs = source.fold(add, *self.terms.reads)[0]

@@ -117,8 +117,11 @@ class Logistic:
         n, noise = source.n, np.zeros(self.width) if noise is None else noise
         tilt, top = noise / n, self.largest_weights(n, norm(noise))
         stop = max(STOP[self.centred], 4.0 * self.rounding(2.0 * top)) + 1e-15 * norm(tilt)
-        at = partial(self._at, source, tilt, False)
-        weights = descent.newton(at, self.width, stop, _LOOKS, self._after)
+        weights = None
+        for precision in (_SLOPES, _QUICK)[self.width <= descent.DENSE :]:
+            if weights is None:
+                at = partial(self._at, source, tilt, precision)
+                weights = descent.newton(at, self.width, stop, _LOOKS, self._after)
         if weights is None or not norm(weights) <= 2.0 * top:
             weights = self._carefully(source, tilt, stop)
         return descent.shortened(weights, top)
@@ -135,19 +138,24 @@ class Logistic:
             return divisor * (self.rounding(divisor * size) + by_penalty)
 
         curve = 1.01 * divisor**2 * (row**2 / 4.0 + penalty)
-        at = partial(self._at, source, tilt, True)
+        at = partial(self._at, source, tilt, _CAREFUL)
         return divisor * descent.descend(at, self.width, divisor * stop, rounding, curve)
 
     def _at(
-        self, source: Source, tilt: FloatArray, careful: bool, weights: FloatArray, tail: FloatArray
+        self,
+        source: Source,
+        tilt: FloatArray,
+        precision: Precision,
+        weights: FloatArray,
+        tail: FloatArray,
     ) -> Derivatives:
-        """Gradient and Hessian; if ``careful``, for weights of rows that are not yet divided.
+        """Gradient and Hessian; if `_CAREFUL`, for weights of rows that are not yet divided.
 
         ``tail`` is what floats leave out of the weights.
         """
+        careful = precision is _CAREFUL
         left, divisor = (self._norms[0], 1.0) if careful else (1.0, self._norms[0])
-        quick = _QUICK if self.width <= descent.DENSE else _SLOPES
-        precision, scale = _CAREFUL if careful else quick, 2.0**GRID * divisor
+        scale = 2.0**GRID * divisor
         parts = np.stack([weights, tail]) / scale
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
         penalty, limbs = self.penalty(source.n) * left**2, source.fold(add, *self._parts)[0]

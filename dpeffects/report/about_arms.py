@@ -72,11 +72,11 @@ def _header(fit: ArmEffects) -> Pairs:
 
 def _at_once(fit: ArmEffects, conf_level: float, simultaneous: bool) -> str:
     if simultaneous:
-        return (
-            f"All {len(fit.labels)} intervals hold at once with {percent(conf_level, 'g')}, and "
-            "p-values are adjusted for their number (Bonferroni)."
-        )
-    return "Intervals and p-values are for one contrast at a time, not for all at once."
+        p = "" if fit.associated else ", and p-values are adjusted for their number"
+        count, level = len(fit.labels), percent(conf_level, "g")
+        return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
+    what = "Intervals" if fit.associated else "Intervals and p-values"
+    return f"{what} are for one contrast at a time, not for all at once."
 
 
 def _missing(fit: ArmEffects) -> tuple[str, ...]:

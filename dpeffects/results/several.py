@@ -48,8 +48,9 @@ class SeveralRows(Record):
         return self.estimand
 
     def _head(self, what: str) -> str:
+        name = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {self.estimand} {what}, {self.method}, "
+            f"<dpeffects {name} {what}, {self.method}, "
             f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )
 

@@ -252,6 +252,20 @@ def test_conjugate_gradients_solve_a_system_and_give_up_on_a_hopeless_one():
         assert descent.direction(lambda v: hopeless @ v, gradient) is None  # noqa: B023
 
 
+def test_hard_problems_of_many_weights_are_not_a_thousand_looks_at_the_rows(monkeypatch):
+    """Conjugate gradients take as many products as a Hessian has columns, or more, where the
+    penalty is weak; a product is a query where rows are on an engine."""
+    rng, looks = np.random.default_rng(11), []
+    t, x = treatment_and_rows(rng, "plain", 400, 120)
+    monkeypatch.setattr(descent, "DENSE", 0)
+    fold = logistic._block_sums
+    monkeypatch.setattr(logistic, "_block_sums", lambda *a, **k: looks.append(1) or fold(*a, **k))
+    weights = fit_logistic(x, t, 1e-6)
+    assert len(looks) < 200
+    monkeypatch.undo()
+    assert np.linalg.norm(weights - fit_logistic(x, t, 1e-6)) <= 2e-3
+
+
 # --- sizes that fit ---------------------------------------------------------------------------
 
 
@@ -261,6 +275,7 @@ class Sized:
 
     n: int
     width: int
+    arms = 2
     outcome_range = (0.0, 1.0)
     values = ()
     names = ()

@@ -10,10 +10,10 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
-from dpeffects.errors import DataError, OptionError
+from dpeffects.errors import BoundsError, DataError, OptionError
 from dpeffects.estimators._matched_arms import mixing, unmixing
 from dpeffects.estimators.matching import match_into
-from dpeffects.estimators.private_psm import attenuation
+from dpeffects.estimators.private_psm import PrivatePSMOptions, attenuation
 
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"
 LEVELS = ["none", "low", "high"]
@@ -330,3 +330,55 @@ def test_levels_in_the_formula_are_arms_too():
     text = "outcome ~ C(treatment, levels=['high', 'none', 'low']) | x1 + x2"
     found = dpe.dp_ate(text, frame, "private_psm", level="label", epsilon=1, seed=1)
     assert found.labels == ("none - high", "low - high")
+
+
+def test_as_many_arms_as_there_are_levels():
+    """NumPy chooses among 64 arrays at most, and failed after the budget was spent."""
+    rng, n, levels = np.random.default_rng(4), 700, list(range(70))
+    frame = pd.DataFrame({"y": rng.random(n), "t": np.arange(n) % 70, "x": rng.random(n)})
+    given = {"bounds": {"y": (0, 1), "x": (0, 1), "t": levels}, "epsilon": 1e6, "seed": 1}
+    found = dpe.dp_ate("y ~ t | x", frame, "private_psm", level="label", neighbors=1, **given)
+    assert len(found.effects) == 69
+    assert np.abs(found.estimates).max() < 1.0
+
+
+def test_an_arm_of_one_record_has_the_widest_interval():
+    """No pair tells how its outcomes spread, which counted as no spread at all."""
+    rng, n, levels = np.random.default_rng(5), 200, ["a", "b", "c"]
+    t = np.array(levels)[np.arange(n) % (len(levels) - 1)]
+    t[7] = levels[-1]
+    frame = pd.DataFrame({"y": rng.random(n), "t": t, "x": rng.random(n)})
+    given = {"bounds": {"y": (0, 1), "x": (0, 1), "t": levels}, "epsilon": 1e6, "seed": 1}
+    found = dpe.dp_ate("y ~ t | x", frame, "private_psm", level="label", neighbors=1, **given)
+    error = found.tidy()["std_error"].iloc[-1]
+    assert 0.45 < error < 0.6  # that of an outcome in [0, 1] is at most 1/2
+
+
+def test_what_is_said_of_other_calls_can_be_followed():
+    frame = data(500)
+    for call in (dpe.dp_att, dpe.dp_balance, dpe.dp_cate):
+        with pytest.raises(OptionError, match='use dp_ate with method="private_psm"'):
+            call(FORMULA, frame, epsilon=1)
+    with pytest.raises(OptionError, match="a plan compares two arms"):
+        dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS)
+
+
+def test_levels_that_print_alike_are_refused():
+    frame = pd.DataFrame({"y": 0.5, "t": pd.Series([0, 1, "1"] * 20, dtype=object), "x": 0.5})
+    bounds = {"y": (0, 1), "x": (0, 1), "t": [0, 1, "1"]}
+    with pytest.raises(BoundsError, match="print alike"):
+        dpe.dp_ate("y ~ t | x", frame, "private_psm", level="label", epsilon=1, bounds=bounds)
+
+
+def test_associations_are_called_so_and_nothing_is_said_of_what_is_missing():
+    found = fit(data(600), level="sample", seed=1)
+    assert found.associated
+    assert repr(found).startswith("<dpeffects association 2 contrasts")
+    assert "All 2 intervals" in str(found.summary())
+    assert "p-values are adjusted" not in f"{found.summary()} {found.report()}"
+    assert "intervals hold" not in str(fit(data(600), variance=False, seed=1).summary())
+
+
+def test_memory_grows_with_arms_and_contrasts():
+    two, ten = PrivatePSMOptions().memory_per_row(), PrivatePSMOptions().memory_per_row(10, 45)
+    assert ten[0] > 5 * two[0]

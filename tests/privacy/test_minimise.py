@@ -185,7 +185,7 @@ def test_gradients_are_rounded_by_less_than_is_accounted_for():
         t = rng.random(n) < 0.5
         w = rng.normal(size=d) * 10.0 ** rng.integers(-2, 9)
         p = Logistic(d, n * 2e-12, float(rng.normal()))
-        got, _ = p._at(held(x, t), np.zeros(d), False, w, np.zeros(d))
+        got, _ = p._at(held(x, t), np.zeros(d), logistic._QUICK, w, np.zeros(d))
         unit = fitted_rows(x, True)
         assert np.abs(unit - unit_rows(x)).max() <= 2.0**-17
         with np.errstate(over="ignore"):
