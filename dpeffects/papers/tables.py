@@ -77,7 +77,7 @@ def kept(name: str, make: Callable[[], pd.DataFrame], again: bool = False) -> pd
     was written: a page shows the same numbers whether it made them or read them.
     """
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    if again and (not words or any(name.endswith(word) for word in words)):
+    if again and (not words or any(name.endswith(f"_{word}") for word in words)):
         frame = make()
         folder = (
             _folder() if _folder().parent.name == "data" else Path("papers")

@@ -89,15 +89,12 @@ def declared_bounds(formula: Formula, bounds: Mapping[str, Any] | None) -> tuple
             known = known.with_interval(name, *ends, source="declared")
     arm = formula.treatment_column
     if arm in known and known.is_levels(arm) and len(known[arm]) > 2:
-        raise OptionError(f"a plan is for two arms: declare two levels of {arm!r}, or none")
+        raise OptionError(f"a plan compares two arms: declare two of the levels of {arm!r}")
     missing = [n for n in formula.columns if n not in known and n != arm]
     if missing:
         raise BoundsError(
             f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
         )
-    name = formula.treatment_column
-    if name in known and known.is_levels(name) and len(known[name]) > 2:
-        raise OptionError(f"a plan compares two arms: declare two of the levels of {name!r}")
     name = formula.outcome.name if isinstance(formula.outcome, Column) else ""
     two_valued = name in known and known.is_levels(name) and set(known[name]) == {0, 1}
     if two_valued:
