@@ -315,7 +315,7 @@ def test_one_effect_is_wanted_elsewhere():
         dpe.dp_balance(FORMULA, frame, epsilon=1, ledger=ledger)
     with pytest.raises(OptionError, match=r"learner compares .* use dp_ate with method=.private_p"):
         dpe.dp_cate(FORMULA, frame, epsilon=1, ledger=ledger)
-    with pytest.raises(OptionError, match="a plan is for two arms"):
+    with pytest.raises(OptionError, match="a plan compares two arms"):
         dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS, method="private_psm")
     with pytest.raises(OptionError, match="compares two arms"):
         dpe.reference(FORMULA, frame, "private_psm")
