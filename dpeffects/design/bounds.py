@@ -60,10 +60,14 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
-            entries[name], is_levels = _read(name, given)
+            levels = isinstance(bounds, Bounds) and bounds.is_levels(name)
+            entries[name], is_levels = _read(name, list(given) if levels else given)
             if is_levels:
                 categorical.add(name)
-        return cls(entries, dict.fromkeys(entries, "declared"), frozenset(categorical))
+        sources = dict.fromkeys(entries, "declared")
+        if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
+            sources |= bounds.sources
+        return cls(entries, sources, frozenset(categorical))
 
     def with_entry(
         self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str

@@ -117,3 +117,13 @@ def test_skeleton_has_names_only():
         "y": (0, 1),
         "region": ["LEVEL", "LEVEL"],
     }
+
+
+def test_bounds_of_another_frame_can_be_passed_on():
+    """Levels are kept as a tuple, which looks like a range: two numbers would become one."""
+    first = Bounds.declared({"y": (0, 1), "t": ["a", "b", "c"], "k": [0, 1]})
+    again = Bounds.declared(first)
+    assert dict(again) == dict(first)
+    assert [again.is_levels(name) for name in again] == [False, True, True]
+    read = first.with_interval("y", 0, 2, source="data")
+    assert Bounds.declared(read).source("y") == "data"
