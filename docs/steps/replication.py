@@ -22,7 +22,7 @@ A difference below two standard errors is no finding. What "similar", "most" or 
 our choice, a few of them made after a first look; each is in the function that judges the claim
 (`dpeffects/papers`), and the numbers are there to disagree with.
 
-Nothing on this page is typed by hand. The measurements are small tables in
+No measurement on this page is typed by hand. They are small tables in
 [data/papers](../data/README.md) that come with the package (`dpeffects.papers.table`). To make
 them anew, run a vignette with `--full`; to make one of them, add its name:
 

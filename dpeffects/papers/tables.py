@@ -8,11 +8,13 @@ where and by which command it was made.
 from __future__ import annotations
 
 import datetime
+import io
 import math
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,9 +110,15 @@ def spread(values: Iterable[float]) -> dict[str, float]:
 
 
 def _read(path: Path) -> pd.DataFrame:
+    return _parsed(path.read_text(encoding="utf-8")).copy()
+
+
+@cache
+def _parsed(text: str) -> pd.DataFrame:
+    """Claims ask for the same few tables again and again."""
     import pandas as pd
 
-    return pd.read_csv(path, comment="#")
+    return pd.read_csv(io.StringIO(text), comment="#")
 
 
 def _folder() -> Path:
