@@ -3,8 +3,8 @@
 `Fourier` features make a linear function of them a function in the space of a Gaussian kernel
 (Rahimi and Recht 2007): cosines and sines at frequencies that follow the kernel's spectrum. The
 frequencies are a fixed low-discrepancy sequence, so they are public and the same for everybody.
-`Additive` features are those of a kernel for each covariate. `Linear` features are the covariates
-themselves, centred.
+`AdditiveWaves` are the features of a kernel for each covariate. `Linear` features are the
+covariates themselves, centred.
 
 Features are rounded to multiples of 2^-18, the grid of `dpeffects.privacy.huber`, and are made by
 sums and products of single numbers: a row has the same features alone, in a batch, and on another
@@ -126,14 +126,14 @@ class Fourier(Waves):
 
 
 @dataclass(frozen=True)
-class Additive(Waves):
+class AdditiveWaves(Waves):
     """`Waves` of the frequencies ``line`` times each covariate, one covariate after another.
 
     They are features of the mean over covariates of exp(-(x_j - x_j')^2 / (2 bandwidth^2)).
 
     Examples
     --------
-    >>> features = Additive.gaussian(400, 0.35)
+    >>> features = AdditiveWaves.gaussian(400, 0.35)
     >>> features(np.full((1, 401), 0.3)).shape
     (1, 2401)
     """
@@ -143,7 +143,7 @@ class Additive(Waves):
     constant: float = 0.15
 
     @classmethod
-    def gaussian(cls, covariates: int, bandwidth: float, each: int = 3) -> Additive:
+    def gaussian(cls, covariates: int, bandwidth: float, each: int = 3) -> AdditiveWaves:
         """Features of a Gaussian kernel along each covariate, ``each`` frequencies for one."""
         from scipy.special import ndtri
 
@@ -232,7 +232,7 @@ class Linear:
         return out
 
 
-Separable = Additive | Linear
+Separable = AdditiveWaves | Linear
 """Features that each depend on one covariate."""
 Features = Fourier | Separable
 

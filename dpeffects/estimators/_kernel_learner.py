@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.design.features import Additive, Features, Fourier, Linear
+from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
 from dpeffects.estimators._checks import check_between, check_choice, check_whole
@@ -211,11 +211,11 @@ class KernelLearnerOptions(Options):
         """Return the features for this many encoded columns, the intercept among them."""
         return Linear(width) if self.second_stage == "linear" else self.smooth(width)
 
-    def smooth(self, width: int) -> Fourier | Additive:
+    def smooth(self, width: int) -> Fourier | AdditiveWaves:
         """Return the features of the kernel."""
         covariates = width - 1
         joint = self.kernel == "gaussian" or (self.kernel == "auto" and covariates <= 2)
-        make, usual = (Fourier.gaussian, 64) if joint else (Additive.gaussian, 6)
+        make, usual = (Fourier.gaussian, 64) if joint else (AdditiveWaves.gaussian, 6)
         return make(covariates, self.bandwidth, (self.n_features or usual) // 2)
 
     def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:

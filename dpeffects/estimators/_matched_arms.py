@@ -79,7 +79,7 @@ class ArmScores:
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class _ArmInputs:
     """What matching works on: public or released, never private; and where outcomes are asked.
 
     ``mixing`` has the chance of each released arm (row) given the true one (column); None where
@@ -141,7 +141,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     return Effects(estimates, tuple(notes), details={**inputs.details, **details})
 
 
-def _caution(inputs: _Inputs) -> tuple[bool, str]:
+def _caution(inputs: _ArmInputs) -> tuple[bool, str]:
     """Whether the scores are mostly noise, and what to say where they have some.
 
     The noise is known, and so is the variance of the released scores that it is in.
@@ -155,7 +155,7 @@ def _caution(inputs: _Inputs) -> tuple[bool, str]:
     return False, ""
 
 
-def _label_inputs(curator: Curator, options: Any) -> _Inputs:
+def _label_inputs(curator: Curator, options: Any) -> _ArmInputs:
     """Covariates and arms are public: nothing is charged."""
     penalty = options.penalty or TINY_PENALTY
     models = [
@@ -163,10 +163,10 @@ def _label_inputs(curator: Curator, options: Any) -> _Inputs:
         for arm in range(curator.arms)
     ]
     records = MatchedRecords(curator, ArmScores(np.stack([model.value for model in models])))
-    return _Inputs(records, *records.public(), {})
+    return _ArmInputs(records, *records.public(), {})
 
 
-def _sample_inputs(curator: Curator, options: Any) -> _Inputs:
+def _sample_inputs(curator: Curator, options: Any) -> _ArmInputs:
     """Noisy models, noisy scores, mixed arms."""
     arms, each = curator.arms, curator.epsilon("model") / curator.arms
     penalty = options.penalty or default_penalty(curator.n, curator.width, each)
@@ -180,7 +180,7 @@ def _sample_inputs(curator: Curator, options: Any) -> _Inputs:
         SCORE_NOISE: scores.scale,
         "probability that an arm is replaced by another": chance,
     }
-    inputs = _Inputs(records, scores.value, arm, details, mixing(arms, chance))
+    inputs = _ArmInputs(records, scores.value, arm, details, mixing(arms, chance))
     if not inputs.counts.all():
         raise EstimationError(
             "an arm has no records among the released ones, so there is nobody to match (the "
@@ -223,7 +223,7 @@ def _share_variance(
 
 
 def _matched(
-    curator: Curator, options: Any, inputs: _Inputs
+    curator: Curator, options: Any, inputs: _ArmInputs
 ) -> tuple[list[Matches], dict[str, Any]]:
     """Matches in each arm under its limit (equations 9-12, made feasible)."""
     level, wanted = "sample" if inputs.mixing is not None else "label", options.neighbors
@@ -261,7 +261,7 @@ def _matched(
 
 def _variances(
     curator: Curator,
-    inputs: _Inputs,
+    inputs: _ArmInputs,
     matches: list[Matches],
     rows: FloatArray,
     means: FloatArray,

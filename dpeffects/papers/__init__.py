@@ -1,20 +1,20 @@
 """The papers behind the methods: what they print, what was measured here, and the verdicts."""
 
-from dpeffects.papers import dp_cate, multisite, private_ipw, private_psm  # each registers claims
-from dpeffects.papers.claims import Found, Verdicts, claim, papers, references, verdicts
-from dpeffects.papers.tables import kept, made, spread, table, table_names
+from dpeffects.papers import paper_000, paper_001, paper_003, paper_004  # each registers claims
+from dpeffects.papers.on_file import kept, made, spread, table, table_names
+from dpeffects.papers.verdict import Found, Verdicts, claim, papers, references, verdicts
 
 __all__ = [
     "Found",
     "Verdicts",
     "claim",
-    "dp_cate",
     "kept",
     "made",
-    "multisite",
+    "paper_000",
+    "paper_001",
+    "paper_003",
+    "paper_004",
     "papers",
-    "private_ipw",
-    "private_psm",
     "references",
     "spread",
     "table",

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.design.features import Additive, Features, Fourier, Linear
+from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.privacy.huber import along
 from dpeffects.results.export import READERS, JsonRecord, fields_of, plain, record, require
 from dpeffects.results.shape import BINS, Shape, effects_by_bin, inverted, shape_of
@@ -195,7 +195,7 @@ def _(features: Fourier) -> dict[str, Any]:
 
 
 @plain.register
-def _(features: Additive) -> dict[str, Any]:
+def _(features: AdditiveWaves) -> dict[str, Any]:
     return {"kind": "additive", **fields_of(features)}
 
 
@@ -205,12 +205,12 @@ def _(features: Linear) -> dict[str, Any]:
 
 
 def _read_features(value: Any) -> Features:
-    kinds = {"linear": Linear, "fourier": Fourier, "additive": Additive}
+    kinds = {"linear": Linear, "fourier": Fourier, "additive": AdditiveWaves}
     require(value["kind"] in kinds, "features")
     features: Features = record(kinds[value["kind"]], value)
     if isinstance(features, Fourier):
         require(features.frequencies.ndim == 2, "frequencies")
-    if isinstance(features, Additive):
+    if isinstance(features, AdditiveWaves):
         require(features.line.ndim == 1 and features.line.size > 0, "line")
     require(0 <= features.covariates < _MOST_COLUMNS, "columns")
     require(isinstance(features, Linear) or 0.0 <= features.constant < 1.0, "features")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeffects.design.features import Additive, Fourier, Linear
+from dpeffects.design.features import AdditiveWaves, Fourier, Linear
 from dpeffects.results.shape import BINS, Joint, effects_by_bin, shape_of, spectrum
 
-FEATURES = {"additive": Additive.gaussian(2, 0.35), "linear": Linear(3)}
+FEATURES = {"additive": AdditiveWaves.gaussian(2, 0.35), "linear": Linear(3)}
 
 
 def dense(features, margins, information, strength):

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpeffects.design.features import Additive, Fourier, Linear, spread_points, unit_rows
+from dpeffects.design.features import AdditiveWaves, Fourier, Linear, spread_points, unit_rows
 
-KINDS = {"gaussian": Fourier.gaussian, "additive": Additive.gaussian}
+KINDS = {"gaussian": Fourier.gaussian, "additive": AdditiveWaves.gaussian}
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "additive"])

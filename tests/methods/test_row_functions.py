@@ -22,7 +22,7 @@ import dpeffects.design
 import dpeffects.estimators
 from dpeffects.design.arms import Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
-from dpeffects.design.features import Additive, Fourier, Linear, unit_rows
+from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import (
     _balancing,
@@ -165,7 +165,7 @@ CASES = {
     "EffectTerms": [
         _nuisance.EffectTerms(learner(weighted), features)
         for weighted in (False, True)
-        for features in (SMOOTH, Linear(D), Additive.gaussian(D - 1, 0.1))
+        for features in (SMOOTH, Linear(D), AdditiveWaves.gaussian(D - 1, 0.1))
     ],
     "EffectSquares": [
         _nuisance.EffectSquares(_nuisance.EffectTerms(learner(True), Linear(D)), WEIGHTS)

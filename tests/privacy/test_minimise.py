@@ -13,7 +13,7 @@ import pytest
 from scipy.optimize import brentq, minimize
 from scipy.special import ndtr
 
-from dpeffects.design.features import Additive, Fourier, Linear, unit_rows
+from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators.strengths import default_strength, least_strength
 from dpeffects.privacy import logistic, minimise
@@ -684,7 +684,7 @@ def test_noise_on_the_weights(steepest, linear, delta):
 def test_predictions_at_points(delta, kind):
     """Claim 24: the answers of neighbours, at queries where the replaced record is."""
     rng = np.random.default_rng(8)
-    features, nearest = Additive.gaussian(2, 0.35), 0.0
+    features, nearest = AdditiveWaves.gaussian(2, 0.35), 0.0
     p = Huber(Slopes(features, 1.0), features.size, 80.0)
     for _ in range(25):
         y, t, x = data(rng, n=6)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.papers.claims import Found, claim
-from dpeffects.papers.tables import table as on_file
+from dpeffects.papers.on_file import table as on_file
+from dpeffects.papers.verdict import Found, claim
 
 LABEL, SAMPLE = "PrivATE, label", "PrivATE, sample"
 OURS = ["private_psm, label", "private_psm, sample"]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.papers.claims import Found, claim
-from dpeffects.papers.tables import table
+from dpeffects.papers.on_file import table
+from dpeffects.papers.verdict import Found, claim
 
 _TWO = ("002", "003")
 _RULES = {"002": ("AggAll", "AggLargest"), "003": ("AggAll", "AggLargest", "IVW")}

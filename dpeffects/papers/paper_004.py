@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpeffects.papers.claims import Found, claim
-from dpeffects.papers.tables import table
+from dpeffects.papers.on_file import table
+from dpeffects.papers.verdict import Found, claim
 
 if TYPE_CHECKING:
     import pandas as pd

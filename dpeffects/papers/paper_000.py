@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.papers.claims import Found, claim
-from dpeffects.papers.private_psm_figures import CLEAR, OURS, between, by_data, table
+from dpeffects.papers.paper_000_figures import CLEAR, OURS, between, by_data, table
+from dpeffects.papers.verdict import Found, claim
 
 # Algorithms and equations: literal versions against the package ----------------------------------
 
