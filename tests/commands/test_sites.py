@@ -85,13 +85,14 @@ def test_parquet_and_standard_output(folder, capsys):
 
 def test_options_of_the_method(folder, capsys):
     more = ["--option", "weights=round_robin", "--option", "paper_constants=true"]
-    more += ["--share", "estimate=0.5", "--no-variance", "--seed", "3", "--request", "r1"]
+    more += ["--share", "estimate=0.5", "--seed", "3", "--request", "r1"]
     assert release("north", *more) == 0
     made = SiteRelease.load("north.json")
     assert made.guarantee.status == "void: seeded"
     assert made.request == "r1"
-    assert "variance=False" in str(made.std_error)
     capsys.readouterr()
+    assert release("south", "--no-variance") == 2
+    assert "the scale of its noise is private" in refused(capsys)
     assert release("south", "--option", "colour=red") == 2
     assert "unknown option 'colour'" in refused(capsys)
     assert release("south", "--option", "colour") == 2
