@@ -65,7 +65,6 @@ _CATE = {
     "R-learner, 300 points": ("r_learner", "300 points", "exact"),
     "DR-learner, 300 points": ("dr_learner", "300 points", "exact"),
     "sample and aggregate, forest, 300 points": ("sample_aggregate", "300 points", "exact"),
-    "paper's finite release, forest, R (claimed)": ("r_learner, forest", "points", "asymptotic"),
 }
 _TYPICAL = ("three confounders", "four strata", "trial")
 _ABSENT = "-"
