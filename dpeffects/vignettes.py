@@ -70,11 +70,11 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         ) from None
     Path(figures).mkdir(parents=True, exist_ok=True)  # before a minute's work, not after it
     mpl.use("Agg")
-    number = 0
+    number, others = 0, set(plt.get_fignums())
 
     def save(*_: object, **__: object) -> None:
         nonlocal number
-        for key in plt.get_fignums():
+        for key in sorted(set(plt.get_fignums()) - others):
             number += 1
             file = Path(figures) / f"{name}_{number}.png"
             plt.figure(key).savefig(file, dpi=150, bbox_inches="tight")
