@@ -50,6 +50,8 @@ def vignette_path(name: str) -> Path:
 def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | None = None) -> None:
     """Run a vignette as a script and save its figures as ``name_1.png`` and so on.
 
+    Figures that are open are closed first.
+
     Parameters
     ----------
     name
@@ -70,11 +72,12 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         ) from None
     Path(figures).mkdir(parents=True, exist_ok=True)  # before a minute's work, not after it
     mpl.use("Agg")
-    number, others = 0, set(plt.get_fignums())
+    plt.close("all")  # a script draws on the current figure, if there is one
+    number = 0
 
     def save(*_: object, **__: object) -> None:
         nonlocal number
-        for key in sorted(set(plt.get_fignums()) - others):
+        for key in plt.get_fignums():
             number += 1
             file = Path(figures) / f"{name}_{number}.png"
             plt.figure(key).savefig(file, dpi=150, bbox_inches="tight")
