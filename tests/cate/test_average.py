@@ -93,11 +93,11 @@ def test_a_recentred_function_is_the_fit_around_its_own_average():
 
 @pytest.mark.parametrize("confounding", [0.0, 0.1, 2.0])
 def test_noise_of_a_recentred_function_by_drawing_it(confounding):
-    """Noise in the gradient and in the difference of the means, 1,500 times."""
+    """Noise in the gradient and in the difference of the means, 600 times."""
     features, rng = Fourier.gaussian(2, 0.35), np.random.default_rng(3)
     rows, sd, difference_sd = spread_by(np.full((2, BINS), 1 / BINS)), 6.0, 0.2
     targets, values, averages = np.full(len(rows), 0.3), [], []
-    for _ in range(1500):
+    for _ in range(600):
         average = 0.4 + difference_sd * rng.normal()
         weights = ridge(features, targets, average, sd * rng.normal(size=features.size))
         made = flat(features, weights, average, sd).recentred(difference_sd, confounding)
