@@ -62,7 +62,7 @@ def _said(cells: Any) -> str:
 
 def _gap(a: Any, b: Any) -> Any:
     """Errors of a less those of b, in standard errors, matched by index."""
-    both = a.join(b, lsuffix="_a", rsuffix="_b", how="inner")
+    both = a.add_suffix("_a").join(b.add_suffix("_b"), how="inner")
     se = np.hypot(both["se_a"], both["se_b"]).clip(lower=1e-12)
     return (both["error_a"] - both["error_b"]) / se
 
