@@ -32,7 +32,7 @@ docs: $(VENV)/.installed-docs
 	$(SPHINX) -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 
-# FULL=1 has the repeat counts of the papers: hours.
+# FULL=1 makes the tables behind the papers' pages anew: hours.
 vignettes: $(VENV)/.installed-docs
 	FULL=$(FULL) $(SPHINX) docs docs/_build/html
 	@echo "docs/_build/html/generated/vignettes/index.html"

@@ -59,7 +59,7 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
     figures
         The folder for the figures; it is made where there is none.
     full
-        None for the quick mode; otherwise with the papers' repeat counts, for all tables or for
+        None for the quick mode; otherwise the tables on file are made anew, all of them or
         those that are named.
     """
     path = vignette_path(name)

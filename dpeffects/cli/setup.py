@@ -103,7 +103,7 @@ def add_vignette_arguments(parser: argparse.ArgumentParser) -> None:
         "--full",
         nargs="*",
         metavar="TABLE",
-        help="make the tables on file anew, with the repeats of the papers: all, or those named",
+        help="make the tables on file anew, which takes long: all, or those named",
     )
 
 

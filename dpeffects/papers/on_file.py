@@ -1,8 +1,8 @@
-"""Results with the papers' repeat counts, made once by a vignette and kept as small tables.
+"""Results of many runs, made once by a vignette and kept as small tables.
 
 A vignette run with ``--full`` makes its tables anew; one run without shows those on file. The
-files are ``data/papers/*.csv``, and they come with the package. The first line of a file says when,
-where and by which command it was made.
+files are ``data/papers/*.csv``, and they come with the package. The first line of a file says when
+and where it was made, and which command makes it again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def table_names(paper: str = "") -> list[str]:
 
 
 def made(name: str) -> str:
-    """Return when, where and how a table was made."""
+    """Return when and where a table was made, and which command makes it again."""
     with _path(name).open(encoding="utf-8") as file:
         first = file.readline()
     return first.lstrip("# ").strip() if first.startswith("#") else ""
