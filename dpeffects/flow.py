@@ -199,6 +199,8 @@ class Estimation:
         if not (sample.weighted or sample.cluster) or spec.guarantee == "none":
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
+            if spec.needs_strata and request.weights in ("means", "round_robin"):
+                raise OptionError(f"write matching={request.weights!r}: weights are a column")
             raise OptionError(
                 f"{spec.name} works on single records: {wanted[0]} is for methods that add up "
                 f"rows: {', '.join(_additive(spec))}"
