@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.errors import OptionError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator, all_reads, values_of
 from dpeffects.privacy.rows import MOST_ROWS, Block, Records, RowFunction, rehearse
@@ -144,7 +145,9 @@ def _sums(
     """Sums of contributions by unit, then by cluster, in steps."""
     rehearse(phi, 1, None, curator.width)
     most = _SQUARE_BITS - math.ceil(math.log2(times)) - (16 if curator.weighted else 0)
-    grid = within.on(curator.units, 1.0, max(min(most, 30), 6), curator.weighted)
+    if most < 6:
+        raise OptionError("the bound of a cluster's sum is too many times that of one record")
+    grid = within.on(curator.units, 1.0, min(most, 30), curator.weighted)
     function = _Contribution(phi, grid, names)
     steps, *groups = curator._source.gather(function, *function.reads)
     if "unit" in names:
