@@ -301,7 +301,7 @@ def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
         raise EstimationError("an arm has no records: there is no effect to estimate")
     strength = n * penalty if penalty else _PUBLIC_STRENGTH
     weights = public_propensity_model(curator, strength, math.log(share / (1.0 - share)))
-    model = _with_error(weights, n, share, 0.0, Spreads.released(curator, "centre"))
+    model = with_error(weights, n, share, 0.0, Spreads.released(curator, "centre"))
     row = LogOdds(model.within((0.0, 1.0)), *model.reach)
     mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
     sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
@@ -328,7 +328,7 @@ def private_model(
         strength = max(n * setting.penalty, least)
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    return _with_error(weights, n, share, share_sd(curator, count), columns), count
+    return with_error(weights, n, share, share_sd(curator, count), columns), count
 
 
 def kept_slopes(weights: Weights, n: int) -> float:
@@ -337,7 +337,7 @@ def kept_slopes(weights: Weights, n: int) -> float:
     return information / (information + weights.strength)
 
 
-def _with_error(
+def with_error(
     weights: Weights, n: int, share: float, share_sd: float, columns: Spreads
 ) -> PropensityModel:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""

@@ -23,10 +23,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators._centres import Contrast, Residual
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.spec import MethodSpec, Options
-from dpeffects.inference.estimate import UNADJUSTED, Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import (
+    UNADJUSTED,
+    Estimate,
+    Influence,
+    SamplingVariance,
+    Unavailable,
+)
 from dpeffects.privacy.curator import Curator
 
 _BASES = {"observational": "association", "randomised": "randomised"}
@@ -80,7 +87,18 @@ def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimat
         details=_arm_sizes(sizes, count.scale),
         basis=_BASES.get(options.design or "", ""),
         caution="" if options.design else UNADJUSTED,
+        influence=_influence(curator, means, sizes),
     )
+
+
+def _influence(curator: Curator, means: FloatArray, sizes: FloatArray) -> Influence:
+    """What rows add: residuals from the means of their arms, over the shares of the arms."""
+    lower, upper = curator.outcome_range
+    own = lower + (upper - lower) / 2.0 + means
+    signs = np.array([1.0, -1.0]) * curator.n / sizes
+    ends = np.stack([signs * (lower - own), signs * (upper - own)])
+    term = Contrast(Residual(own), signs, upper - lower)
+    return Influence(term, float(ends.min()), float(ends.max()), mean=0.0, size=float(curator.n))
 
 
 def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, int]:

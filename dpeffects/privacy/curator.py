@@ -209,9 +209,8 @@ class Curator:
 
     def _is_public(self, *functions: Phi | Cells) -> bool:
         """What neighbours have in common; nothing, where rows have weights."""
-        return (
-            not self.weighted and {_PARTS.get(x, x) for x in all_reads(*functions)} <= self._public
-        )
+        parts = {_PARTS.get(x, x) for x in all_reads(*functions)}
+        return not self.weighted and parts <= self._public
 
     # --- values of single records -----------------------------------------------------------------
 

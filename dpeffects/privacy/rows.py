@@ -41,7 +41,8 @@ class Block:
     number 0, counts as treated.
     ``answers`` are those of a learner, where a row is a block of records (`Curator.by_block`).
     ``weight`` is there where rows do not count alike: how much each counts (`privacy.units`).
-    ``unit`` and ``cluster`` say whose row it is, and in which cluster, where that matters.
+    ``unit`` and ``cluster`` say whose row it is, and in which cluster, where that matters;
+    ``observed`` whether its outcome is known, where that is modelled.
     """
 
     treated: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -53,6 +54,7 @@ class Block:
     arm: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     weight: FloatArray = field(default_factory=lambda: np.zeros(0))
     cluster: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    observed: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @property
     def size(self) -> int:
@@ -197,7 +199,7 @@ def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:
     rows, none = 3, np.zeros(3)
     matrix, answers = np.zeros((rows, width)), np.zeros((rows, columns))
     codes = none.astype(np.int64)
-    zeros = Block(none > 0, none, matrix, codes, answers, arm=codes, weight=none)
+    zeros = Block(none > 0, none, matrix, codes, answers, arm=codes, weight=none, observed=none > 0)
     with np.errstate(all="ignore"):
         for function, size in ((phi, columns), (cells.function if cells else None, 1)):
             if function is not None:
@@ -296,6 +298,7 @@ class Rows:
     unit: IntArray | None = None
     units: int = 0
     cluster: IntArray | None = None
+    observed: BoolArray | None = None
 
     @property
     def n(self) -> int:

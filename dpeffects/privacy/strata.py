@@ -21,6 +21,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.errors import OptionError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells, Rows, Totals, reads

@@ -1,34 +1,52 @@
 """Rows that do not count alike: weights, units of several rows, sums of clusters (claims 29, 30).
 
-A row's weight is from 0 to 1, and the weights of the rows of one unit add up to at most 1. So what a
-unit adds to a sum is a weighted mean of contributions and of 0: it moves the sum no further than one
-record would.
+A row's weight is from 0 to 1, and the weights of the rows of one unit add up to at most 1. So what
+a unit adds to a sum is a weighted mean of contributions and of 0: it moves the sum no further than
+one record would.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator, all_reads, values_of
-from dpeffects.privacy.rows import MOST_ROWS, Block, Records, RowFunction, rehearse
+from dpeffects.privacy.rows import (
+    MOST_ROWS,
+    Block,
+    ByRecord,
+    Cells,
+    Phi,
+    Records,
+    RowFunction,
+    Rows,
+    Source,
+    Summand,
+    Totals,
+    evaluate,
+    rehearse,
+)
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps
 
 _SQUARE_BITS = 43
 """Sums of clusters are below 2^43 steps, so that their squares are made of 64-bit integers."""
 _TOP = 56
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class UnitSizes:
-    """How many rows with a weight each unit has: ``names`` in rising order, and ``rows`` of each."""
+    """How many rows with a weight each unit has: ``names`` in rising order, ``rows`` of each."""
 
     names: IntArray
     rows: IntArray
@@ -57,6 +75,105 @@ def row_weights(
     if rows is not None:
         each = MOST_ROWS // np.maximum(rows, max_rows or 1)
     return np.floor(inside * each) / MOST_ROWS
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows seen in another way: with less weight, another treatment, other covariates.
+
+    Its row functions are not trusted: a ``factor`` is brought into [0, 1], and only makes weights
+    smaller (claim 29). Who is treated is who has more than 1/2.
+    """
+
+    source: Source
+    factor: RowFunction | None = None
+    treatment: RowFunction | None = None
+    matrix: RowFunction | None = None
+    names: tuple[str, ...] = ()
+    values: tuple[int, ...] = ()
+    weighted: ClassVar[bool] = True
+    arms: ClassVar[int] = 2
+
+    @property
+    def n(self) -> int:
+        """Number of records or units."""
+        return self.source.n
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a unit that can have a weight."""
+        return self.source.most_rows
+
+    @property
+    def width(self) -> int:
+        """Number of encoded covariates."""
+        return len(self.names)
+
+    @property
+    def outcome_range(self) -> Interval:
+        """Range that outcomes are clipped to."""
+        return self.source.outcome_range
+
+    @property
+    def n_strata(self) -> int | None:
+        """Number of strata."""
+        return self.source.n_strata
+
+    def fold(self, function: Summand, *parts: str) -> Totals:
+        """Add up a function of blocks that are seen this way."""
+        return self.source.fold(*self._through(function, parts))
+
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """A few values of each record."""
+        return self.source.gather(*self._through(function, parts))
+
+    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
+        """An engine has no words for weights."""
+
+    def in_memory(self, why: str) -> Rows:
+        """Refuse: positions of rows say nothing here."""
+        raise OptionError(f"{why}: leave out weights, subset, unit and more than two arms")
+
+    def _through(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> tuple[Any, ...]:
+        """The function of the rows as they are, and what it reads of them."""
+        matrix = self.matrix if "covariates" in parts else None
+        kept = [part for part in parts if not (part == "covariates" and matrix)]
+        reads = dict.fromkeys([*kept, *all_reads(self.factor, self.treatment, matrix)])
+        changes = (self.factor, self.treatment, matrix, self.width)
+        return partial(_seen, function, changes), *reads
+
+
+def seen_as(
+    curator: Curator,
+    factor: RowFunction | None = None,
+    treatment: RowFunction | None = None,
+    covariates: tuple[RowFunction, tuple[str, ...], tuple[int, ...]] | None = None,
+) -> Curator:
+    """A curator of the same rows, seen in another way (`View`), which pays from the same shares.
+
+    ``factor`` makes weights smaller, ``treatment`` says who is treated, ``covariates`` makes
+    others, with their names and numbers of values. What was released of ``n`` is forgotten.
+    """
+    matrix, names, values = covariates or (None, curator.names, curator.values)
+    view = View(curator._source, factor, treatment, matrix, names, values)
+    return Curator(view, curator._releaser, frozenset())
+
+
+_Changes = tuple[RowFunction | None, RowFunction | None, RowFunction | None, int]
+
+
+def _seen(function: Callable[[Block], T], changes: _Changes, block: Block) -> T:
+    """A function of a block that is seen in another way."""
+    factor, treatment, matrix, width = changes
+    made: dict[str, Any] = {}
+    if factor is not None:
+        old = block.weight if block.weight.size else np.ones(block.size)
+        made["weight"] = row_weights(old * row_weights(evaluate(factor, block, 1)[:, 0]))
+    if treatment is not None:
+        made["treated"] = evaluate(treatment, block, 1)[:, 0] > 0.5
+    if matrix is not None:
+        made["covariates"] = evaluate(matrix, block, width, "units.matrix")
+    return function(replace(block, **made))
 
 
 class GroupSquares(NamedTuple):
