@@ -20,10 +20,11 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import LoadedTable, queries, read
+from dpeffects.design.read import LoadedTable, queries, read, written_out
 from dpeffects.errors import BoundsError, LedgerError, OptionError
 from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
@@ -61,7 +62,7 @@ class Request:
     estimand: str
     budget: Budget
     level: str | None = None
-    bounds: Mapping[str, Any] | str | None = None
+    bounds: Any = None
     shares: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
@@ -111,6 +112,12 @@ class Request:
         about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
         return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
 
+    def written_out(self) -> Request:
+        """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
+        bounds = opened(self.bounds)
+        formula = written_out(self.formula, self.data, bounds)
+        return replace(self, formula=formula, bounds=bounds)
+
 
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
@@ -143,7 +150,7 @@ class Estimation:
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
-        self.request = request
+        request = self.request = request.written_out()
         self.spec, self.options, self.formula = _checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
