@@ -38,7 +38,9 @@ class StrataOptions(Options):
 
     def needs_memory(self) -> str:
         """Round robin deals records in their order."""
-        return 'matching="round_robin" goes by the order of rows' if self.matching != "means" else ""
+        return (
+            'matching="round_robin" goes by the order of rows' if self.matching != "means" else ""
+        )
 
 
 def capped_variance(curator: Curator, strata: MatchedStrata, cap: float) -> SamplingVariance:

@@ -160,9 +160,9 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, options):
     data = frame(20_000, 5)
     target = dpe.reference(FORMULA, data, name, bounds=BOUNDS)
     fit = run(name, options, data, epsilon=1e6)
-    near = 0.15 if options.get("weights", "means") == "means" else 1.0
+    near = 0.15 if options.get("matching", "means") == "means" else 1.0
     assert fit.estimate == pytest.approx(target.estimate, abs=near * target.std_error)
-    more = 1.1 if options.get("weights", "means") == "means" else 1.4
+    more = 1.1 if options.get("matching", "means") == "means" else 1.4
     assert 0.9 * target.std_error < fit.std_error < more * target.std_error
 
 
@@ -201,7 +201,7 @@ def test_covariates_that_are_no_strata_are_refused(name, case):
     [
         ({}, {"delta": 0.0}, OptionError, "needs a delta"),
         ({}, {"delta": 0.0, "bounds": {"g": list("abc"), "x": (0, 90)}}, OptionError, "a delta"),
-        ({"weights": "mean"}, {}, OptionError, "weights"),
+        ({"matching": "mean"}, {}, OptionError, "matching"),
         ({"paper_constants": 1}, {}, OptionError, "True or False"),
         ({"variance_noise": "none"}, {}, OptionError, "variance_noise"),
         ({"sensitivity_noise": "none"}, {}, OptionError, "sensitivity_noise"),
