@@ -190,7 +190,8 @@ class Estimation:
         self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
         count = 0 if self.points is None else len(self.points)
         values = self.design.values
-        facts = Facts(n, self.design.width, request.budget, self.level, count, values)
+        arms = self.design.columns.arm_count
+        facts = Facts(n, self.design.width, request.budget, self.level, count, values, arms)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)

@@ -35,7 +35,7 @@ from dpeffects.estimators._centres import (
     release_lengths,
 )
 from dpeffects.estimators._checks import check_between, check_choice
-from dpeffects.estimators._forecast import Forecast, forecast_contrast
+from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_contrast
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
@@ -46,8 +46,6 @@ from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
-_BY_ARM = 1.25
-"""What a record moves sums by arm with their squares by, against one sum with its squares."""
 _FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
 """Proportions for the first stage that are compared: the fewer records, the more it needs."""
 
@@ -188,7 +186,7 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
 def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
     """Release counts, means, lengths and one sum for each arm; the rest is post-processing."""
     centres = release_centres(curator)
-    unit = curator.noise_sd("estimate") * (1.0 if curator.is_public("treatment") else _BY_ARM)
+    unit = curator.noise_sd("estimate") * (1.0 if curator.is_public("treatment") else BY_ARM)
     clip, bias, beyond = centres.longest, 0.0, 0.0
     if curator.has("lengths"):
         lengths = release_lengths(

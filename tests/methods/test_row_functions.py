@@ -103,7 +103,7 @@ ODDS = one_step._Score(
     sd=0.7,
     means=np.array([0.3, -0.3]),
 )
-FROM_MODEL = one_step._FromModel(MODELS, np.array([0.55, 0.35]))
+FROM_MODEL = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.55, 0.35]))
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 CASES = {
     "Outcome": [Outcome()],
