@@ -20,10 +20,11 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import LoadedTable, queries, read
+from dpeffects.design.read import LoadedTable, queries, read, written_out
 from dpeffects.design.sample import Sample
 from dpeffects.errors import BoundsError, EstimationError, LedgerError, OptionError
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
@@ -68,7 +69,7 @@ class Request:
     estimand: str
     budget: Budget
     level: str | None = None
-    bounds: Mapping[str, Any] | str | None = None
+    bounds: Any = None
     shares: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
@@ -131,6 +132,13 @@ class Request:
         about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
         return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
 
+    def written_out(self) -> Request:
+        """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
+        bounds = opened(self.bounds)
+        left_out = (self.unit, self.cluster, self.weights)
+        formula = written_out(self.formula, self.data, bounds, left_out)
+        return replace(self, formula=formula, bounds=bounds)
+
 
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
@@ -163,7 +171,7 @@ class Estimation:
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
-        self.request = request
+        request = self.request = request.written_out()
         self.spec, self.options, self.formula = _checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
@@ -199,6 +207,8 @@ class Estimation:
         if not (sample.weighted or sample.cluster) or spec.guarantee == "none":
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
+            if spec.needs_strata and request.weights in ("means", "round_robin"):
+                raise OptionError(f"write matching={request.weights!r}: weights are a column")
             raise OptionError(
                 f"{spec.name} works on single records: {wanted[0]} is for methods that add up "
                 f"rows: {', '.join(_additive(spec))}"
