@@ -33,7 +33,7 @@ from dpeffects.estimators._response import respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.guarantee import Guarantee, cautions
+from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
@@ -195,7 +195,7 @@ class Estimation:
     def protects(self) -> str:
         """What one of the two neighbours has in the place of another."""
         if self.sample.unit is not None:
-            return f"all rows of one {self.sample.unit}"
+            return rows_of(self.sample.unit)
         return "outcome" if self.level == "label" else "record"
 
     def _sample(self) -> Sample:
