@@ -628,14 +628,15 @@ def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     rows = [(name, bounds.describe(name), bounds.source(name)) for name in names]
     if not formula.outcome_columns:
         return tuple(rows)
-    of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
+    sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
+    of_outcome = max(sources, key=SOURCES.index, default="declared")
     lower, upper = design.recipe.outcome_range
     return ((source(formula.outcome), f"[{lower:.6g}, {upper:.6g}]", of_outcome), *rows)
 
 
 def _bounds_notes(design: Design) -> tuple[str, ...]:
     """Say what a range of the outcome that was found privately does."""
-    if "private" not in [design.bounds.source(name) for name in design.formula.outcome_columns]:
+    if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
         return ()
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
@@ -645,6 +646,7 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
 
 def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
     """The bounds of some columns."""
+    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
     return Bounds(
         {name: bounds[name] for name in names},
         {name: bounds.source(name) for name in names},

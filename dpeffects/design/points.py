@@ -60,7 +60,8 @@ def point_columns(at: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     import pandas as pd
 
     frame = pd.DataFrame({name: np.atleast_1d(np.asarray(at[name])) for name in names})
-    return {str(name): frame[name].tolist() for name in frame}
+    there = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame}
+    return {str(name): column.tolist() for name, column in there.items()}
 
 
 def point_labels(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
@@ -75,4 +76,6 @@ def point_labels(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "missing"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
