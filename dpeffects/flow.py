@@ -539,6 +539,7 @@ def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
         {name: bounds[name] for name in names},
         {name: bounds.source(name) for name in names},
         frozenset(name for name in names if bounds.is_levels(name)),
+        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 

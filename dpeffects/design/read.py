@@ -15,6 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects import dates
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared, skeleton
@@ -142,11 +143,12 @@ def read(
     frame, known, from_data = _unpack(data, bounds, formula.columns)
     schema = frame.collect_schema()
     _require_columns(formula.columns, list(schema), "the formula")
-    kinds: dict[str, str] = {}
     text = is_text(data.frame if isinstance(data, Declared) else data)
     known = known.as_used(uses(formula, {} if text else schema))
-    if text:
-        kinds = _kinds(formula, formula.columns, known)
+    kinds = _kinds(formula, formula.columns, known) if text else {}
+    kinds |= known.date_kinds(formula.columns)
+    if kinds:
+        frame = _with_dates(frame, known, formula.columns)
         try:
             frame = engines.typed(frame, kinds)
         except DataError:  # text in a column that a codebook names and does not declare
@@ -211,6 +213,19 @@ def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, s
     levels |= {name: list(found) for name, found in formula.levels.items()}
     undeclared = _names_in_c(formula) - set(levels)
     return {n: "text" if n in undeclared else kind_of(levels.get(n)) for n in names}
+
+
+def _with_dates(frame: Any, known: Bounds, names: Iterable[str]) -> Any:
+    """Check the types of columns that are declared with dates, and read those that are objects."""
+    kinds, schema = known.date_kinds(names), frame.collect_schema()
+    if isinstance(frame, nw.DataFrame):
+        frame = dates.from_objects(frame, kinds)
+    for name in kinds:
+        dates.refuse_zone(name, schema[name])
+        if not (dates.is_date(schema[name]) or schema[name] in (nw.String, nw.Object)):
+            kind = type(schema[name]).__name__
+            raise DataError(f"column {name!r} is declared with dates, but it is {kind}")
+    return frame
 
 
 def is_lazy(data: Any) -> bool:
@@ -335,6 +350,8 @@ class _ColumnReader:
     def covariate(self, name: str, source: str | None) -> None:
         """Read a covariate as numbers or as levels, as the formula and its dtype say."""
         dtype = self._schema[name]
+        if dates.is_date(dtype) and not (name in self._known and self._known.is_levels(name)):
+            raise dates.undeclared(name)
         levels = (
             name in _names_in_c(self._formula)
             or (name in self._known and self._known.is_levels(name))
@@ -350,6 +367,8 @@ class _ColumnReader:
     def numeric_column(self, name: str, source: str | None) -> None:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
         dtype = self._schema[name]
+        if dates.is_date(dtype):
+            raise dates.undeclared(name)
         if not (dtype.is_numeric() or dtype == nw.Boolean):
             raise DataError(_not_numeric(name, dtype))
         if name in self._known and self._known.is_levels(name):
@@ -405,7 +424,8 @@ class _ColumnReader:
     def design(self, n: int) -> Design:
         """Put together what was found; raises where something cannot be used."""
         self._check_bounds()
-        formula, bounds = self._formula, self._bounds
+        dated = {n: x for n, x in self._known.dates.items() if n in self._bounds}
+        formula, bounds = self._formula, replace(self._bounds, dates=dated)
         numeric = tuple(dict.fromkeys(self._numeric))
         columns = Columns(formula.treatment_column, self._arms, numeric, self._levels)
         encoding = Encoding.build(formula, levels_of(formula, bounds))
@@ -472,8 +492,9 @@ def queries(
     frame, _, _ = _unpack(_as_frame(data), None)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
-    if is_text(data):
-        frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
+    kinds = _kinds(formula, formula.covariate_columns, bounds) if is_text(data) else {}
+    kinds |= bounds.date_kinds(formula.covariate_columns)
+    frame = engines.typed(dates.from_objects(frame, kinds), kinds)
     refuse_missing(frame, formula.covariate_columns)
     numeric: dict[str, FloatArray] = {}
     coded: dict[str, IntArray] = {}
