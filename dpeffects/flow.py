@@ -25,7 +25,7 @@ from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
 from dpeffects.design.read import LoadedTable, queries, read, written_out
-from dpeffects.errors import BoundsError, LedgerError, OptionError
+from dpeffects.errors import BoundsError, LedgerError, OptionError, did_you_mean
 from dpeffects.estimators import conditional_methods, get, registry
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
@@ -558,7 +558,8 @@ def merge_shares(
         raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
     for name, value in (given or {}).items():
         if name not in defaults:
-            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}")
+            hint = did_you_mean(name, defaults)
+            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}.{hint}")
         ok = isinstance(value, Real) and not isinstance(value, bool)
         if not ok or not math.isfinite(value) or value <= 0:
             raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")

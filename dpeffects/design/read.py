@@ -243,6 +243,13 @@ def _unpack(
     try:
         frame = nw.from_native(data)
         frame.collect_schema()
+    except nw.exceptions.DuplicateError:
+        names = [str(name) for name in getattr(data, "columns", ())]
+        twice = dict.fromkeys(repr(name) for name in names if names.count(name) > 1)
+        raise DataError(
+            f"the data has two columns named {listed(twice) or 'alike'}: rename or drop one, as "
+            "data.loc[:, ~data.columns.duplicated()] in pandas"
+        ) from None
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
@@ -277,7 +284,19 @@ def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> N
 
 def _not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
-    return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+    plain = f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+    return plain + _as_numbers(name, dtype)
+
+
+def _as_numbers(name: str, dtype: Any) -> str:
+    """How to make numbers of a column of another type, row by row."""
+    if isinstance(dtype, nw.Object):
+        return f': write data["{name}"].astype(float), or .astype(bool) for true and false'
+    if isinstance(dtype, nw.String):
+        return f': write pandas.to_numeric(data["{name}"]), or data["{name}"] == "yes" for 0 and 1'
+    if isinstance(dtype, nw.Duration):
+        return f': write data["{name}"].dt.total_seconds() / 86400 for days'
+    return ""
 
 
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
@@ -295,6 +314,7 @@ def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | No
         raise DataError(
             f"treatment {name!r} is not 0/1 or bool: declare its levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
+            + (f" (or data[{name!r}].astype(bool) if it is that)" if dtype == nw.Object else "")
         )
     _check_kind(name, dtype, levels)
     return levels
@@ -357,6 +377,9 @@ class _ColumnReader:
             or (name in self._known and self._known.is_levels(name))
             or not (dtype.is_numeric() or dtype == nw.Boolean)
         )
+        ranged = name in self._known and not self._known.is_levels(name)
+        if levels and ranged and name not in _names_in_c(self._formula):
+            raise DataError(_not_numeric(name, dtype))
         if levels and name in _names_computed(self._formula):
             raise DataError(f"column {name!r} is categorical, but a term uses it as a number")
         if levels:
@@ -443,9 +466,11 @@ class _ColumnReader:
         formula = self._formula
         self._known.refuse_blank((*self._missing, *self._undeclared_levels))
         if self._undeclared_levels:
+            untyped = [n for n in self._undeclared_levels if self._schema[n] == nw.Object]
+            objects = f" (or data[{untyped[0]!r}].astype(bool) if it is that)" if untyped else ""
             raise BoundsError(
                 f"the levels of {listed(self._undeclared_levels)} must be declared: reading "
-                "them from the data would give away who is in it. Add\n"
+                f"them from the data would give away who is in it{objects}. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
         factors = (formula.outcome, *formula.factors)
