@@ -25,12 +25,21 @@ from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
 from dpeffects.design.read import LoadedTable, queries, read, written_out
-from dpeffects.errors import BoundsError, LedgerError, OptionError, did_you_mean
-from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.design.sample import Sample
+from dpeffects.errors import (
+    BoundsError,
+    EstimationError,
+    LedgerError,
+    OptionError,
+    did_you_mean,
+)
+from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
+from dpeffects.estimators._clusters import with_group_variance
+from dpeffects.estimators._response import respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.guarantee import Guarantee, cautions
+from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
@@ -49,6 +58,10 @@ _MOST_POINTS = 10_000
 _MOST_GROUPS = 1000
 _UNREAD = "{} does not use covariates; those in the formula were not read."
 _FROM_DATA = ("bounds read from data",)
+_SIZE_SHARE = 0.06
+"""Proportion for the number of records that count."""
+_LEAST_RECORDS = 10.0
+_COUNTING = ("unit", "max_rows", "cluster", "missing", "weights", "subset")
 _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
 
 
@@ -71,6 +84,13 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     attended: bool = True
     """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
+    unit: str | None = None
+    max_rows: int | None = None
+    cluster: str | None = None
+    clusters: int | None = None
+    missing: str | Mapping[str, str] = "error"
+    weights: str | None = None
+    subset: str | None = None
     contrasts: str | None = "reference"
     """Of more than two arms: "reference" or "pairwise"; None where one effect is wanted."""
     release: str = ""
@@ -81,6 +101,11 @@ class Request:
     def __post_init__(self) -> None:
         if not isinstance(self.variance, bool):
             raise OptionError(f"variance must be True or False, got {self.variance!r}")
+        whole = isinstance(self.clusters, int) and not isinstance(self.clusters, bool)
+        if not (self.clusters is None or (whole and self.clusters >= 2)):
+            raise OptionError("clusters must be how many clusters there are, 2 or more")
+        if self.clusters is not None and self.cluster is None:
+            raise OptionError("clusters is how many there are: name their column by cluster=...")
         known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
         if not (known or self.contrasts is None):
             raise OptionError(
@@ -106,7 +131,8 @@ class Request:
                 "the estimand is in the name of the function: dp_ate, dp_att or dp_atc"
             )
         own = {name: arguments.pop(name) for name in _ARGUMENTS if name in arguments}
-        plain = {k: x for k, x in own.items() if k not in ("bounds", "shares", "ledger")}
+        tables = ("bounds", "shares", "ledger", "missing")
+        plain = {k: x for k, x in own.items() if k not in tables}
         plain |= {"method": method, "estimand": estimand, "epsilon": epsilon, "delta": delta}
         refuse_tables({**plain, **arguments})
         about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
@@ -115,13 +141,14 @@ class Request:
     def written_out(self) -> Request:
         """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
         bounds = opened(self.bounds)
-        formula = written_out(self.formula, self.data, bounds)
+        left_out = (self.unit, self.cluster, self.weights)
+        formula = written_out(self.formula, self.data, bounds, left_out)
         return replace(self, formula=formula, bounds=bounds)
 
 
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
-    "contrasts",
+    *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
 )
 
 
@@ -154,11 +181,11 @@ class Estimation:
         self.spec, self.options, self.formula = _checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
+        self.sample = self._sample()
         self.noise = noise_source(request.seed)
         self.notes: list[str] = []
         void = (*self.noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
-        unit = "outcome" if self.level == "label" else "record"
-        terms = Terms(unit, tuple(sorted(self.public)), void)
+        terms = Terms(self.protects, tuple(sorted(self.public)), void)
         budget, account = request.budget, _account(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
         self._reservation = account.reserve(budget, terms, about) if account else None
@@ -169,6 +196,35 @@ class Estimation:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def protects(self) -> str:
+        """What one of the two neighbours has in the place of another."""
+        if self.sample.unit is not None:
+            return rows_of(self.sample.unit)
+        return "outcome" if self.level == "label" else "record"
+
+    def _sample(self) -> Sample:
+        """Which rows count; refuses methods that do not add up rows, by public numbers."""
+        request, spec = self.request, self.spec
+        asked = {name: getattr(request, name) for name in _COUNTING}
+        sample = Sample.asked(self.formula, **asked)
+        wanted = [name for name, value in asked.items() if value not in (None, "error")]
+        if not (sample.weighted or sample.cluster) or spec.guarantee == "none":
+            return sample
+        if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
+            if spec.needs_strata and request.weights in ("means", "round_robin"):
+                raise OptionError(f"write matching={request.weights!r}: weights are a column")
+            raise OptionError(
+                f"{spec.name} works on single records: {wanted[0]} is for methods that add up "
+                f"rows: {', '.join(_additive(spec))}"
+            )
+        if self.public:
+            what = f'level="{self.level}"' if self.level == "label" else 'arms="public"'
+            raise OptionError(f"{wanted[0]} has no meaning with {what}: everything is protected")
+        if sample.cluster is not None and spec.conditional:
+            raise OptionError("cluster is for average effects; unit= protects whole clusters")
+        return sample
 
     def _read(self) -> None:
         """Read and check the data, make every open choice, and divide the budget."""
@@ -197,7 +253,8 @@ class Estimation:
         self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
         count = 0 if self.points is None else len(self.points)
         values = self.design.values
-        facts = Facts(n, self.design.width, request.budget, self.level, count, values)
+        arms = self.design.columns.arm_count
+        facts = Facts(n, self.design.width, request.budget, self.level, count, values, arms)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
@@ -215,13 +272,25 @@ class Estimation:
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
             )
+        if self.sample.cluster is not None:
+            raise OptionError(
+                f"cluster is for two arms, and {columns.arm_count} levels of "
+                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
+            )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
 
     def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
         request = self.request
-        return read(request.data, formula, request.bounds, self.public, attended=request.attended)
+        return read(
+            request.data,
+            formula,
+            request.bounds,
+            self.public,
+            attended=request.attended,
+            sample=self.sample,
+        )
 
     def _check_engine(self, table: LazyTable) -> None:
         """Refuse what needs all rows at once, where they are on an engine."""
@@ -285,6 +354,7 @@ class Estimation:
             proportions = {k: x for k, x in proportions.items() if k not in dropped}
         if missing:
             proportions["bounds"] = _BOUNDS_SHARE
+        proportions |= self._counting_shares()
         proportions = merge_shares(proportions, request.shares)
         uses_delta = self.spec.uses_delta(self.options, facts)
         split = Split.of(request.budget, proportions, uses_delta)
@@ -300,6 +370,16 @@ class Estimation:
                 )
         return split
 
+    def _counting_shares(self) -> dict[str, float]:
+        """What is released because rows do not count alike."""
+        found = dict(_response.SHARES) if self.sample.observed else {}
+        if not self.sample.size_is_public:
+            found["size"] = _SIZE_SHARE
+        grouped = self.sample.grouped and not self.spec.conditional and self.spec.uses_outcome
+        if grouped and self.request.variance:
+            found[_clusters.SHARE] = _clusters.PROPORTION
+        return found
+
     def fit(self, noise: NoiseSource | None = None) -> Any:
         """Let the method release and estimate; an audit does so many times, with its own noise."""
         if noise is not None:
@@ -313,11 +393,38 @@ class Estimation:
                 found = find_bounds({x: self.table.column(x) for x in missing}, releaser)
                 self.design = self.table.design.with_bounds(found)
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
-            curator = Curator(self._rows, releaser, self.public)
+            curator = self._counted(Curator(self._rows, releaser, self.public))
             target = self.points if self.spec.conditional else self.request.estimand
             if self.contrasts and self.spec.fit_arms:
                 return self.spec.fit_arms(curator, self.options, target, self.contrasts)
-            return self.spec.fit(curator, self.options, target)
+            released = self.spec.fit(curator, self.options, target)
+            if isinstance(released, Estimate) and curator.has(_clusters.SHARE):
+                by_cluster, clusters = self.sample.cluster is not None, self._cluster_count()
+                released = with_group_variance(curator, released, by_cluster, clusters)
+            return released
+
+    def _counted(self, curator: Curator) -> Curator:
+        """The curator of the rows that count, and of how many these are."""
+        self.counts: dict[str, Any] = {}
+        if self.sample.observed:
+            curator, self.counts = respond(curator)
+        if not self.sample.size_is_public:
+            size = curator.release_size("size")
+            self.counts["records that count (noisy)"] = f"{float(size.value[0]):.0f}"
+            if float(size.value[0]) < _LEAST_RECORDS + 2.0 * size.sd:
+                raise EstimationError(
+                    f"about {max(float(size.value[0]), 0.0):.0f} records count, give or take "
+                    f"{size.sd:.0f}: too few for an estimate (the budget is spent)"
+                )
+        return curator
+
+    def _cluster_count(self) -> int | None:
+        """How many clusters are declared, by number or by their levels."""
+        cluster, bounds = self.sample.cluster, self.request.bounds
+        if self.request.clusters is not None or not isinstance(bounds, Mapping):
+            return self.request.clusters
+        declared = bounds.get(cluster or "")
+        return len(declared) if isinstance(declared, list) and len(declared) >= 2 else None
 
     def result(self) -> Any:
         """Release, settle the reservation, and say what was promised and paid."""
@@ -401,6 +508,13 @@ def _account(ledger: Account | Address | None, dataset: str | None) -> Account |
     return ledger
 
 
+def _additive(like: MethodSpec) -> list[str]:
+    """Methods that add up rows, for the same kind of effect."""
+    kin = (conditional_methods() if like.conditional else registry()).values()
+    exact = (s for s in kin if s.guarantee == "exact" and not s.needs_strata)
+    return [s.name for s in exact if _adds_up(s.options())]
+
+
 def _adds_up(options: Options) -> bool:
     """Whether a method never has more than a block of rows in memory."""
     return not options.needs_memory() and not options.memory_per_row()[0]
@@ -416,6 +530,8 @@ def _result(
     match released:
         case Estimate():
             released = _completed(estimation, released)
+            if estimation.counts:
+                released = replace(released, details={**released.details, **estimation.counts})
             return Result.from_estimate(released, notes=notes, **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
@@ -504,7 +620,7 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     return Guarantee(
         epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
         delta=float(delta),
-        unit="outcome" if estimation.level == "label" else "record",
+        unit=estimation.protects,
         public=("n", *sorted(estimation.public)),
         kind=kind,
         void=(*estimation.noise.void, *(_FROM_DATA if from_data else ())),

@@ -27,12 +27,14 @@ import numpy as np
 from dpeffects.arrays import IntArray, Interval
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
+from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.formula.ranges import middle
 from dpeffects.privacy.rows import (
+    MOST_ROWS,
     ROWS,
     Block,
     ByRecord,
@@ -46,6 +48,7 @@ from dpeffects.privacy.rows import (
     joined,
 )
 from dpeffects.privacy.sets import Box, BoxGrid
+from dpeffects.privacy.units import UnitSizes
 
 _BATCH = 4 * ROWS
 _THREADS = os.cpu_count() or 1
@@ -117,6 +120,9 @@ class LazyTable:
     arm_counts: tuple[int, ...]
     ready: Ready
     kinds: Mapping[str, str]
+    rows: int
+    sample: Sample = field(default_factory=Sample)
+    sizes: UnitSizes | None = None
 
     @property
     def treated_count(self) -> int:
@@ -160,14 +166,30 @@ class ColumnOnEngine:
 
     @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records or units."""
         return self.table.design.n
+
+    @property
+    def weighted(self) -> bool:
+        """True where rows have weights."""
+        return self.table.sample.weighted
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a unit that can have a weight."""
+        return 1 if self.table.sizes is None else MOST_ROWS
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks of values."""
-        columns = self.table.design.columns
-        add = partial(_of_column, columns=columns, name=self.name, function=function)
-        return run(self.table.frame, [self.name], add)
+        table = self.table
+        add = partial(
+            _of_column,
+            columns=table.design.columns,
+            name=self.name,
+            function=function,
+            counted=(table.sample, table.sizes),
+        )
+        return run(table.frame, list(dict.fromkeys([self.name, *table.sample.reads])), add)
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Values of single records are not asked for."""
@@ -181,11 +203,32 @@ class ColumnOnEngine:
         raise NotImplementedError
 
 
-def _of_column(native: Any, columns: Columns, name: str, function: Summand) -> Totals | None:
+Counted = tuple[Sample, UnitSizes | None]
+"""Which rows count, and how many rows each unit has."""
+
+
+def _of_column(
+    native: Any, columns: Columns, name: str, function: Summand, counted: Counted
+) -> Totals | None:
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    return function(Block(outcome=columns.numbers(frame, [name])[name].astype(np.float64)))
+    values = columns.numbers(frame, [name])[name].astype(np.float64)
+    return function(Block(outcome=values, **counted[0].parts(frame, counted[1])))
+
+
+def unit_sizes(frame: nw.LazyFrame[Any], sample: Sample) -> UnitSizes:
+    """How many rows the units of a frame on an engine have, from one look at it."""
+    found = run(frame, list(sample.reads), partial(_units_of, sample=sample), joined)
+    return UnitSizes.of(found[0], found[1].astype(np.bool_))
+
+
+def _units_of(native: Any, sample: Sample) -> Records | None:
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+    assert sample.unit is not None
+    return identifiers(frame[sample.unit]), sample.own(frame) > 0.0
 
 
 def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
@@ -372,8 +415,18 @@ class LazyRows:
 
     @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records or units."""
         return self.table.design.n
+
+    @property
+    def weighted(self) -> bool:
+        """True where rows have weights."""
+        return self.table.sample.weighted
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a unit that can have a weight."""
+        return 1 if self.table.sizes is None else MOST_ROWS
 
     @property
     def width(self) -> int:
@@ -415,14 +468,23 @@ class LazyRows:
         return self._run(function, parts, joined)
 
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
-        own = (self.table.design.columns, self._recipe)
+        table = self.table
+        own = (table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
-        parts = tuple(part for part in parts if part not in ("strata", "treated", "arm"))
-        names = [self.table.design.columns.treatment, *self._recipe.reads(parts)]
+        parts = tuple(part for part in parts if part in ("outcome", "covariates"))
+        names = [table.design.columns.treatment, *self._recipe.reads(parts), *table.sample.reads]
         names += groups[1].reads(["strata"]) if groups else ()
-        add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
-        *found, seen = run(self.table.frame, list(dict.fromkeys(names)), add, combine)
-        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.treated_count]:
+        add = partial(
+            _add,
+            function=function,
+            own=own,
+            parts=parts,
+            groups=groups,
+            combine=combine,
+            counted=(table.sample, table.sizes),
+        )
+        *found, seen = run(table.frame, list(dict.fromkeys(names)), add, combine)
+        if seen.reshape(-1, 2).sum(axis=0).tolist() != [table.rows, table.treated_count]:
             raise DataError(_CHANGING)
         return tuple(found)
 
@@ -455,6 +517,7 @@ def _add(
     parts: tuple[str, ...],
     groups: tuple[Columns, Recipe] | None,
     combine: Combine,
+    counted: Counted,
 ) -> Totals | None:
     """Apply a function to the blocks of a frame in memory; last come counts, of all and treated."""
     frame = nw.from_native(native, eager_only=True)
@@ -466,6 +529,7 @@ def _add(
     arm, treated = columns.arm(frame), columns.treated(frame)
     whole = columns.read(frame, recipe.reads(parts))
     grouped = groups[0].read(frame, groups[1].reads(["strata"])) if groups else None
+    weights = counted[0].parts(frame, counted[1])
 
     def totals(start: int) -> Totals:
         some = slice(start, start + ROWS)
@@ -473,6 +537,7 @@ def _add(
         block = recipe.block(treated[some], in_arm, *_cut(whole, some), parts)
         if groups and grouped:
             block = replace(block, strata=groups[1].strata(*_cut(grouped, some)))
+        block = replace(block, **{name: part[some] for name, part in weights.items()})
         counts = np.array([block.treated.size, np.count_nonzero(block.treated)], dtype=np.int64)
         with np.errstate(all="ignore"):  # of this thread
             return (*function(block), counts)

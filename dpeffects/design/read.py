@@ -7,7 +7,7 @@ and public columns; it says which ranges are still missing. Tables then clip and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -32,6 +32,7 @@ from dpeffects.design.columns import (
     refuse_missing,
 )
 from dpeffects.design.engines import LazyTable
+from dpeffects.design.sample import Sample
 from dpeffects.errors import BoundsError, DataError, listed, nearest
 from dpeffects.files import is_text, kind_of
 from dpeffects.formula import Formula, has_dot, parse
@@ -47,6 +48,7 @@ from dpeffects.formula.expression import (
 )
 from dpeffects.formula.ranges import clip
 from dpeffects.privacy.rows import ROWS, Rows
+from dpeffects.privacy.units import UnitSizes
 
 Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
 
@@ -60,30 +62,39 @@ class LoadedTable:
     codes: Mapping[str, IntArray]
     treated: BoolArray
     arm: IntArray | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """Weights, units and clusters of the rows, where there are any (`Sample.parts`)."""
 
     @property
     def arm_counts(self) -> tuple[int, ...]:
-        """Number of records of each arm, the reference first."""
-        if self.arm is not None:
-            return tuple(np.bincount(self.arm, minlength=self.design.columns.arm_count).tolist())
-        treated = int(np.count_nonzero(self.treated))
-        return self.design.n - treated, treated
+        """Number of records of each arm, the reference first; those that count."""
+        arm = self.treated.astype(np.int64) if self.arm is None else self.arm
+        if "weight" in self.parts:
+            arm = arm[self.parts["weight"] > 0.0]
+        return tuple(np.bincount(arm, minlength=self.design.columns.arm_count).tolist())
+
+    @property
+    def _counted(self) -> dict[str, Any]:
+        """Weights, units and clusters, as rows have them."""
+        units = {"units": self.design.n} if "unit" in self.parts else {}
+        return {**self.parts, **units}
 
     def column(self, name: str) -> Rows:
         """A column as a source of values, for the private search for its range."""
         values = self.numeric[name].astype(np.float64)
-        return Rows(values, (0.0, 0.0), self.treated, lambda: np.zeros((len(values), 1)), 1)
+        none = np.zeros((len(values), 1))
+        return Rows(values, (0.0, 0.0), self.treated, lambda: none, 1, **self._counted)
 
     def encode(self, groups: LoadedTable | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.
 
         The covariates are encoded when they are first asked for.
         """
-        design, recipe = self.design, self.design.recipe
-        starts = range(0, design.n, ROWS)
+        design, recipe, size = self.design, self.design.recipe, self.treated.size
+        starts = range(0, size, ROWS)
 
         def covariates() -> FloatArray:
-            out = np.empty((design.n, design.width), order="F")
+            out = np.empty((size, design.width), order="F")
             for start in starts:
                 recipe.covariates(*self._block(start), out[start : start + ROWS])
             return out
@@ -92,7 +103,7 @@ class LoadedTable:
             discrete = recipe.discrete or design.strata()  # the latter says why not
             return self._index(recipe), discrete.count
 
-        outcome = [recipe.outcome(self._block(k)[0], min(ROWS, design.n - k)) for k in starts]
+        outcome = [recipe.outcome(self._block(k)[0], min(ROWS, size - k)) for k in starts]
         rows = Rows(
             outcome=np.concatenate(outcome),
             outcome_range=recipe.outcome_range,
@@ -104,6 +115,7 @@ class LoadedTable:
             names=design.encoding.names,
             arm=self.arm,
             arms=design.columns.arm_count,
+            **self._counted,
         )
         if groups is None:
             return rows
@@ -117,7 +129,7 @@ class LoadedTable:
         return numeric, {name: codes[part] for name, codes in self.codes.items()}
 
     def _index(self, recipe: Recipe) -> IntArray:
-        starts = range(0, self.design.n, ROWS)
+        starts = range(0, self.treated.size, ROWS)
         return np.concatenate([recipe.strata(*self._block(start)) for start in starts])
 
     def raw(self) -> tuple[FloatArray, FloatArray]:
@@ -133,30 +145,49 @@ def read(
     public: Iterable[str],
     *,
     attended: bool = True,
+    sample: Sample | None = None,
 ) -> LoadedTable | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
     ranges and levels may be taken from the data at no cost. An empty arm is an error for the
-    person who holds the data; a call that is not ``attended`` works with it.
+    person who holds the data; a call that is not ``attended`` works with it. ``sample`` says which
+    rows count.
     """
-    frame, known, from_data = _unpack(data, bounds, formula.columns)
+    sample = sample or Sample()
+    read_here = (*formula.columns, *sample.columns)
+    frame, known, from_data = _unpack(data, bounds, read_here)
     schema = frame.collect_schema()
     _require_columns(formula.columns, list(schema), "the formula")
+    for name, what in sample.columns.items():
+        _require_columns([name], list(schema), what)
     text = is_text(data.frame if isinstance(data, Declared) else data)
-    known = known.as_used(uses(formula, {} if text else schema))
-    kinds = _kinds(formula, formula.columns, known) if text else {}
-    kinds |= known.date_kinds(formula.columns)
+    numbers_only = {} if sample.weights is None else {sample.weights: "number"}
+    known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
+    if sample.weights is not None:
+        sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
+    kinds: dict[str, str] = {}
+    if text:
+        kinds = {**_sample_kinds(sample, known), **_kinds(formula, formula.columns, known)}
+    kinds |= known.date_kinds(read_here)
     if kinds:
-        frame = _with_dates(frame, known, formula.columns)
+        frame = _with_dates(frame, known, read_here)
         try:
             frame = engines.typed(frame, kinds)
         except DataError:  # text in a column that a codebook names and does not declare
             known.refuse_blank(formula.columns)
             raise
-    n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
+    rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
+    sizes = None
+    if sample.unit is not None:
+        if isinstance(frame, nw.LazyFrame):
+            sizes = engines.unit_sizes(frame, sample)
+        else:
+            sizes = sample.sizes_of(frame)
+    n = rows if sizes is None else sizes.names.size
     if n < 4:
-        raise DataError(f"the data has {n} rows; at least 4 are needed")
+        what = "rows" if sizes is None else f"values of {sample.unit!r}"
+        raise DataError(f"the data has {n} {what}; at least 4 are needed")
     if isinstance(frame, nw.DataFrame):
         refuse_missing(frame, formula.columns)
     elif from_data:
@@ -171,30 +202,67 @@ def read(
         reader.covariate(name, covariate_source)
     design = reader.design(n)
     if isinstance(frame, nw.LazyFrame):
-        return _lazy_table(frame, design, kinds)
-    return _table(frame, design, attended)
+        return _lazy_table(frame, design, kinds, rows, sample, sizes)
+    return _table(frame, design, attended, sample.parts(frame, sizes))
 
 
-def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> LoadedTable:
+def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:
+    """The declared upper bound of weights."""
+    if name in known and not known.is_levels(name):
+        lower, upper = known.interval(name)
+        if lower >= 0.0 and upper > 0.0:
+            return upper
+    elif frame.collect_schema()[name] == nw.Boolean:
+        return 1.0
+    raise BoundsError(
+        f"weights are from 0 to an upper bound that is declared: bounds={{{name!r}: (0, UPPER)}}"
+    )
+
+
+def _sample_kinds(sample: Sample, known: Bounds) -> dict[str, str]:
+    """What the columns of a CSV file that say who counts are read as."""
+    kinds = {name: "text" for name, what in sample.columns.items() if what in ("unit", "cluster")}
+    if sample.weights is not None:
+        kinds[sample.weights] = "number"
+    if sample.subset is not None:
+        values = sample.subset.values
+        for name in sample.subset.columns:
+            levels = list(known[name]) if name in known and known.is_levels(name) else None
+            levels = levels or list(values.get(name, ()))
+            kinds.setdefault(name, "number" if name in sample.subset.numeric else kind_of(levels))
+    return kinds
+
+
+def _table(
+    frame: nw.DataFrame[Any], design: Design, attended: bool, parts: Mapping[str, Any]
+) -> LoadedTable:
     """Read the columns into memory and check them."""
     columns = design.columns
     arm = columns.arm(frame)
     treated = columns.treated(frame) if arm is None else arm > 0
     numeric = columns.numbers(frame, columns.numeric)
-    table = LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated, arm)
+    codes = columns.codes(frame, columns.levels)
+    table = LoadedTable(design, numeric, codes, treated, arm, parts)
     if attended and not all(table.arm_counts):
         raise columns.empty_arm()
     return table
 
 
-def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, str]) -> LazyTable:
+def _lazy_table(
+    frame: nw.LazyFrame[Any],
+    design: Design,
+    kinds: Mapping[str, str],
+    n: int,
+    sample: Sample,
+    sizes: UnitSizes | None,
+) -> LazyTable:
     """Check the columns where they are."""
-    outcome, bounds, n = design.formula.outcome, design.bounds, design.n
+    outcome, bounds = design.formula.outcome, design.bounds
     pair = None
     if isinstance(outcome, Column) and outcome.name in bounds:
         pair = (outcome.name, bounds.interval(outcome.name))
     counts, ready = engines.checked(frame, design.columns, n, pair)
-    return LazyTable(design, frame, counts, ready, kinds)
+    return LazyTable(design, frame, counts, ready, kinds, n, sample, sizes)
 
 
 def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
@@ -265,12 +333,15 @@ def _unpack(
     return frame, known.updated(Bounds.of_columns(given, frame.collect_schema(), needed)), False
 
 
-def written_out(formula: str, data: Any, bounds: Any) -> str:
-    """Return a formula in which the columns of the data with declared bounds replace a `.`."""
+def written_out(formula: str, data: Any, bounds: Any, left_out: Iterable[str | None] = ()) -> str:
+    """Return a formula in which the columns of the data with declared bounds replace a `.`.
+
+    Those that are ``left_out`` (units, clusters, weights) are no covariates.
+    """
     if not has_dot(formula):
         return formula
     frame, known, _ = _unpack(data, bounds)
-    there = set(frame.collect_schema())
+    there = set(frame.collect_schema()) - set(left_out)
     return parse(formula, [name for name in known if name in there]).source
 
 

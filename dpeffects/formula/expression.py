@@ -202,7 +202,7 @@ def source(factor: Factor) -> str:
     """
     match factor:
         case Categorical(column, levels):
-            return f"C({_name(column)}{'' if levels is None else f', levels={list(levels)!r}'})"
+            return f"C({show_name(column)}{'' if levels is None else f', levels={list(levels)!r}'})"
         case Cut(x, points):
             return f"cut({render(x)[0]}, {_list(points)})"
         case Spline():
@@ -231,7 +231,7 @@ def render(expr: Expression) -> tuple[str, int]:
 
     match expr:
         case Column(name):
-            return _name(name), _ATOM
+            return show_name(name), _ATOM
         case Number(value):
             return show_number(value), _MINUS if value < 0 else _ATOM
         case Unary(op, x):
@@ -246,7 +246,8 @@ def render(expr: Expression) -> tuple[str, int]:
     return f"{child(expr.left, least)} {expr.op} {child(expr.right, least + 1)}", least
 
 
-def _name(name: str) -> str:
+def show_name(name: str) -> str:
+    """A column as a formula names it."""
     plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
     return name if plain else f"`{name}`"
 

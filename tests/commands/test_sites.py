@@ -84,7 +84,7 @@ def test_parquet_and_standard_output(folder, capsys):
 
 
 def test_options_of_the_method(folder, capsys):
-    more = ["--option", "weights=round_robin", "--option", "paper_constants=true"]
+    more = ["--option", "matching=round_robin", "--option", "paper_constants=true"]
     more += ["--share", "estimate=0.5", "--seed", "3", "--request", "r1"]
     assert release("north", *more) == 0
     made = SiteRelease.load("north.json")
