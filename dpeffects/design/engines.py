@@ -232,9 +232,9 @@ def _units_of(native: Any, sample: Sample) -> Records | None:
 
 
 def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
-    """Read the text of a CSV file as its columns are declared; refuse what does not fit."""
+    """Read text, of a CSV file or of dates, as it is declared; refuse what does not fit."""
     if questions := unreadable(frame, kinds):
-        refuse_text(_query(frame.lazy(), questions))
+        refuse_text(_query(frame.lazy(), questions), kinds)
     return by_declaration(frame, kinds)
 
 

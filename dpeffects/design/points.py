@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
 
+from dpeffects.dates import as_date
 from dpeffects.design.bounds import Declared
 from dpeffects.errors import OptionError
 
@@ -61,7 +63,12 @@ def point_columns(at: Any, names: Sequence[str]) -> dict[str, list[Any]]:
 
     frame = pd.DataFrame({name: np.atleast_1d(np.asarray(at[name])) for name in names})
     there = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame}
-    return {str(name): column.tolist() for name, column in there.items()}
+    return {str(name): [_day(x) for x in column.tolist()] for name, column in there.items()}
+
+
+def _day(value: Any) -> Any:
+    """A date as text; anything else as it is."""
+    return str(as_date(value)) if isinstance(value, date) else value
 
 
 def point_labels(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects import dates
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared, skeleton
@@ -174,14 +175,17 @@ def read(
     lenient = formula.flags | {name for name, how in missing.items() if how != "error"}
     for name, what in sample.columns.items():
         _require_columns([name], list(schema), what)
-    kinds: dict[str, str] = {}
     text = is_text(data.frame if isinstance(data, Declared) else data)
     numbers_only = {} if sample.weights is None else {sample.weights: "number"}
     known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
     if sample.weights is not None:
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
+    kinds: dict[str, str] = {}
     if text:
         kinds = {**_sample_kinds(sample, known), **_kinds(formula, formula.columns, known)}
+    kinds |= known.date_kinds(read_here)
+    if kinds:
+        frame = _with_dates(frame, known, read_here)
         try:
             frame = engines.typed(frame, kinds)
         except DataError:  # text in a column that a codebook names and does not declare
@@ -295,6 +299,19 @@ def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, s
     return {n: "text" if n in undeclared else kind_of(levels.get(n)) for n in names}
 
 
+def _with_dates(frame: Any, known: Bounds, names: Iterable[str]) -> Any:
+    """Check the types of columns that are declared with dates, and read those that are objects."""
+    kinds, schema = known.date_kinds(names), frame.collect_schema()
+    if isinstance(frame, nw.DataFrame):
+        frame = dates.from_objects(frame, kinds)
+    for name in kinds:
+        dates.refuse_zone(name, schema[name])
+        if not (dates.is_date(schema[name]) or schema[name] in (nw.String, nw.Object)):
+            kind = type(schema[name]).__name__
+            raise DataError(f"column {name!r} is declared with dates, but it is {kind}")
+    return frame
+
+
 def is_lazy(data: Any) -> bool:
     """True where the rows are not in memory."""
     return isinstance(_unpack(data, None)[0], nw.LazyFrame)
@@ -310,6 +327,13 @@ def _unpack(
     try:
         frame = nw.from_native(data)
         frame.collect_schema()
+    except nw.exceptions.DuplicateError:
+        names = [str(name) for name in getattr(data, "columns", ())]
+        twice = dict.fromkeys(repr(name) for name in names if names.count(name) > 1)
+        raise DataError(
+            f"the data has two columns named {listed(twice) or 'alike'}: rename or drop one, as "
+            "data.loc[:, ~data.columns.duplicated()] in pandas"
+        ) from None
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
@@ -368,7 +392,19 @@ def _is_number(dtype: Any) -> bool:
 
 def _not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
-    return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+    plain = f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+    return plain + _as_numbers(name, dtype)
+
+
+def _as_numbers(name: str, dtype: Any) -> str:
+    """How to make numbers of a column of another type, row by row."""
+    if isinstance(dtype, nw.Object):
+        return f': write data["{name}"].astype(float), or .astype(bool) for true and false'
+    if isinstance(dtype, nw.String):
+        return f': write pandas.to_numeric(data["{name}"]), or data["{name}"] == "yes" for 0 and 1'
+    if isinstance(dtype, nw.Duration):
+        return f': write data["{name}"].dt.total_seconds() / 86400 for days'
+    return ""
 
 
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
@@ -386,6 +422,7 @@ def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | No
         raise DataError(
             f"treatment {name!r} is not 0/1 or bool: declare its levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
+            + (f" (or data[{name!r}].astype(bool) if it is that)" if dtype == nw.Object else "")
         )
     _check_kind(name, dtype, levels)
     return levels
@@ -456,7 +493,13 @@ class _ColumnReader:
         """Read a covariate as numbers or as levels, as the formula and its dtype say."""
         if name in _only_flagged(self._formula):
             return
+        dtype = self._schema[name]
+        if dates.is_date(dtype) and not (name in self._known and self._known.is_levels(name)):
+            raise dates.undeclared(name)
         levels = self._has_levels(name)
+        ranged = name in self._known and not self._known.is_levels(name)
+        if levels and ranged and name not in _names_in_c(self._formula):
+            raise DataError(_not_numeric(name, dtype))
         if levels and name in _names_computed(self._formula):
             raise DataError(f"column {name!r} is categorical, but a term uses it as a number")
         if levels:
@@ -471,6 +514,8 @@ class _ColumnReader:
     def numeric_column(self, name: str, source: str | None) -> None:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
         dtype = self._schema[name]
+        if dates.is_date(dtype):
+            raise dates.undeclared(name)
         if not _is_number(dtype):
             raise DataError(_not_numeric(name, dtype))
         if name in self._known and self._known.is_levels(name):
@@ -527,7 +572,8 @@ class _ColumnReader:
     def design(self, n: int) -> Design:
         """Put together what was found; raises where something cannot be used."""
         self._check_bounds()
-        formula, bounds = self._formula, self._bounds
+        dated = {n: x for n, x in self._known.dates.items() if n in self._bounds}
+        formula, bounds = self._formula, replace(self._bounds, dates=dated)
         numeric = tuple(dict.fromkeys(self._numeric))
         flags = tuple(map(Missing, sorted(formula.flags)))
         columns = Columns(
@@ -549,9 +595,11 @@ class _ColumnReader:
         formula = self._formula
         self._known.refuse_blank((*self._missing, *self._undeclared_levels))
         if self._undeclared_levels:
+            untyped = [n for n in self._undeclared_levels if self._schema[n] == nw.Object]
+            objects = f" (or data[{untyped[0]!r}].astype(bool) if it is that)" if untyped else ""
             raise BoundsError(
                 f"the levels of {listed(self._undeclared_levels)} must be declared: reading "
-                "them from the data would give away who is in it. Add\n"
+                f"them from the data would give away who is in it{objects}. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
         factors = (formula.outcome, *formula.factors)
@@ -608,8 +656,9 @@ def queries(
     frame, _, _ = _unpack(_as_frame(data, further), None)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
-    if is_text(data):
-        frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
+    kinds = _kinds(formula, formula.covariate_columns, bounds) if is_text(data) else {}
+    kinds |= bounds.date_kinds(formula.covariate_columns)
+    frame = engines.typed(dates.from_objects(frame, kinds), kinds)
     frame = _retyped(frame, lenient)
     refuse_missing(frame, [name for name in formula.covariate_columns if name not in lenient])
     flags = {x.key: missing_in(frame[x.column]) for x in map(Missing, formula.flags & lenient)}
