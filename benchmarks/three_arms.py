@@ -50,7 +50,7 @@ def calls(data: Any, name: str, epsilon: float, seed: int) -> Iterator[pd.DataFr
         given = {**given, "delta": given["delta"] / 2}
     for k, level in enumerate(LEVELS[1:]):
         levels = [LEVELS[0], level]
-        bounds = {x: (0, 1) for x in ("outcome", "x1", "x2", "x3")} | {"treatment": levels}
+        bounds = dict.fromkeys(("outcome", "x1", "x2", "x3"), (0, 1)) | {"treatment": levels}
         some = data.frame[data.frame["treatment"].isin(levels)].reset_index(drop=True)
         about = {"bounds": bounds, "epsilon": epsilon / 2, "seed": 10_000 * (k + 1) + seed}
         rows.append(dpe.dp_ate(FORMULA, some, method, **about, **given).tidy())
