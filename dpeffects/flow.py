@@ -260,12 +260,13 @@ class Estimation:
         self.split = self._divide(facts)
 
     def _contrasts(self) -> Contrasts:
-        """Pairs of more than two arms that are compared; refuses methods that have two."""
+        """Pairs of more than two arms that are compared; refuses what compares two."""
         spec, how, columns = self.spec, self.request.contrasts, self.design.columns
-        if spec.fit_arms is None or how is None:
+        estimand = self.request.estimand
+        if spec.fit_arms is None or how is None or estimand != "ATE":
             able = next(s.name for s in registry().values() if s.fit_arms)
-            what = spec.name if how else "this call"
-            average = how and spec.name in registry() and self.request.estimand == "ATE"
+            what = spec.name if spec.fit_arms is None else f"the {estimand}" if how else "this call"
+            average = how and spec.name in registry() and estimand == "ATE"
             who = "write" if average else "use dp_ate with"
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
