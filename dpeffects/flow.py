@@ -196,7 +196,7 @@ class Estimation:
         asked = {name: getattr(request, name) for name in _COUNTING}
         sample = Sample.asked(self.formula, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
-        if not (sample.weighted or sample.cluster) or spec.guarantee == "none":
+        if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
             raise OptionError(

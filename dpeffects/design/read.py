@@ -66,10 +66,8 @@ class LoadedTable:
 
     @property
     def arm_counts(self) -> tuple[int, ...]:
-        """Number of records of each arm, the reference first; those that count."""
+        """Number of rows of each arm, the reference first, whether they count or not."""
         arm = self.treated.astype(np.int64) if self.arm is None else self.arm
-        if "weight" in self.parts:
-            arm = arm[self.parts["weight"] > 0.0]
         return tuple(np.bincount(arm, minlength=self.design.columns.arm_count).tolist())
 
     @property

@@ -238,6 +238,8 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
         raise DataError(f"column {column.name!r} has missing values: every row needs its own")
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
+    if column.dtype.is_float():
+        return (floats(column) + 0.0).view(np.int64)  # -0 is 0
     texts = column if column.dtype == nw.String else column.cast(nw.String)
     values = np.empty(len(column), object)
     values[:] = texts.to_list()
