@@ -1,4 +1,4 @@
-"""Files that users write: data as CSV or Parquet, bounds in TOML.
+"""Files that users write: data as CSV or Parquet, entries of TOML.
 
 Whatever is wrong with a file is one sentence, without anything that its rows hold.
 
@@ -10,9 +10,7 @@ in memory and on an engine: levels as text, numbers or bools, and numbers everyw
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import narwhals.stable.v2 as nw
@@ -182,26 +180,6 @@ def _attempt(path: str, read: Any) -> Any:
 
 
 # --- bounds -----------------------------------------------------------------------------------
-
-
-def read_bounds(path: str) -> dict[str, Any]:
-    """Read declared bounds from a TOML file.
-
-    ``[bounds]`` holds ``age = {range = [18, 90]}`` for a range and
-    ``region = {levels = ["N", "S"]}`` for levels.
-    """
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise BoundsError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeError:
-        raise BoundsError(f"{path} is not TOML: it is not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:
-        raise BoundsError(f"{path} is not TOML: {error}") from None
-    table = document.get("bounds")
-    if set(document) != {"bounds"} or not isinstance(table, dict):
-        raise BoundsError(f"{path} must hold one table, [bounds]")
-    return {name: bound(name, entry, f"{path}: ") for name, entry in table.items()}
 
 
 def bound(name: str, entry: Any, where: str = "") -> Any:

@@ -20,10 +20,11 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import LoadedTable, queries, read
+from dpeffects.design.read import LoadedTable, queries, read, written_out
 from dpeffects.design.sample import Sample
 from dpeffects.errors import BoundsError, EstimationError, LedgerError, OptionError
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
@@ -32,7 +33,7 @@ from dpeffects.estimators._response import respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.guarantee import Guarantee, cautions
+from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
@@ -68,7 +69,7 @@ class Request:
     estimand: str
     budget: Budget
     level: str | None = None
-    bounds: Mapping[str, Any] | str | None = None
+    bounds: Any = None
     shares: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
@@ -131,6 +132,13 @@ class Request:
         about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
         return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
 
+    def written_out(self) -> Request:
+        """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
+        bounds = opened(self.bounds)
+        left_out = (self.unit, self.cluster, self.weights)
+        formula = written_out(self.formula, self.data, bounds, left_out)
+        return replace(self, formula=formula, bounds=bounds)
+
 
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
@@ -163,7 +171,7 @@ class Estimation:
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
-        self.request = request
+        request = self.request = request.written_out()
         self.spec, self.options, self.formula = _checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
@@ -187,7 +195,7 @@ class Estimation:
     def protects(self) -> str:
         """What one of the two neighbours has in the place of another."""
         if self.sample.unit is not None:
-            return f"all rows of one {self.sample.unit}"
+            return rows_of(self.sample.unit)
         return "outcome" if self.level == "label" else "record"
 
     def _sample(self) -> Sample:
@@ -199,6 +207,8 @@ class Estimation:
         if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
+            if spec.needs_strata and request.weights in ("means", "round_robin"):
+                raise OptionError(f"write matching={request.weights!r}: weights are a column")
             raise OptionError(
                 f"{spec.name} works on single records: {wanted[0]} is for methods that add up "
                 f"rows: {', '.join(_additive(spec))}"
@@ -237,7 +247,8 @@ class Estimation:
         self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
         count = 0 if self.points is None else len(self.points)
         values = self.design.values
-        facts = Facts(n, self.design.width, request.budget, self.level, count, values)
+        arms = self.design.columns.arm_count
+        facts = Facts(n, self.design.width, request.budget, self.level, count, values, arms)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
@@ -254,6 +265,11 @@ class Estimation:
                 f"{what} compares two arms, and {columns.arm_count} levels of "
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
+            )
+        if self.sample.cluster is not None:
+            raise OptionError(
+                f"cluster is for two arms, and {columns.arm_count} levels of "
+                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
             )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")

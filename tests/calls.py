@@ -231,9 +231,9 @@ EFFECTS = {
     "clipped_contrast, trial": att("clipped_contrast", design="randomised"),
     "clipped_contrast, label": atc("clipped_contrast", level="label"),
     "global_matching": ate("global_matching"),
-    "global_matching, round robin": ate("global_matching", weights="round_robin"),
+    "global_matching, round robin": ate("global_matching", matching="round_robin"),
     "smooth_matching": ate("smooth_matching", **DELTA),
-    "smooth_matching, round robin": ate("smooth_matching", weights="round_robin", **DELTA),
+    "smooth_matching, round robin": ate("smooth_matching", matching="round_robin", **DELTA),
     "smooth_matching, the paper's": ate("smooth_matching", paper_constants=True, **DELTA),
     "smooth_matching, smooth variance": ate(
         "smooth_matching", variance_noise="smooth", n=300, **DELTA
@@ -242,7 +242,7 @@ EFFECTS = {
     "smooth_matching, Algorithm 2": ate(
         "smooth_matching",
         variance=False,
-        weights="round_robin",
+        matching="round_robin",
         paper_constants=True,
         **DELTA,
     ),

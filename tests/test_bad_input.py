@@ -120,7 +120,7 @@ CASES = {
     "delta of one": (BudgetError, "delta", {"delta": 1.0}),
     "reversed bounds": (BoundsError, "below upper", {"bounds": {"y": (1, 0), "x": (0, 1)}}),
     "infinite bounds": (BoundsError, "finite", {"bounds": {"y": (0, np.inf), "x": (0, 1)}}),
-    "bounds of nothing": (DataError, "'yy'", {"bounds": {**BOUNDS, "yy": (0, 1)}}),
+    "bounds of nothing": (BoundsError, "'yy'", {"bounds": {**BOUNDS, "yy": (0, 1)}}),
     "bounds as text": (BoundsError, "from_data", {"bounds": "data"}),
     "bounds as a list": (BoundsError, "map", {"bounds": [(0, 1)]}),
     "too little budget for bounds": (BoundsError, '"x": (LOWER, UPPER)', {"bounds": {"y": (0, 1)}}),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import Interval
+from dpeffects.design.codebook import Blank, Pair, matched, opened
 from dpeffects.errors import BoundsError, shorten
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Releaser
@@ -47,36 +47,56 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     entries: Mapping[str, Interval | Levels] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     categorical: frozenset[str] = frozenset()
+    pairs: frozenset[str] = frozenset()
+    """Columns whose two numbers are a range or levels, as the formula uses them."""
+    blank: Mapping[str, str] = field(default_factory=dict)
+    """Columns that a codebook names and does not declare, and what to say of them."""
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
         """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels."""
+        if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
+            return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
             raise BoundsError(
                 f"bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
             )
         entries: dict[str, Interval | Levels] = {}
-        categorical = set()
+        categorical, pairs, blank = set(), set(), {}
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
-            levels = isinstance(bounds, Bounds) and bounds.is_levels(name)
-            entries[name], is_levels = _read(name, list(given) if levels else given)
+            if isinstance(given, Blank):
+                blank[name] = given.why
+                continue
+            if isinstance(given, Pair):
+                entries[name] = given
+                pairs.add(name)
+                continue
+            entries[name], is_levels = _read(name, given)
             if is_levels:
                 categorical.add(name)
         sources = dict.fromkeys(entries, "declared")
-        if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
-            sources |= bounds.sources
-        return cls(entries, sources, frozenset(categorical))
+        return cls(entries, sources, frozenset(categorical), frozenset(pairs), blank)
+
+    @classmethod
+    def of_columns(
+        cls, bounds: Mapping[str, Any], names: Iterable[str], needed: Iterable[str] | None = None
+    ) -> Bounds:
+        """Bounds of the columns of a frame, with patterns looked up in it (see `matched`)."""
+        by_column = matched(bounds, names, needed)
+        return cls.declared(bounds if isinstance(bounds, Bounds) else by_column)
 
     def with_entry(
         self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str
     ) -> Bounds:
         """Return a copy with one more column."""
-        return Bounds(
-            {**self.entries, name: entry},
-            {**self.sources, name: source},
-            self.categorical | {name} if is_levels else self.categorical - {name},
+        return replace(
+            self,
+            entries={**self.entries, name: entry},
+            sources={**self.sources, name: source},
+            categorical=self.categorical | {name} if is_levels else self.categorical - {name},
+            pairs=self.pairs - {name},
         )
 
     def with_interval(self, name: str, lower: float, upper: float, *, source: str) -> Bounds:
@@ -94,7 +114,30 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             {**self.entries, **other.entries},
             {**self.sources, **other.sources},
             mine | other.categorical,
+            frozenset(name for name in self.pairs if name not in other) | other.pairs,
+            {**self.blank, **other.blank},
         )
+
+    def as_used(self, uses: Mapping[str, str]) -> Bounds:
+        """Return a copy in which two numbers mean what a formula makes of their column.
+
+        Two numbers of a file are levels of a "factor" and a range of anything else (see `Pair`).
+        Two levels that are numbers, the lower first, are a range of what must be a "number".
+        """
+        found = self
+        for name, use in uses.items():
+            if name in self.pairs:
+                given = (list if use == "factor" else tuple)(self[name])
+                found = found.with_entry(name, *_read(name, given), source=self.source(name))
+            elif use == "number" and name in self.categorical and _is_range(self[name]):
+                found = found.with_interval(name, *self[name], source=self.source(name))
+        return found
+
+    def refuse_blank(self, names: Iterable[str]) -> None:
+        """Refuse columns that a codebook names and does not declare."""
+        for name in names:
+            if name in self.blank:
+                raise BoundsError(self.blank[name])
 
     def is_levels(self, name: str) -> bool:
         """True when the column has levels, False when it has a range."""
@@ -171,6 +214,12 @@ def _as_float(value: Any) -> float:
         return math.inf
 
 
+def _is_range(levels: Any) -> bool:
+    """Whether two levels could as well be the ends of a range."""
+    plain = all(isinstance(x, bool | np.bool_) or _is_number(x) for x in levels)
+    return plain and len(levels) == 2 and bool(levels[0] < levels[1])
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(
         value, bool | np.bool_
@@ -216,7 +265,7 @@ class Declared:
         return f"{self.frame!r}\nDeclared bounds for {len(self.bounds)} columns"
 
 
-def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: Any) -> Declared:
+def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> Declared:
     """Attach bounds to a frame once, so that every later call finds them.
 
     Parameters
@@ -224,8 +273,9 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     frame
         Any frame that narwhals understands, or one already declared (new entries win).
     bounds
-        ``{"age": (18, 90), "region": ["N", "S"]}``: a range for a number, a list for levels. They
-        must come from what the variable means, not from the data.
+        ``{"age": (18, 90), "region": ["N", "S"]}``: a range for a number, a list for levels; or a
+        codebook, as in :func:`dp_ate`. They must come from what the variable means, not from the
+        data.
     **columns
         The same as keywords: ``declare(frame, age=(18, 90))``.
 
@@ -240,22 +290,17 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     >>> d.bounds["y"], d.shape
     ((0.0, 1.0), (2, 1))
     """
-    if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(
-            f"declare: bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
-        )
-    given = {**(bounds or {}), **columns}
-    made = bounds if isinstance(bounds, Bounds) and not columns else Bounds.declared(given)
+    if isinstance(bounds, str) and bounds == "from_data":
+        raise BoundsError('declare: bounds are declared, not "from_data"')
+    known = Bounds()
     if isinstance(frame, Declared):
-        frame, made = frame.frame, frame.bounds.updated(made)
+        frame, known = frame.frame, frame.bounds
     names = list(getattr(frame, "column_names", ())) or list(getattr(frame, "columns", ()))
-    there = set(names)
-    for name in made:
-        if names and name not in there:
-            close = difflib.get_close_matches(name, [str(n) for n in names], 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise BoundsError(f"declare: the frame has no column {name!r}{hint}")
-    return Declared(frame, made)
+    for given in (opened(bounds), columns):
+        if given:
+            made = Bounds.of_columns(given, names) if names else Bounds.declared(given)
+            known = known.updated(made)
+    return Declared(frame, known)
 
 
 def skeleton(numeric: Sequence[str], categorical: Sequence[str]) -> str:

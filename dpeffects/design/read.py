@@ -6,7 +6,6 @@ and public columns; it says which ranges are still missing. Tables then clip and
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared, skeleton
+from dpeffects.design.codebook import opened
 from dpeffects.design.columns import (
     Columns,
     Design,
@@ -32,9 +32,9 @@ from dpeffects.design.columns import (
 )
 from dpeffects.design.engines import LazyTable
 from dpeffects.design.sample import Sample
-from dpeffects.errors import BoundsError, DataError, listed, shorten
+from dpeffects.errors import BoundsError, DataError, listed, nearest
 from dpeffects.files import is_text, kind_of
-from dpeffects.formula import Formula
+from dpeffects.formula import Formula, has_dot, parse
 from dpeffects.formula.encoding import Arrays, Encoding
 from dpeffects.formula.expression import (
     Categorical,
@@ -151,20 +151,26 @@ def read(
     person who holds the data; a call that is not ``attended`` works with it. ``sample`` says which
     rows count.
     """
-    frame, known, from_data = _unpack(data, bounds)
     sample = sample or Sample()
-    names = list(frame.collect_schema())
-    _require_columns(formula.columns, names, "the formula")
-    if isinstance(bounds, Mapping):
-        _require_columns(bounds, names, "bounds")
+    read_here = (*formula.columns, *sample.columns)
+    frame, known, from_data = _unpack(data, bounds, read_here)
+    schema = frame.collect_schema()
+    _require_columns(formula.columns, list(schema), "the formula")
     for name, what in sample.columns.items():
-        _require_columns([name], names, what)
+        _require_columns([name], list(schema), what)
+    kinds: dict[str, str] = {}
+    text = is_text(data.frame if isinstance(data, Declared) else data)
+    numbers_only = {} if sample.weights is None else {sample.weights: "number"}
+    known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
     if sample.weights is not None:
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
-    kinds: dict[str, str] = {}
-    if is_text(data.frame if isinstance(data, Declared) else data):
+    if text:
         kinds = {**_sample_kinds(sample, known), **_kinds(formula, formula.columns, known)}
-        frame = engines.typed(frame, kinds)
+        try:
+            frame = engines.typed(frame, kinds)
+        except DataError:  # text in a column that a codebook names and does not declare
+            known.refuse_blank(formula.columns)
+            raise
     rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     sizes = None
     if sample.unit is not None:
@@ -253,6 +259,16 @@ def _lazy_table(
     return LazyTable(design, frame, counts, ready, kinds, n, sample, sizes)
 
 
+def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
+    """What formula and types make of columns: a "number", a "factor", or "" for either."""
+    found = dict.fromkeys(formula.columns, "")
+    found |= dict.fromkeys([*formula.outcome_columns, *_names_computed(formula)], "number")
+    factors = {formula.treatment_column, *_names_in_c(formula)}
+    types = {name: schema[name] for name in formula.columns if name in schema}
+    factors |= {n for n, x in types.items() if not (x.is_numeric() or x == nw.Boolean)}
+    return found | dict.fromkeys(factors, "factor")
+
+
 def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
     """What the columns of a CSV file are read as: levels as they are declared, else numbers."""
     levels = {name: list(known[name]) for name in known if known.is_levels(name)}
@@ -266,7 +282,9 @@ def is_lazy(data: Any) -> bool:
     return isinstance(_unpack(data, None)[0], nw.LazyFrame)
 
 
-def _unpack(data: Any, bounds: Any) -> tuple[Frame, Bounds, bool]:
+def _unpack(
+    data: Any, bounds: Any, needed: Iterable[str] | None = None
+) -> tuple[Frame, Bounds, bool]:
     known = Bounds()
     if isinstance(data, Declared):
         data, known = data.frame, data.bounds
@@ -283,23 +301,29 @@ def _unpack(data: Any, bounds: Any) -> tuple[Frame, Bounds, bool]:
             f"{type(data).__module__}.{type(data).__name__}; make a frame of a dict with "
             "pandas.DataFrame"
         ) from None
-    if isinstance(bounds, str):
-        if bounds != "from_data":
-            raise BoundsError(f'bounds must be a mapping or "from_data", got {bounds!r}')
-        return frame, known, True
-    if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(
-            f"bounds must map column names to ranges or levels, got {shorten(repr(bounds))}"
-        )
-    return frame, known.updated(Bounds.declared(bounds)), False
+    given = opened(bounds)
+    if given is None or isinstance(given, str):
+        return frame, known, given is not None
+    return frame, known.updated(Bounds.of_columns(given, frame.collect_schema(), needed)), False
+
+
+def written_out(formula: str, data: Any, bounds: Any, left_out: Iterable[str | None] = ()) -> str:
+    """Return a formula in which the columns of the data with declared bounds replace a `.`.
+
+    Those that are ``left_out`` (units, clusters, weights) are no covariates.
+    """
+    if not has_dot(formula):
+        return formula
+    frame, known, _ = _unpack(data, bounds)
+    there = set(frame.collect_schema()) - set(left_out)
+    return parse(formula, [name for name in known if name in there]).source
 
 
 def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
     there = set(names)
     for name in wanted:
         if name not in there:
-            close = difflib.get_close_matches(str(name), [str(n) for n in names], 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = nearest(name, names)
             raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
 
 
@@ -464,6 +488,7 @@ class _ColumnReader:
     def _check_bounds(self) -> None:
         """Check what is left to find; levels cannot be found privately."""
         formula = self._formula
+        self._known.refuse_blank((*self._missing, *self._undeclared_levels))
         if self._undeclared_levels:
             raise BoundsError(
                 f"the levels of {listed(self._undeclared_levels)} must be declared: reading "

@@ -412,13 +412,14 @@ def _centres(curator: Curator, options: PrivateIPWOptions, count: Noisy) -> Cent
     lower, upper = curator.outcome_range
     middle, n = lower + (upper - lower) / 2.0, curator.n
     share, sd = _propensity.share_treated(curator, count), _propensity.share_sd(curator, count)
+    shares = np.array([share, 1.0 - share])
     if options.centre == "arms":
-        centres = centres_of(curator, share, sd, arm_sums(curator, "centre"))
+        centres = centres_of(curator, shares, sd, arm_sums(curator, "centre"))
         by_size = (centres.means - middle) * sd * n / centres.sizes  # sizes divide the sums
         return replace(centres, unknown=np.hypot(centres.unknown, by_size))
     constant = np.full(2, middle if options.centre == "middle" else 0.0)
     none, two_valued = np.zeros(2), curator.values[-1] == 2
-    return Centres(n, share, sd, constant, none, none, curator.outcome_range, two_valued)
+    return Centres(n, shares, sd, constant, none, none, curator.outcome_range, two_valued)
 
 
 def _estimate(

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry
+from dpeffects.formula import parse
+from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
@@ -123,7 +125,7 @@ def p_text(p: float | Unavailable) -> str:
 def header(result: Record) -> Pairs:
     """What was estimated, how, from what, and under which promise."""
     rows = [
-        ("Formula", result.formula),
+        ("Formula", formula_text(result.formula)),
         ("Estimand", asked_for(result)),
         ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
         ("Options", _options(result)),
@@ -134,6 +136,26 @@ def header(result: Record) -> Pairs:
         ("Bounds", bounds_text(result)),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
+
+
+def formula_text(formula: str, most: int = 320) -> str:
+    """Return a formula, shortened where its covariates would fill more than a few lines.
+
+    Examples
+    --------
+    >>> formula_text("y ~ t | " + " + ".join(f"x{k}" for k in range(40)), 40)
+    'y ~ t | x0 + x1 + ... + x39 (40 terms)'
+    """
+    if len(formula) <= most:
+        return formula
+    head, _, _ = formula.partition("|")
+    terms = [":".join(map(source_of, term)) for term in parse(formula).terms]
+    if len(terms) < 3:
+        return formula
+    count = len(terms)
+    while len(head) + sum(map(len, terms)) + 3 * len(terms) > most - 20 and len(terms) > 2:
+        del terms[-2]
+    return f"{head}| {' + '.join([*terms[:-1], '...', terms[-1]])} ({count} terms)"
 
 
 def assumed(result: Record) -> str:

@@ -11,7 +11,14 @@ from typing import Any
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.blocks import LEVELS, bounds_text, percent, relation, words_of
+from dpeffects.report.blocks import (
+    LEVELS,
+    bounds_text,
+    formula_text,
+    percent,
+    relation,
+    words_of,
+)
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
@@ -48,7 +55,7 @@ def paragraph(record: Record, findings: Iterable[str], missing: str = "", subjec
         f"Caution: {record.caution}." if record.caution else "",
         f"The method was {record.method_title} ({record.method}) at "
         f"{LEVELS.get(record.level, record.level)}, applied to n = {record.n} records with the "
-        f"formula {record.formula}.",
+        f"formula {formula_text(record.formula)}.",
         _bounds(record),
         _budget(record),
         *findings,
