@@ -159,7 +159,8 @@ class Estimation:
     """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
-    ``contrasts`` pairs of arms where there are more than two.
+    ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
+    where that was released.
     """
 
     table: LoadedTable | LazyTable
@@ -167,6 +168,7 @@ class Estimation:
     points: FloatArray | None = None
     unread: bool = False
     contrasts: Contrasts = ()
+    size: float | None = None
     design: Design
     _rows: Rows | LazyRows | None = None
 
@@ -404,10 +406,10 @@ class Estimation:
             curator, self.counts = respond(curator)
         if not self.sample.size_is_public:
             size = curator.release_size("size")
-            self.counts["records that count (noisy)"] = f"{float(size.value[0]):.0f}"
-            if float(size.value[0]) < _LEAST_RECORDS + 2.0 * size.sd:
+            self.size = max(float(size.value[0]), 0.0)
+            if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
-                    f"about {max(float(size.value[0]), 0.0):.0f} records count, give or take "
+                    f"about {self.size:.0f} records count, give or take "
                     f"{size.sd:.0f}: too few for an estimate (the budget is spent)"
                 )
         return curator
@@ -519,7 +521,7 @@ def _result(
 ) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
-    about = _about(estimation)
+    about = _about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design))
     match released:
         case Estimate():
@@ -598,6 +600,12 @@ def _about(estimation: Estimation) -> dict[str, Any]:
         "options": estimation.options.shown(),
         "citation": spec.citation,
     }
+
+
+def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
+    """Which rows count, and for how much, in words."""
+    clusters = getattr(released, "details", {}).get("clusters", "")
+    return estimation.table.sample.described(estimation.size, str(clusters))
 
 
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:

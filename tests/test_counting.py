@@ -6,6 +6,8 @@ subsets and clusters, or it refuses them before anything is charged.
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 
 import numpy as np
@@ -405,3 +407,42 @@ def test_hardly_anybody_counts(holder, tmp_path):
     with pytest.raises(EstimationError, match="records count"):
         dpe.dp_ate("y ~ t", held, "diff_in_means", **given)
     assert ledger.spends
+
+
+# --- what results say -------------------------------------------------------------------------
+
+SAID = {
+    "unit": "each person counts once, in however many rows",
+    "max_rows": "each row counts, up to 3 of one person",
+    "weights": "weights w, from 0 to 4; in all as much as about [0-9]+ records in full",
+    "subset": "subset x1 >= 0.3 & g != 'c'; about [0-9]+ records count",
+    "cluster": "standard error by village .clusters: [0-9]+, noisy and from below",
+    "cluster, declared": "standard error by village .clusters: 60",
+}
+
+
+@pytest.mark.parametrize("asked", SAID)
+def test_results_say_who_counts(asked, tmp_path):
+    fit = run(("dp_ate", "one_step"), frame(), epsilon=20, **COUNTING[asked])
+    for text in (str(fit.summary()), str(fit.report())):
+        assert re.search(SAID[asked], " ".join(text.split())), text
+    for form in ("as_html", "as_latex", "as_markdown"):
+        assert "Who counts" in getattr(fit.summary(), form)()
+    read = dpe.Result.from_json(fit.to_json())
+    assert (read, read.sample) == (fit, fit.sample)
+    assert json.loads(fit.report(tmp_path / "record.html").with_suffix(".json").read_text())[
+        "result"
+    ]["sample"]
+
+
+def test_results_of_before_are_read():
+    document = json.loads(run(("dp_ate", "one_step"), frame()).to_json())
+    assert document.pop("sample") == {}
+    old = dpe.Result.from_json(json.dumps(document))
+    assert not old.sample
+    assert "Who counts" not in str(old.summary())
+
+
+def test_without_a_variance_there_is_no_word_of_clusters():
+    fit = run(("dp_ate", "one_step"), frame(), variance=False, **COUNTING["all"])
+    assert "cluster" not in fit.sample

@@ -63,6 +63,7 @@ class LoadedTable:
     arm: IntArray | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
     """Weights, units and clusters of the rows, where there are any (`Sample.parts`)."""
+    sample: Sample = field(default_factory=Sample)
 
     @property
     def arm_counts(self) -> tuple[int, ...]:
@@ -197,7 +198,8 @@ def read(
     design = reader.design(n)
     if isinstance(frame, nw.LazyFrame):
         return _lazy_table(frame, design, kinds, rows, sample, sizes)
-    return _table(frame, design, attended, sample.parts(frame, sizes))
+    table = _table(frame, design, attended, sample.parts(frame, sizes))
+    return replace(table, sample=sample)
 
 
 def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:
