@@ -44,7 +44,7 @@ from dpeffects.estimators._arm_models import (
     calibrated,
     release_arm_models,
 )
-from dpeffects.estimators._balancing import fit_label, label_shares
+from dpeffects.estimators._balancing import fit_label, fit_label_arms, label_shares
 from dpeffects.estimators._centres import LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
@@ -421,6 +421,8 @@ def fit_arms(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
     """The same steps for more than two arms, with one weighted sum for each of them."""
+    if curator.is_public("covariates"):
+        return fit_label_arms(curator, options, estimand, contrasts)
     n, randomised, unit = curator.n, options.randomised, BY_ARM * curator.noise_sd("estimate")
     centres = release_centres(curator)
     arms, clip, bias, beyond = curator.arms, centres.longest, 0.0, 0.0
