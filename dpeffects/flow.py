@@ -165,7 +165,8 @@ class Estimation:
     """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
-    ``contrasts`` pairs of arms where there are more than two.
+    ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
+    where that was released.
     """
 
     table: LoadedTable | LazyTable
@@ -173,6 +174,7 @@ class Estimation:
     points: FloatArray | None = None
     unread: bool = False
     contrasts: Contrasts = ()
+    size: float | None = None
     design: Design
     _rows: Rows | LazyRows | None = None
 
@@ -210,7 +212,7 @@ class Estimation:
         asked = {name: getattr(request, name) for name in _COUNTING}
         sample = Sample.asked(self.formula, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
-        if not (sample.weighted or sample.cluster) or spec.guarantee == "none":
+        if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
             if spec.needs_strata and request.weights in ("means", "round_robin"):
@@ -411,10 +413,10 @@ class Estimation:
             curator, self.counts = respond(curator)
         if not self.sample.size_is_public:
             size = curator.release_size("size")
-            self.counts["records that count (noisy)"] = f"{float(size.value[0]):.0f}"
-            if float(size.value[0]) < _LEAST_RECORDS + 2.0 * size.sd:
+            self.size = max(float(size.value[0]), 0.0)
+            if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
-                    f"about {max(float(size.value[0]), 0.0):.0f} records count, give or take "
+                    f"about {self.size:.0f} records count, give or take "
                     f"{size.sd:.0f}: too few for an estimate (the budget is spent)"
                 )
         return curator
@@ -526,7 +528,7 @@ def _result(
 ) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
-    about = _about(estimation)
+    about = _about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design))
     match released:
         case Estimate():
@@ -605,6 +607,12 @@ def _about(estimation: Estimation) -> dict[str, Any]:
         "options": estimation.options.shown(),
         "citation": spec.citation,
     }
+
+
+def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
+    """Which rows count, and for how much, in words."""
+    clusters = getattr(released, "details", {}).get("clusters", "")
+    return estimation.table.sample.described(estimation.size, str(clusters))
 
 
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:

@@ -66,13 +66,12 @@ class LoadedTable:
     arm: IntArray | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
     """Weights, units and clusters of the rows, where there are any (`Sample.parts`)."""
+    sample: Sample = field(default_factory=Sample)
 
     @property
     def arm_counts(self) -> tuple[int, ...]:
-        """Number of records of each arm, the reference first; those that count."""
+        """Number of rows of each arm, the reference first, whether they count or not."""
         arm = self.treated.astype(np.int64) if self.arm is None else self.arm
-        if "weight" in self.parts:
-            arm = arm[self.parts["weight"] > 0.0]
         return tuple(np.bincount(arm, minlength=self.design.columns.arm_count).tolist())
 
     @property
@@ -221,7 +220,8 @@ def read(
     design = reader.design(n)
     if isinstance(frame, nw.LazyFrame):
         return _lazy_table(frame, design, kinds, rows, sample, sizes)
-    return _table(frame, design, attended, sample.parts(frame, sizes))
+    table = _table(frame, design, attended, sample.parts(frame, sizes))
+    return replace(table, sample=sample)
 
 
 def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:

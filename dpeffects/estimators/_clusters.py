@@ -73,7 +73,7 @@ def with_group_variance(
             caution = "; ".join(filter(None, (caution, _ARE_CUT)))
         if count < _FEW:
             caution = "; ".join(filter(None, (caution, _FEW_CLUSTERS.format(count))))
-        details["clusters"] = f"{count:.0f}" + ("" if clusters else " (noisy, from below)")
+        details["clusters"] = f"{count:.0f}" + ("" if clusters else ", noisy and from below")
     else:
         label, count = "squares of sums by unit", float(curator.units)
         found = squares_by_unit(curator, label, term, box, share=SHARE)

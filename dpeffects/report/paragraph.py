@@ -57,6 +57,7 @@ def paragraph(record: Record, findings: Iterable[str], missing: str = "", subjec
         f"{LEVELS.get(record.level, record.level)}, applied to n = {record.n} records with the "
         f"formula {formula_text(record.formula)}.",
         _bounds(record),
+        f"Who counts: {'; '.join(record.sample.values())}." if record.sample else "",
         _budget(record),
         *findings,
         software(),
