@@ -247,7 +247,8 @@ class Estimation:
         self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
         count = 0 if self.points is None else len(self.points)
         values = self.design.values
-        facts = Facts(n, self.design.width, request.budget, self.level, count, values)
+        arms = self.design.columns.arm_count
+        facts = Facts(n, self.design.width, request.budget, self.level, count, values, arms)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
@@ -264,6 +265,11 @@ class Estimation:
                 f"{what} compares two arms, and {columns.arm_count} levels of "
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
+            )
+        if self.sample.cluster is not None:
+            raise OptionError(
+                f"cluster is for two arms, and {columns.arm_count} levels of "
+                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
             )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")

@@ -13,8 +13,8 @@ Where this differs from the paper, and why:
 - Outcomes are centred, which changes no matched difference, and what a record does when it leaves
   a stratum is added to what it does when it joins another: 4 B / n for balanced strata where the
   paper has 12 B / n. ``paper_constants=True`` keeps the paper's bound and its noise.
-- ``matching="means"`` compares means by stratum (weights 1 + c/t); ``"round_robin"`` is the paper's.
-  Means never have more noise or variance, and do not depend on the order of the records.
+- ``matching="means"`` compares means by stratum (weights 1 + c/t), ``"round_robin"`` is the
+  paper's. Means never have more noise or variance, and do not depend on the order of the records.
 - The paper spends epsilon / 2 on the shift of the estimate and the rest on the change of S; both
   together need less (claim 15). The part that S gets is chosen from n and the declared number of
   strata: the fewer records to a stratum, the more.
