@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import narwhals.stable.v2 as nw
 
+from dpeffects import dates
 from dpeffects.errors import BoundsError, DataError, shorten
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFram
     kinds = {name: kind_of(bound) for name, bound in (bounds or {}).items() if name in names}
     text = nw.from_native(frame, eager_only=True)
     counts = unreadable(text, kinds)
-    refuse_text({name: int(text.select(n)[name][0] or 0) for name, n in counts.items()})
+    refuse_text({name: int(text.select(n)[name][0] or 0) for name, n in counts.items()}, kinds)
     typed: pd.DataFrame = by_declaration(text, kinds).to_native()
     typed.attrs[_MARK] = True
     return typed
@@ -78,7 +79,11 @@ def by_declaration(frame: Frame, kinds: Mapping[str, str]) -> Frame:
 
     A number is digits, perhaps with a sign, a point and an exponent; true and false are 1 and 0.
     """
+    schema = frame.collect_schema()
     columns = {name: _read(name, kinds[name]) for name in _texts(frame, kinds)}
+    for name, kind in kinds.items():
+        if kind.startswith(dates.KIND) and (dates.is_date(schema[name]) or name in columns):
+            columns[name] = dates.days(name, schema[name], kind)
     return cast("Frame", frame.with_columns(**columns)) if columns else frame
 
 
@@ -104,15 +109,20 @@ def unreadable(
 
     def count(name: str) -> nw.Expr:
         text = nw.col(name).str.strip_chars().str.to_lowercase()
-        fits = text.str.contains(_NUMBER) | (text == "true") | (text == "false") | (text == "")
+        if kinds[name].startswith(dates.KIND):
+            fits = text.str.contains(dates.TEXT) | (text == "")
+        else:
+            fits = text.str.contains(_NUMBER) | (text == "true") | (text == "false") | (text == "")
         return (~fits & ~nw.col(name).is_null()).cast(nw.Int64).sum()
 
     return {name: count(name) for name in _texts(frame, kinds)}
 
 
-def refuse_text(counts: Mapping[str, int]) -> None:
-    """Refuse columns with text that is no number."""
+def refuse_text(counts: Mapping[str, int], kinds: Mapping[str, str]) -> None:
+    """Refuse columns with text that is no number, or no date."""
     for name, count in counts.items():
+        if count and kinds[name].startswith(dates.KIND):
+            raise DataError(f"column {name!r} holds text that is no date; write them as 2020-01-31")
         if count:
             raise DataError(
                 f"column {name!r} of the CSV file holds text where numbers are read: declare its "

@@ -26,7 +26,13 @@ from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
 from dpeffects.design.read import LoadedTable, queries, read, written_out
 from dpeffects.design.sample import Sample
-from dpeffects.errors import BoundsError, EstimationError, LedgerError, OptionError
+from dpeffects.errors import (
+    BoundsError,
+    EstimationError,
+    LedgerError,
+    OptionError,
+    did_you_mean,
+)
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
 from dpeffects.estimators._clusters import with_group_variance
 from dpeffects.estimators._response import respond
@@ -628,14 +634,15 @@ def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     rows = [(name, bounds.describe(name), bounds.source(name)) for name in names]
     if not formula.outcome_columns:
         return tuple(rows)
-    of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
+    sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
+    of_outcome = max(sources, key=SOURCES.index, default="declared")
     lower, upper = design.recipe.outcome_range
     return ((source(formula.outcome), f"[{lower:.6g}, {upper:.6g}]", of_outcome), *rows)
 
 
 def _bounds_notes(design: Design) -> tuple[str, ...]:
     """Say what a range of the outcome that was found privately does."""
-    if "private" not in [design.bounds.source(name) for name in design.formula.outcome_columns]:
+    if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
         return ()
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
@@ -645,10 +652,12 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
 
 def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
     """The bounds of some columns."""
+    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
     return Bounds(
         {name: bounds[name] for name in names},
         {name: bounds.source(name) for name in names},
         frozenset(name for name in names if bounds.is_levels(name)),
+        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 
@@ -667,7 +676,8 @@ def merge_shares(
         raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
     for name, value in (given or {}).items():
         if name not in defaults:
-            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}")
+            hint = did_you_mean(name, defaults)
+            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}.{hint}")
         ok = isinstance(value, Real) and not isinstance(value, bool)
         if not ok or not math.isfinite(value) or value <= 0:
             raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")

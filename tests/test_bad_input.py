@@ -139,6 +139,38 @@ CASES = {
     "bad match limit": (OptionError, "match_limit", {"match_limit": -2}),
     "bad arms": (OptionError, "arms", {"method": "diff_in_means", "arms": "secret"}),
     "bad level": (OptionError, "level", {"level": "row"}),
+    "two columns of one name": (
+        DataError,
+        "two columns named 'x': rename or drop one",
+        {"data": pd.concat([frame(), frame()[["x"]]], axis=1)},
+    ),
+    "text numbers with a range": (
+        DataError,
+        'it is String: write pandas.to_numeric(data["x"])',
+        {"data": frame(x=frame().x.astype(str))},
+    ),
+    "boolean objects": (
+        DataError,
+        "or .astype(bool) for true and false",
+        {"data": frame(x=(frame().x > 0).astype(object))},
+    ),
+    "boolean objects, undeclared": (
+        BoundsError,
+        "data['x'].astype(bool)",
+        {"data": frame(x=(frame().x > 0).astype(object)), "bounds": {"y": (0, 1)}},
+    ),
+    "boolean objects as treatment": (
+        DataError,
+        "data['t'].astype(bool)",
+        {"data": frame(t=(frame().t > 0).astype(object))},
+    ),
+    "a length of time": (
+        DataError,
+        "total_seconds",
+        {"data": frame(x=pd.to_timedelta(frame().x, unit="D"))},
+    ),
+    "misspelt share": (OptionError, "Did you mean 'estimate'", {"shares": {"estimat": 1}}),
+    "misspelt method": (OptionError, "Did you mean 'one_step'", {"method": "one_stp"}),
     "bad share": (OptionError, "unknown share", {"shares": {"estimates": 1}}),
     "bad variance flag": (OptionError, "variance", {"variance": "no"}),
     "bad seed": (OptionError, "seed", {"seed": -4}),

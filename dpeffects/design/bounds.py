@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import Interval
+from dpeffects.dates import KIND, as_date
 from dpeffects.design.codebook import Blank, Pair, matched, opened
 from dpeffects.errors import BoundsError, shorten
 from dpeffects.privacy.curator import Curator
@@ -51,6 +53,8 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     """Columns whose two numbers are a range or levels, as the formula uses them."""
     blank: Mapping[str, str] = field(default_factory=dict)
     """Columns that a codebook names and does not declare, and what to say of them."""
+    dates: Mapping[str, str] = field(default_factory=dict)
+    """Columns of dates, whose ranges are in days since this date."""
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
@@ -62,7 +66,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
                 f"bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
             )
         entries: dict[str, Interval | Levels] = {}
-        categorical, pairs, blank = set(), set(), {}
+        categorical, pairs, blank, dates = set(), set(), {}, {}
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
@@ -73,11 +77,13 @@ class Bounds(Mapping[str, "Interval | Levels"]):
                 entries[name] = given
                 pairs.add(name)
                 continue
+            if isinstance(given, tuple) and (ends := _date_range(name, given)):
+                dates[name], given = ends[0].isoformat(), (0, (ends[1] - ends[0]).days)
             entries[name], is_levels = _read(name, given)
             if is_levels:
                 categorical.add(name)
         sources = dict.fromkeys(entries, "declared")
-        return cls(entries, sources, frozenset(categorical), frozenset(pairs), blank)
+        return cls(entries, sources, frozenset(categorical), frozenset(pairs), blank, dates)
 
     @classmethod
     def of_columns(
@@ -116,6 +122,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             mine | other.categorical,
             frozenset(name for name in self.pairs if name not in other) | other.pairs,
             {**self.blank, **other.blank},
+            {k: x for k, x in self.dates.items() if k not in other} | dict(other.dates),
         )
 
     def as_used(self, uses: Mapping[str, str]) -> Bounds:
@@ -139,6 +146,10 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             if name in self.blank:
                 raise BoundsError(self.blank[name])
 
+    def date_kinds(self, names: Iterable[str]) -> dict[str, str]:
+        """What columns of dates are read as."""
+        return {name: KIND + self.dates[name] for name in names if name in self.dates}
+
     def is_levels(self, name: str) -> bool:
         """True when the column has levels, False when it has a range."""
         return name in self.categorical
@@ -159,6 +170,9 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         entry = self.entries[name]
         if self.is_levels(name):
             return ", ".join(str(level) for level in entry)
+        if name in self.dates:
+            first = date.fromisoformat(self.dates[name])
+            return f"days from {first} to {first + timedelta(days=entry[1])}"
         return f"[{entry[0]:.6g}, {entry[1]:.6g}]"
 
     def __getitem__(self, name: str) -> Interval | Levels:
@@ -169,6 +183,17 @@ class Bounds(Mapping[str, "Interval | Levels"]):
 
     def __len__(self) -> int:
         return len(self.entries)
+
+
+def _date_range(name: str, given: tuple[Any, ...]) -> tuple[date, date] | None:
+    """The first and the last of declared dates; None where both are no dates."""
+    ends = [as_date(value) for value in given]
+    if None in ends or len(ends) != 2:
+        return None
+    first, last = ends
+    if not (first and last and first < last):
+        raise BoundsError(f"bounds[{name!r}]: the first date must be before the last")
+    return first, last
 
 
 def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
@@ -184,7 +209,8 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
     if isinstance(given, tuple):
         if len(values) != 2 or not all(_is_number(v) for v in values):
             raise BoundsError(
-                f"bounds[{name!r}]: a range is two numbers (lower, upper); write levels as a list"
+                f"bounds[{name!r}]: a range is two numbers (lower, upper) or two dates "
+                '("2020-01-01", "2021-12-31"); write levels as a list'
             )
         lower, upper = (_as_float(value) for value in values)
         if not (math.isfinite(lower) and math.isfinite(upper)):

@@ -10,7 +10,7 @@ them, the factors, is read here with `ast` against an allow-list into the trees 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -96,6 +96,26 @@ class Formula:
     def columns(self) -> tuple[str, ...]:
         """All columns: outcome, treatment, covariates."""
         return (*self.outcome_columns, self.treatment_column, *self._covariates)
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Columns whose missing values the formula asks for, by ``is_na(x)``."""
+        factors = (self.outcome, self.treatment, *self.factors)
+        return frozenset(flag.column for factor in factors for flag in ex.flags(factor))
+
+    def with_indicators(self, names: Iterable[str]) -> Formula:
+        """Return the same with a term ``is_na(x)`` for each name that has none.
+
+        Examples
+        --------
+        >>> str(parse("y ~ t | x + z + x:z").with_indicators(["x"]))
+        'y ~ t | x + z + is_na(x) + x:z'
+        """
+        wanted = [(ex.Missing(name),) for name in dict.fromkeys(names)]
+        more = [term for term in wanted if term not in self.terms]
+        terms = tuple(sorted((*self.terms, *more), key=len))
+        text = "".join(f" + {ex.source(factor)}" for (factor,) in more)
+        return replace(self, source=self.source.rstrip() + text, terms=terms)
 
     @property
     def has_covariates(self) -> bool:
