@@ -71,13 +71,13 @@ class Record(Reported):
     outcome, treatment
         Names of the two columns.
     n
-        Number of records (public).
+        Number of records, or of persons where several rows are one person's (public).
     guarantee, spends
         What is promised, and the charges that paid for it.
     epsilon_asked
         Budget the caller set; the spends never sum to more.
     level
-        "sample" (whole records are private) or "label" (outcomes are).
+        "sample" (whole records are private, or all rows of a person) or "label" (outcomes are).
     bounds
         Triples of name, range in words and source.
     noise_source
