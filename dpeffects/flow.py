@@ -25,7 +25,7 @@ from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
 from dpeffects.design.read import LoadedTable, queries, read, written_out
-from dpeffects.design.sample import Sample
+from dpeffects.design.sample import Sample, missing_by_column
 from dpeffects.errors import (
     BoundsError,
     EstimationError,
@@ -57,6 +57,7 @@ _BOUNDS_SHARE = 0.5
 _MOST_POINTS = 10_000
 _MOST_GROUPS = 1000
 _UNREAD = "{} does not use covariates; those in the formula were not read."
+_FOR_RESPONSE = "{} does not use covariates; those in the formula say who has an outcome."
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count."""
@@ -246,7 +247,8 @@ class Estimation:
             self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
         self.unread = not spec.uses_covariates and parse(request.formula).has_covariates
         if self.unread:
-            self.notes.append(_UNREAD.format(spec.name))
+            note = _FOR_RESPONSE if self.sample.observed else _UNREAD
+            self.notes.append(note.format(spec.name))
         if request.by is not None:
             self.groups = self._read_groups(request.by)
         if request.at is not None:
@@ -474,11 +476,13 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    if not spec.uses_covariates:
-        formula = replace(formula, terms=(), intercept=True)
+    responds = "weight" in missing_by_column(request.missing, formula).values()
+    if not spec.uses_covariates and not responds:
+        formula = replace(formula, terms=())
     if not spec.uses_outcome:
         formula = replace(formula, outcome=Number(0.0))
-    return replace(formula, intercept=True) if spec.needs_intercept else formula
+    intercept = responds or spec.needs_intercept or not spec.uses_covariates
+    return replace(formula, intercept=True) if intercept else formula
 
 
 def _check_release(request: Request) -> None:
