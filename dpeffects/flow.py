@@ -211,7 +211,7 @@ class Estimation:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
-        sample = Sample.asked(self.formula, **asked)
+        sample = Sample.asked(parse(request.formula), self.formula.columns, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
