@@ -203,7 +203,7 @@ def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dic
     One word is for all columns that it has a meaning for: "indicator" for covariates, "weight" for
     the outcome, "complete" for all.
     """
-    outcome, treatment = set(formula.outcome_columns), formula.treatment_column
+    outcome, treatment = set(formula.outcome_columns), formula.treatment_columns
     covariates = set(formula.covariate_columns)
     known = dict.fromkeys(formula.columns, "error")
     if isinstance(missing, str):
@@ -218,7 +218,7 @@ def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dic
             hint = did_you_mean(name, known)
             raise OptionError(f"missing names a column {name!r} that is not in the formula.{hint}")
         if word == "indicator" and name not in covariates:
-            what = "treatment" if name == treatment else "outcome"
+            what = "treatment" if name in treatment else "outcome"
             raise OptionError(f'missing[{name!r}] is the {what}: write "complete", not "indicator"')
         if word == "weight" and name not in outcome:
             raise OptionError(f'missing[{name!r}]: "weight" is for the outcome')
