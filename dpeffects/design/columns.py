@@ -290,7 +290,8 @@ def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     if bad := [name for name in names if missing_in(frame[name]).any()]:
         raise DataError(
             f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            "public. Drop or impute them by a rule that looks at one row at a time"
+            f'public. Say what to do, as missing={{"{bad[0]}": "complete"}}, or "indicator" for a '
+            "covariate"
         )
 
 

@@ -129,9 +129,9 @@ class LazyTable:
         """Number of records that are not in the first arm."""
         return sum(self.arm_counts[1:])
 
-    def column(self, name: str) -> ColumnOnEngine:
-        """A column as a source of values, for the private search for its range."""
-        return ColumnOnEngine(self, name)
+    def column(self, *names: str) -> ColumnsOnEngine:
+        """Columns as they are, in the place of covariates; the first in that of the outcome too."""
+        return ColumnsOnEngine(self, names)
 
     def require_same_kinds(self, groups: Any) -> None:
         """Refuse a column of a CSV file that the formula and the groups read in two ways."""
@@ -152,17 +152,29 @@ class LazyTable:
 
 
 @dataclass(frozen=True)
-class ColumnOnEngine:
-    """Values of one column, which stand in the place of outcomes; there is nothing else."""
+class ColumnsOnEngine:
+    """Values of columns, in the place of covariates and outcome; there is nothing else."""
 
     table: LazyTable
-    name: str
-    width: ClassVar[int] = 1
+    columns: tuple[str, ...]
     arms: ClassVar[int] = 2
     outcome_range: ClassVar[Interval] = (0.0, 0.0)
-    values: ClassVar[tuple[int, ...]] = (0, 0)
-    names: ClassVar[tuple[str, ...]] = ("",)
     n_strata: ClassVar[None] = None
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Nothing is known about their values."""
+        return (0,) * (self.width + 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.columns
 
     @property
     def n(self) -> int:
@@ -183,13 +195,13 @@ class ColumnOnEngine:
         """Add up a function of blocks of values."""
         table = self.table
         add = partial(
-            _of_column,
+            _of_columns,
             columns=table.design.columns,
-            name=self.name,
+            names=self.columns,
             function=function,
             counted=(table.sample, table.sizes),
         )
-        return run(table.frame, list(dict.fromkeys([self.name, *table.sample.reads])), add)
+        return run(table.frame, list(dict.fromkeys([*self.columns, *table.sample.reads])), add)
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Values of single records are not asked for."""
@@ -207,14 +219,18 @@ Counted = tuple[Sample, UnitSizes | None]
 """Which rows count, and how many rows each unit has."""
 
 
-def _of_column(
-    native: Any, columns: Columns, name: str, function: Summand, counted: Counted
+def _of_columns(
+    native: Any, columns: Columns, names: tuple[str, ...], function: Summand, counted: Counted
 ) -> Totals | None:
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    values = columns.numbers(frame, [name])[name].astype(np.float64)
-    return function(Block(outcome=values, **counted[0].parts(frame, counted[1])))
+    numbers = columns.numbers(frame, names)
+    values = np.column_stack([numbers[name].astype(np.float64) for name in names])
+    parts = counted[0].parts(frame, counted[1])
+    block = Block(outcome=values[:, 0], covariates=values, **parts)
+    starts = range(0, len(frame), ROWS)
+    return added(function(block.some(slice(start, start + ROWS))) for start in starts)
 
 
 def unit_sizes(frame: nw.LazyFrame[Any], sample: Sample) -> UnitSizes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -81,11 +81,11 @@ class LoadedTable:
         units = {"units": self.design.n} if "unit" in self.parts else {}
         return {**self.parts, **units}
 
-    def column(self, name: str) -> Rows:
-        """A column as a source of values, for the private search for its range."""
-        values = self.numeric[name].astype(np.float64)
-        none = np.zeros((len(values), 1))
-        return Rows(values, (0.0, 0.0), self.treated, lambda: none, 1, **self._counted)
+    def column(self, *names: str) -> Rows:
+        """Columns as they are, in the place of covariates; the first in that of the outcome too."""
+        values = [self.numeric[name].astype(np.float64) for name in names]
+        matrix = partial(np.column_stack, values)
+        return Rows(values[0], (0.0, 0.0), self.treated, matrix, len(names), **self._counted)
 
     def encode(self, groups: LoadedTable | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.
