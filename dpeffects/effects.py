@@ -29,7 +29,7 @@ def dp_ate(
     epsilon: float,
     delta: float = 0.0,
     level: str | None = None,
-    bounds: Mapping[str, Any] | str | None = None,
+    bounds: Any = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
     contrasts: str = "reference",
@@ -66,7 +66,11 @@ def dp_ate(
         "sample" (default): everything in a record is protected. "label": only the outcome is;
         covariates and treatment are taken as public.
     bounds
-        ``{"y": (0, 1), "region": ["N", "S"]}`` from what the variables mean. Numeric columns left
+        ``{"y": (0, 1), "region": ["N", "S"], "*_hx": [0, 1]}`` from what the variables mean: a
+        tuple is a range (of dates too, which are days since the first then), a list is levels,
+        ``*`` and ``?`` stand for parts of names. Or a codebook:
+        a frame or the path of a TOML or CSV file, with names, lower and upper or levels. ``.``
+        among the covariates of the formula is all columns that are declared. Numeric columns left
         out are bounded privately out of the share "bounds". ``"from_data"`` voids the guarantee.
     shares
         Proportions of the budget by name; names left out keep the method's own, and all are
@@ -78,7 +82,7 @@ def dp_ate(
     contrasts
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
-        "pairwise" each with each. One budget pays for all. Only ``private_psm`` has this.
+        "pairwise" each with each. One budget pays for all.
     unit
         The column that says whose row it is, where a person has several: everything of one person
         is protected then, in however many rows. n is the number of persons. Each of them counts
@@ -184,7 +188,7 @@ def dp_cate(
     by: str | None = None,
     epsilon: float,
     delta: float = 0.0,
-    bounds: Mapping[str, Any] | str | None = None,
+    bounds: Any = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
     unit: str | None = None,
@@ -289,7 +293,7 @@ def dp_balance(
     epsilon: float,
     delta: float = 0.0,
     estimand: str = "ATE",
-    bounds: Mapping[str, Any] | str | None = None,
+    bounds: Any = None,
     shares: Mapping[str, float] | None = None,
     unit: str | None = None,
     max_rows: int | None = None,

@@ -20,19 +20,26 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import LoadedTable, queries, read
+from dpeffects.design.read import LoadedTable, queries, read, written_out
 from dpeffects.design.sample import Sample
-from dpeffects.errors import BoundsError, EstimationError, LedgerError, OptionError
+from dpeffects.errors import (
+    BoundsError,
+    EstimationError,
+    LedgerError,
+    OptionError,
+    did_you_mean,
+)
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
 from dpeffects.estimators._clusters import with_group_variance
 from dpeffects.estimators._response import respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.guarantee import Guarantee, cautions
+from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
@@ -68,7 +75,7 @@ class Request:
     estimand: str
     budget: Budget
     level: str | None = None
-    bounds: Mapping[str, Any] | str | None = None
+    bounds: Any = None
     shares: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
@@ -131,6 +138,13 @@ class Request:
         about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
         return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
 
+    def written_out(self) -> Request:
+        """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
+        bounds = opened(self.bounds)
+        left_out = (self.unit, self.cluster, self.weights)
+        formula = written_out(self.formula, self.data, bounds, left_out)
+        return replace(self, formula=formula, bounds=bounds)
+
 
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
@@ -151,7 +165,8 @@ class Estimation:
     """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
-    ``contrasts`` pairs of arms where there are more than two.
+    ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
+    where that was released.
     """
 
     table: LoadedTable | LazyTable
@@ -159,11 +174,12 @@ class Estimation:
     points: FloatArray | None = None
     unread: bool = False
     contrasts: Contrasts = ()
+    size: float | None = None
     design: Design
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
-        self.request = request
+        request = self.request = request.written_out()
         self.spec, self.options, self.formula = _checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
@@ -187,7 +203,7 @@ class Estimation:
     def protects(self) -> str:
         """What one of the two neighbours has in the place of another."""
         if self.sample.unit is not None:
-            return f"all rows of one {self.sample.unit}"
+            return rows_of(self.sample.unit)
         return "outcome" if self.level == "label" else "record"
 
     def _sample(self) -> Sample:
@@ -196,9 +212,11 @@ class Estimation:
         asked = {name: getattr(request, name) for name in _COUNTING}
         sample = Sample.asked(self.formula, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
-        if not (sample.weighted or sample.cluster) or spec.guarantee == "none":
+        if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
+            if spec.needs_strata and request.weights in ("means", "round_robin"):
+                raise OptionError(f"write matching={request.weights!r}: weights are a column")
             raise OptionError(
                 f"{spec.name} works on single records: {wanted[0]} is for methods that add up "
                 f"rows: {', '.join(_additive(spec))}"
@@ -237,23 +255,30 @@ class Estimation:
         self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
         count = 0 if self.points is None else len(self.points)
         values = self.design.values
-        facts = Facts(n, self.design.width, request.budget, self.level, count, values)
+        arms = self.design.columns.arm_count
+        facts = Facts(n, self.design.width, request.budget, self.level, count, values, arms)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
 
     def _contrasts(self) -> Contrasts:
-        """Pairs of more than two arms that are compared; refuses methods that have two."""
+        """Pairs of more than two arms that are compared; refuses what compares two."""
         spec, how, columns = self.spec, self.request.contrasts, self.design.columns
-        if spec.fit_arms is None or how is None:
+        estimand = self.request.estimand
+        if spec.fit_arms is None or how is None or estimand != "ATE":
             able = next(s.name for s in registry().values() if s.fit_arms)
-            what = spec.name if how else "this call"
-            average = how and spec.name in registry() and self.request.estimand == "ATE"
+            what = spec.name if spec.fit_arms is None else f"the {estimand}" if how else "this call"
+            average = how and spec.name in registry() and estimand == "ATE"
             who = "write" if average else "use dp_ate with"
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
+            )
+        if self.sample.cluster is not None:
+            raise OptionError(
+                f"cluster is for two arms, and {columns.arm_count} levels of "
+                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
             )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
@@ -388,10 +413,10 @@ class Estimation:
             curator, self.counts = respond(curator)
         if not self.sample.size_is_public:
             size = curator.release_size("size")
-            self.counts["records that count (noisy)"] = f"{float(size.value[0]):.0f}"
-            if float(size.value[0]) < _LEAST_RECORDS + 2.0 * size.sd:
+            self.size = max(float(size.value[0]), 0.0)
+            if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
-                    f"about {max(float(size.value[0]), 0.0):.0f} records count, give or take "
+                    f"about {self.size:.0f} records count, give or take "
                     f"{size.sd:.0f}: too few for an estimate (the budget is spent)"
                 )
         return curator
@@ -503,7 +528,7 @@ def _result(
 ) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
-    about = _about(estimation)
+    about = _about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design))
     match released:
         case Estimate():
@@ -584,6 +609,12 @@ def _about(estimation: Estimation) -> dict[str, Any]:
     }
 
 
+def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
+    """Which rows count, and for how much, in words."""
+    clusters = getattr(released, "details", {}).get("clusters", "")
+    return estimation.table.sample.described(estimation.size, str(clusters))
+
+
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     kind = estimation.spec.guarantee
     if kind == "none":
@@ -612,14 +643,15 @@ def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     rows = [(name, bounds.describe(name), bounds.source(name)) for name in names]
     if not formula.outcome_columns:
         return tuple(rows)
-    of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
+    sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
+    of_outcome = max(sources, key=SOURCES.index, default="declared")
     lower, upper = design.recipe.outcome_range
     return ((source(formula.outcome), f"[{lower:.6g}, {upper:.6g}]", of_outcome), *rows)
 
 
 def _bounds_notes(design: Design) -> tuple[str, ...]:
     """Say what a range of the outcome that was found privately does."""
-    if "private" not in [design.bounds.source(name) for name in design.formula.outcome_columns]:
+    if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
         return ()
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
@@ -629,10 +661,12 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
 
 def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
     """The bounds of some columns."""
+    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
     return Bounds(
         {name: bounds[name] for name in names},
         {name: bounds.source(name) for name in names},
         frozenset(name for name in names if bounds.is_levels(name)),
+        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 
@@ -651,7 +685,8 @@ def merge_shares(
         raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
     for name, value in (given or {}).items():
         if name not in defaults:
-            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}")
+            hint = did_you_mean(name, defaults)
+            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}.{hint}")
         ok = isinstance(value, Real) and not isinstance(value, bool)
         if not ok or not math.isfinite(value) or value <= 0:
             raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")

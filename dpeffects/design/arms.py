@@ -1,11 +1,11 @@
-"""Row functions of the two arms, which an engine can compute in its own words too."""
+"""Row functions of the arms, which an engine can compute in its own words too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.privacy.rows import Block, Cells, reads
 
 
@@ -52,3 +52,20 @@ ARMS = Cells(control, 2)
 """Treated, then control records."""
 TREATED = Cells(control, 1)
 """Treated records; the others are dropped."""
+
+
+@dataclass(frozen=True)
+class EachArm:
+    """The number of a record's arm, where there are more than two."""
+
+    count: int
+    reads: ClassVar[tuple[str, ...]] = ("arm",)
+
+    def __call__(self, rows: Block) -> IntArray:
+        """Arms of some rows."""
+        return rows.arm
+
+    @property
+    def cells(self) -> Cells:
+        """One cell for each arm, the reference first."""
+        return Cells(self, self.count)

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpeffects.arrays import IntArray, Interval
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
-from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
+from dpeffects.design.columns import Columns, Design, Recipe, present, refuse_missing
 from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
@@ -232,9 +232,9 @@ def _units_of(native: Any, sample: Sample) -> Records | None:
 
 
 def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
-    """Read the text of a CSV file as its columns are declared; refuse what does not fit."""
+    """Read text, of a CSV file or of dates, as it is declared; refuse what does not fit."""
     if questions := unreadable(frame, kinds):
-        refuse_text(_query(frame.lazy(), questions))
+        refuse_text(_query(frame.lazy(), questions), kinds)
     return by_declaration(frame, kinds)
 
 
@@ -279,6 +279,7 @@ def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
     schema, levels = frame.collect_schema(), dict(columns.levels)
     if columns.arms is not None:
         levels[columns.treatment] = columns.arms
+    levels = {name: tuple(present(found)) for name, found in levels.items()}
     exact = frame.implementation.is_polars() or frame.implementation.is_dask()
 
     def plain(name: str) -> bool:
@@ -295,7 +296,7 @@ def _refuse(native: Any, columns: Columns) -> Totals | None:
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    refuse_missing(frame, frame.columns)
+    refuse_missing(frame, set(frame.columns) - columns.lenient)
     columns.read(frame, frame.columns)
     if columns.treatment in frame.columns:
         columns.treated(frame)
@@ -319,26 +320,33 @@ def _by_arm(
         kept |= {f"c{k}": nw.col(name) for k, name in enumerate(names)}
     if outcome:
         kept["y"] = _within(nw.col(outcome[0]).cast(nw.Float64), *outcome[1])
+        if outcome[0] in columns.lenient:
+            filled = nw.when(nw.col(outcome[0]).is_null()).then(nw.lit(middle(outcome[1])))
+            kept["y"] = filled.otherwise(kept["y"])
     y = nw.col("y")
     made: dict[Any, nw.Expr] = {
         phi: grid.expression(phi.expression(y)) for phi, grid in sums.items()
     }
     if check:
         for k, name in enumerate(names):
-            made[f"good {name}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
+            good = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
+            if name in columns.lenient:
+                good = _blank(nw.col(f"c{k}"), schema[name]) | good
+            made[f"good {name}"] = good.cast(nw.Int64)
     named = {f"m{k}": expression for k, expression in enumerate(made.values())}
     totals = [nw.col(name).sum() for name in named]
     with hide_engine_errors(frame):
         part = frame.select(**kept)
         groups = (part.with_columns(**named) if named else part).group_by("t")
-        some = groups.agg(nw.len().alias("count"), *totals).head(columns.arm_count + 2)
+        some = groups.agg(nw.len().alias("count"), *totals).head(columns.arm_count + 4)
         rows = some.collect().rows(named=True)
     found: dict[int, dict[Any, int]] = {}
-    arms = _arms(columns, schema)
+    number = _number_of_arm(columns, schema)
     for position, row in enumerate(rows):
-        arm = arms.index(row["t"]) if row["t"] in arms else len(arms) + position
-        found[arm] = {what: int(row[name] or 0) for what, name in zip(made, named, strict=True)}
-        found[arm]["count"] = int(row["count"])
+        # missing treatments, where they may be, are in the first arm
+        there = found.setdefault(number(row["t"], position), dict.fromkeys([*made, "count"], 0))
+        for what, name in zip([*made, "count"], [*named, "count"], strict=True):
+            there[what] += int(row[name] or 0)
     return found
 
 
@@ -348,11 +356,15 @@ def _named(columns: Columns) -> dict[str, None]:
 
 
 def _good(column: nw.Expr, dtype: Any, levels: tuple[Any, ...] | None) -> nw.Expr:
-    """1 where a value can be used."""
+    """True where a value can be used."""
     if levels is not None:
-        return _one_of(column, levels).cast(nw.Int64)
-    good = column.is_finite() if dtype.is_float() else ~column.is_null()
-    return good.cast(nw.Int64)
+        return _one_of(column, present(levels))
+    return column.is_finite() if dtype.is_float() else ~column.is_null()
+
+
+def _blank(column: nw.Expr, dtype: Any) -> nw.Expr:
+    """True where a value is missing."""
+    return column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
 
 
 def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
@@ -362,10 +374,20 @@ def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
     return reduce(operator.or_, [column == level for level in levels])
 
 
-def _arms(columns: Columns, schema: Any) -> list[Any]:
+def _number_of_arm(columns: Columns, schema: Any) -> Callable[[Any, int], int]:
+    """From a treatment to its arm; one that is none of them gets a number beyond, by position."""
+    import pandas as pd
+
+    arms: list[Any] = [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
     if columns.arms is not None:
-        return list(columns.arms)
-    return [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
+        arms = list(columns.arms)
+
+    def number(value: Any, position: int) -> int:
+        if pd.isna(value):
+            return 0 if columns.treatment in columns.lenient else len(arms) + position
+        return arms.index(value) if value in arms else len(arms) + position
+
+    return number
 
 
 def _usual_sums(interval: Interval, n: int) -> dict[OutcomeFunction, BoxGrid]:

@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.errors import DataError, OptionError, did_you_mean, shorten
+from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
 from dpeffects.privacy.units import UnitSizes, row_weights
@@ -23,6 +23,11 @@ MISSING = {
     "model of who has one",
 }
 """What can be done about missing values of a column."""
+_MISSING_SAID = {
+    "indicator": "missing values of {} have an indicator or a level of their own",
+    "complete": "records without {} count as nothing",
+    "weight": "records with {} stand for those without, by a released model",
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,32 @@ class Sample:
     def grouped(self) -> bool:
         """Whether a variance goes by squares of sums: of clusters, of units, of weighted rows."""
         return any(x is not None for x in (self.unit, self.cluster, self.weights))
+
+    def described(self, size: float | None = None, clusters: str = "") -> dict[str, str]:
+        """Say who counts, and for how much, by what asks for it.
+
+        ``size`` is the released sum of the weights, ``clusters`` how many clusters there are.
+        """
+        said: dict[str, str] = {}
+        who = "records" if self.unit is None else f"values of {self.unit}"
+        if self.unit is not None:
+            once = f"each {self.unit} counts once, in however many rows"
+            many = f"each row counts, up to {self.max_rows} of one {self.unit}"
+            said["unit"] = once if self.max_rows is None else many
+        if self.subset is not None:
+            said["subset"] = f"subset {shorten(str(self.subset))}"
+        if self.weights is not None:
+            said["weights"] = f"weights {self.weights}, from 0 to {self.upper:g}"
+        for word, what in _MISSING_SAID.items():
+            if names := [name for name, policy in self.policies.items() if policy == word]:
+                said[f"missing, {word}"] = what.format(listed(names))
+        if size is not None:
+            part = self.weights is not None or self.max_rows is not None or bool(self.observed)
+            full = "in all as much as about {} {} in full (noisy), the least effective size"
+            said["size"] = (full if part else "about {} {} count (noisy)").format(round(size), who)
+        if self.cluster is not None and clusters:
+            said["cluster"] = f"standard error by {self.cluster} (clusters: {clusters})"
+        return said
 
     def own(self, frame: nw.DataFrame[Any]) -> FloatArray:
         """What each row counts by itself, from 0 to 1."""
@@ -238,6 +269,8 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
         raise DataError(f"column {column.name!r} has missing values: every row needs its own")
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
+    if column.dtype.is_float():
+        return (floats(column) + 0.0).view(np.int64)  # -0 is 0
     texts = column if column.dtype == nw.String else column.cast(nw.String)
     values = np.empty(len(column), object)
     values[:] = texts.to_list()

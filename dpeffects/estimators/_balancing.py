@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,12 +34,14 @@ from dpeffects.estimators._centres import (
     release_lengths,
 )
 from dpeffects.estimators._moments import varying_columns
-from dpeffects.estimators.spec import Facts
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.estimators.arm_sums import arm_cells
+from dpeffects.estimators.spec import Contrasts, Facts
+from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.descent import direction
 from dpeffects.privacy.moments import Gram, WithSquares
+from dpeffects.privacy.parts import among_arms
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 
@@ -85,6 +88,8 @@ def label_shares(options: Any, facts: Facts) -> dict[str, float]:
     accuracy. All change slowly, so that more epsilon is never less for the estimate.
     """
     records = max(facts.n * facts.budget.epsilon, 1e-9)
+    if facts.arms > 2:  # those of two arms, and the part of a contrast
+        records *= 2.0 / (facts.arms * (facts.arms - 1))
     means = 0.04 + _ramp(records, 800.0, 1200.0) * min(0.12, 100.0 / records)
     root = math.sqrt(max(facts.width, 1))
     variance = 0.02 + _ramp(records, 600.0 * root, 900.0 * root) * min(0.2, 150.0 * root / records)
@@ -312,11 +317,13 @@ class Problem:
     even: tuple[bool, bool]
 
     @classmethod
-    def of(cls, basis: Basis, moments: Moments, estimand: str) -> Problem:
+    def of(
+        cls, basis: Basis, moments: Moments, estimand: str, target: FloatArray | None = None
+    ) -> Problem:
         own, spread = ESTIMANDS[estimand], np.maximum(moments.spread, 1e-6)
         standard = np.eye(basis.size + 1)
         standard[1:, 1:] = np.diag(1.0 / spread)
-        standard[1:, 0] = -moments.target(estimand) / spread
+        standard[1:, 0] = -(moments.target(estimand) if target is None else target) / spread
         ridge = np.append(1e-9, _RIDGE * basis.penalties)
         even = (not own.of_control, not own.of_treated)
         return cls(basis, moments.sizes, standard, ridge / moments.sizes[:, None], even)
@@ -567,15 +574,24 @@ class Released:
         return Residual(self.centres.means)
 
 
-def fit_label(curator: Curator, options: Any, estimand: str) -> Estimate:
-    """Release means, lengths and one weighted sum, whose weights are solved in public."""
+def fit_label(
+    curator: Curator, options: Any, estimand: str, everybody: Curator | None = None
+) -> Estimate:
+    """Release means, lengths and one weighted sum, whose weights are solved in public.
+
+    ``everybody`` has the records of more arms, where the effect is the average over all of them.
+    """
     curator.require_public("treatment", "covariates")
     sizes = curator.sums("arms", None, COUNT, ARMS, share="estimate").value[:, 0]
     if not sizes.all():
         raise EstimationError("an arm has no records: there is no effect to estimate")
     trial = options.design == "randomised"
     basis, moments = choose_basis(curator, sizes)
-    problem = Problem.of(basis, moments, estimand)
+    target = None
+    if everybody is not None and basis.size:
+        box = Box(-np.ones(basis.size), np.ones(basis.size))
+        target = everybody.sums("balance", basis, box, share="estimate").value / everybody.n
+    problem = Problem.of(basis, moments, estimand, target)
     released = release_explained(curator, problem, moments, release_first(curator, sizes))
     best, worse = None, 0
     for design in designs(curator, problem, trial=trial):
@@ -587,6 +603,21 @@ def fit_label(curator: Curator, options: Any, estimand: str) -> Estimate:
     assert best is not None
     made = weighted_sum(curator, best, released)
     return replace(made, **_said(problem, moments, best, trial))
+
+
+def fit_label_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
+    """The same for contrasts of more than two arms, each with its part of the budget.
+
+    Both arms of a contrast are brought to the means of all records.
+    """
+    part = Fraction(1, len(contrasts))
+    estimates = tuple(
+        fit_label(among_arms(curator, pair, part), options, estimand, curator) for pair in contrasts
+    )
+    sizes = curator.sums("arms", None, COUNT, arm_cells(curator), share="estimate").value[:, 0]
+    about = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
+    notes = dict.fromkeys(note for estimate in estimates for note in estimate.notes)
+    return Effects(estimates, tuple(notes), details=about)
 
 
 def release_first(curator: Curator, sizes: FloatArray) -> Released:

@@ -1,4 +1,4 @@
-"""What a clipped sum starts with: the share of treated records, mean outcomes by arm, and a clip.
+"""What a clipped sum starts with: shares and mean outcomes of the arms, and a clip.
 
 Residuals from the mean of their arm are much shorter than the range of the outcome, and a clip
 makes them shorter still. All three are released; what noise leaves unknown of them is said beside
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.errors import EstimationError
-from dpeffects.estimators.arm_sums import arm_sums, treated_count
+from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -39,14 +38,14 @@ _MARGIN = 0.75
 
 @dataclass(frozen=True)
 class Centres:
-    """Share of treated records and mean outcomes of (treated, control) records, as released.
+    """Shares and mean outcomes of (treated, control) records, or of more arms, as released.
 
     ``share_sd`` and ``unknown`` are what noise leaves unknown of them, as standard deviations;
     ``two_valued`` says that the outcome has two values by its declared type.
     """
 
     n: int
-    share: float
+    shares: FloatArray
     share_sd: float
     means: FloatArray
     mean_sd: FloatArray
@@ -60,9 +59,14 @@ class Centres:
         return self.outcome_range[1] - self.outcome_range[0]
 
     @property
+    def share(self) -> float:
+        """Share of treated records, where there are two arms."""
+        return float(self.shares[0])
+
+    @property
     def sizes(self) -> FloatArray:
         """Records in each arm."""
-        return self.n * np.array([self.share, 1.0 - self.share])
+        return self.n * self.shares
 
     @property
     def longest(self) -> float:
@@ -118,22 +122,26 @@ class Centres:
 
 
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
-    """Release the number of treated records and the sums of outcomes by arm."""
-    n, counted = curator.n, treated_count(curator, count)
-    if not counted.variance and float(counted) in (0.0, n):  # the arms are public
+    """Release the sizes of the arms and their sums of outcomes."""
+    n, arms, counts = curator.n, curator.arms, arm_counts(curator, count)
+    if not counts.variance and not counts.sizes.all():  # the arms are public
         raise EstimationError("an arm has no records: there is no effect to estimate")
-    precise = _SHARE_VARIANCE / (_SHARE_VARIANCE + counted.variance / n**2)
-    share = 0.5 + precise * (float(counted) / n - 0.5)
-    if counted.variance:
-        share = min(max(share, _LEAST_SHARE), 1.0 - _LEAST_SHARE)
-    share_sd = math.sqrt((1.0 - precise) * _SHARE_VARIANCE)
-    return centres_of(curator, share, share_sd, arm_sums(curator, means))
+    even = 1.0 / arms
+    spread = 4.0 * even * (1.0 - even) * _SHARE_VARIANCE
+    precise = spread / (spread + counts.variance / n**2)
+    shares = even + precise * (counts.sizes / n - even)
+    if counts.variance:
+        least = 2.0 * even * _LEAST_SHARE
+        shares = np.clip(shares, least, 1.0 - (arms - 1) * least)
+        shares = shares / shares.sum()
+    share_sd = math.sqrt((1.0 - precise) * spread)
+    return centres_of(curator, shares, share_sd, arm_sums(curator, means))
 
 
-def centres_of(curator: Curator, share: float, share_sd: float, sums: Noisy) -> Centres:
-    """Centres by a released share of treated records and released sums of outcomes by arm."""
+def centres_of(curator: Curator, shares: FloatArray, share_sd: float, sums: Noisy) -> Centres:
+    """Centres by released shares of the arms and released sums of their outcomes."""
     n, (low, high) = curator.n, curator.outcome_range
-    width, sizes = high - low, n * np.array([share, 1.0 - share])
+    width, sizes = high - low, n * shares
     mean_sd = math.sqrt(sums.variance) / sizes
     own = np.clip(sums.value / sizes, -width / 2.0, width / 2.0)
     together = float(np.clip(sums.value.sum() / n, -width / 2.0, width / 2.0))
@@ -143,7 +151,7 @@ def centres_of(curator: Curator, share: float, share_sd: float, sums: Noisy) -> 
     pulled = together + (own - together) * (1.0 - pull)
     return Centres(
         n=n,
-        share=share,
+        shares=shares,
         share_sd=share_sd,
         means=low + width / 2.0 + pulled,
         mean_sd=mean_sd,
@@ -158,10 +166,16 @@ class Residual:
     """The outcome less the mean of its arm."""
 
     means: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Who is treated, or the number of the arm."""
+        return ("treated" if len(self.means) == 2 else "arm"), "outcome"
 
     def __call__(self, rows: Block) -> FloatArray:
         """Residuals of some rows."""
+        if len(self.means) > 2:
+            return np.asarray(rows.outcome - self.means[rows.arm])
         return rows.outcome - np.where(rows.treated, self.means[0], self.means[1])
 
 

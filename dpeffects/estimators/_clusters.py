@@ -136,7 +136,7 @@ def _by_cluster(
         cautions.append(_ARE_CUT)
     if count < _FEW:
         cautions.append(_FEW_CLUSTERS.format(count))
-    known = "" if clusters else " (noisy, from below)"
+    known = "" if clusters else ", noisy and from below"
     return replace(
         estimate,
         sampling=SamplingVariance(value, scale, most),

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.estimators._moments import LONG, OUTCOME, TREATMENT, squared_radius
+from dpeffects.estimators._moments import (
+    LONG,
+    OUTCOME,
+    TREATMENT,
+    squared_radius,
+    treatment_columns,
+)
 from dpeffects.estimators._posterior import NoisyMoments, fit_slopes, unadjusted_variance
 from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.moments import cube_noise_sd, matrix_noise_sd
@@ -30,6 +36,8 @@ _OVERLAP = 0.85
 """Mean of e(1 - e) against that of a flat score."""
 _LONGEST_WEIGHT = 0.75
 """Largest weight 1 - e of treated or e of control records."""
+BY_ARM = 1.25
+"""What a record moves sums by arm with their squares by, against one sum with its squares."""
 
 
 @dataclass(frozen=True)
@@ -79,31 +87,40 @@ def _clip(facts: Facts, split: Split, per_length: float, part: float = 1.0) -> t
 
 
 def _by_centres(facts: Facts, split: Split) -> float:
-    """Error by noise in the share of treated records times that in the means of the arms."""
-    share = min(2.0 * _unit(split, "count") / facts.n, 0.45)
-    mean = 2.0 * _unit(split, "means") / facts.n
+    """Error by noise in the shares of the arms times that in their means."""
+    counted = 1.0 if facts.arms == 2 else 2.0
+    share = min(facts.arms * counted * _unit(split, "count") / facts.n, 0.45)
+    mean = facts.arms * _unit(split, "means") / facts.n
     return math.sqrt(2.0) * share * mean
+
+
+def _apart(facts: Facts) -> float:
+    """Noise in a difference of two arms for a sum over all records that has noise of 1.
+
+    Two arms have one sum; each of several has its own, which a record moves by more with squares.
+    """
+    return 2.0 if facts.arms == 2 else BY_ARM * math.sqrt(2.0) * facts.arms
 
 
 def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """A clipped contrast."""
     sd, n = _outcome_sd(facts), facts.n
-    per_length = 4.0 * _unit(split, "estimate") / n
+    per_length = 2.0 * _apart(facts) * _unit(split, "estimate") / n
     clip, bias = _clip(facts, split, per_length)
     noise = math.hypot(per_length * clip, bias, _by_centres(facts, split))
     guess = 0.0 if randomised else sd * math.sqrt(unadjusted_variance())
-    return Forecast(noise, 2.0 * sd / math.sqrt(n), guess)
+    return Forecast(noise, math.sqrt(2.0 * facts.arms) * sd / math.sqrt(n), guess)
 
 
 def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """Moments, models, and one sum."""
-    n, sd = facts.n, _outcome_sd(facts)
-    widest = 2.0 if randomised else _LONGEST_WEIGHT / (0.25 * _OVERLAP)
+    n, sd, arms = facts.n, _outcome_sd(facts), facts.arms
+    widest = _apart(facts) * (1.0 if randomised else _LONGEST_WEIGHT / (0.5 * _OVERLAP))
     per_length = 2.0 * widest * _unit(split, "estimate") / n
     clip, bias = _clip(facts, split, per_length, 0.6)
     p = facts.columns
     r2, length = squared_radius(p, randomised), math.sqrt(LONG * p)
-    dimension = p + (2 if randomised else 3)
+    dimension = p + 2 + (0 if randomised else treatment_columns(arms))
     if "models" in split.mu:
         entry = r2 / split.mu["models"]
         column = math.sqrt(p) / split.mu["spread"] if "spread" in split.mu else math.inf
@@ -119,11 +136,12 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     kept = 0.15**2 / (0.15**2 + entry**2)
     variance = (sd / clip) ** 2
     outcome_noise = (entry / (OUTCOME * length)) ** 2
-    treatment_noise = 0.0 if randomised else (2.0 * entry / (TREATMENT * length)) ** 2
+    between = math.sqrt(2.0 * arms * (arms - 1)) * entry
+    treatment_noise = 0.0 if randomised else (between / (TREATMENT * length)) ** 2
     explained = _TWO_VALUED_EXPLAINED if facts.two_valued else _EXPLAINED
     b2, a2 = explained * variance / p, _SELECTION / p
     size_b = math.sqrt(b2 + outcome_noise + variance / n)
-    size_a = 0.0 if randomised else math.sqrt(a2 + treatment_noise + 4.0 / n)
+    size_a = 0.0 if randomised else math.sqrt(a2 + treatment_noise + 2.0 * arms / n)
     aligned = _ALIGNED * math.sqrt(b2 * a2) / (size_b * max(size_a, 1e-9))
     aligned = min(aligned, 1.0)
     across = math.sqrt(1.0 - aligned**2) * np.array([1.0, -1.0])
@@ -135,7 +153,7 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
             outcome_noise=outcome_noise,
             treatment_noise=treatment_noise,
             outcome_sampling=np.full(2, variance / n),
-            treatment_sampling=np.full(2, 4.0 / n),
+            treatment_sampling=np.full(2, 2.0 * arms / n),
             entry_noise=kept * entry**2,
             outcome_variance=variance,
             scale=1.0,
@@ -145,6 +163,6 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     unexplained = 1.0 - explained * max(slopes.known[0], 0.0)
     noise = math.hypot(per_length * clip, bias, 0.5 * _by_centres(facts, split))
     if randomised:
-        return Forecast(noise, 2.0 * sd * math.sqrt(unexplained / n), 0.0)
-    sampling = 2.0 * sd * math.sqrt(1.15 * unexplained / n)
+        return Forecast(noise, math.sqrt(2.0 * arms) * sd * math.sqrt(unexplained / n), 0.0)
+    sampling = math.sqrt(2.0 * arms) * sd * math.sqrt(1.15 * unexplained / n)
     return Forecast(noise, sampling, clip * math.sqrt(slopes.left_variance))

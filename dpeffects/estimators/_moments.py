@@ -31,13 +31,13 @@ OUTCOME, TREATMENT, CONSTANT = 0.7, 0.7, 0.25
 """Sizes of outcome, treatment and constant in z, against that of the covariates."""
 LONG = 0.8
 """What the covariates add to the largest squared length of z, each: the size of all the rest."""
-_WEIGHT, _WEIGHT_SD = 0.92, 0.08
+WEIGHT, WEIGHT_SD = 0.92, 0.08
 """Mean and standard deviation over studies of the mean weight of rows after shortening."""
-_SPREAD = 0.2, 0.2
+SPREAD = 0.2, 0.2
 """The same of the variance of outcomes within arms, in units of the clip."""
 _SCALE = 0.8, 1.0
 """The same of the mean variance of standardised covariates after shortening."""
-_LEAST = 0.02
+LEAST = 0.02
 """Least variance of a direction, against the mean of all."""
 
 
@@ -45,6 +45,11 @@ def squared_radius(columns: int, randomised: bool) -> float:
     """Squared length of z, at most."""
     treatment = 0.0 if randomised else TREATMENT**2
     return LONG * columns * (1.0 + OUTCOME**2 + treatment + CONSTANT**2)
+
+
+def treatment_columns(arms: int) -> int:
+    """Columns of z that tell the arm: one for two arms, otherwise one for each."""
+    return 1 if arms == 2 else arms
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,15 +232,15 @@ def release_models(
     in_outcome, in_treatment, in_constant = (seen.sd / size for size in seen.sizes)
     to_arms = 0.0 if randomised else max(pi, 1.0 - pi) / (pi * (1.0 - pi))
     between, between_sd = seen.with_treatment * to_arms, in_treatment * to_arms
-    mean = seen.with_constant * _reliable(seen.with_constant, in_constant)
-    covariance, scale, kept = _shrunk(seen.covariates - np.outer(mean, mean), seen.sd)
-    real = between * _reliable(between, between_sd)
+    mean = seen.with_constant * reliable(seen.with_constant, in_constant)
+    covariance, scale, kept = shrunk(seen.covariates - np.outer(mean, mean), seen.sd)
+    real = between * reliable(between, between_sd)
     covariance = covariance - pi * (1.0 - pi) * np.outer(real, real)
     values, vectors = np.linalg.eigh(covariance)
-    values = np.clip(values, _LEAST * scale, p * scale)
+    values = np.clip(values, LEAST * scale, p * scale)
     covariance = (vectors * values) @ vectors.T
     own_sd = math.sqrt(2.0) * in_outcome / seen.sizes[0]
-    spread = min(max(_combined(float(seen.outcome[0]), own_sd, *_SPREAD), 0.01), 0.6)
+    spread = min(max(combined(float(seen.outcome[0]), own_sd, *SPREAD), 0.01), 0.6)
     slopes = fit_slopes(
         NoisyMoments(
             variances=values,
@@ -293,7 +298,7 @@ def _release(
     else:
         known, unit = matrix[t, t], sizes[1] ** 2 * pi * (1.0 - pi) / max(pi, 1.0 - pi) ** 2
     own_sd, weight = math.sqrt(2.0) * released.sd / unit, min(max(known / unit, 0.5 * n), n)
-    total = _combined(weight, own_sd, _WEIGHT * n, _WEIGHT_SD * n)
+    total = combined(weight, own_sd, WEIGHT * n, WEIGHT_SD * n)
     matrix /= total
     outcome = [matrix[y, y], 0.0 if randomised else matrix[y, t], matrix[y, one]]
     return _Moments(
@@ -325,25 +330,25 @@ def _offsets(
     return covariance @ (design.T @ (told * precision)), np.sqrt(np.diag(covariance))
 
 
-def _combined(one: float, sd: float, other: float, other_sd: float) -> float:
+def combined(one: float, sd: float, other: float, other_sd: float) -> float:
     """Mean of two numbers by their precisions."""
     return (one / sd**2 + other / other_sd**2) / (1.0 / sd**2 + 1.0 / other_sd**2)
 
 
-def _reliable(vector: FloatArray, sd: float) -> float:
+def reliable(vector: FloatArray, sd: float) -> float:
     """Part of a vector's squared length that noise does not explain, of entries of about 1."""
     explained = vector.size * sd**2 / max(float(vector @ vector), 1e-300)
     return max(0.0, 1.0 - explained) / max(1.0, sd**2)
 
 
-def _shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
+def shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
     """A covariance matrix pulled to a multiple of the identity by as much as noise explains.
 
     Also that multiple, and the part of the rest that was kept.
     """
     p = len(matrix)
-    mean = _combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), *_SCALE)
-    scale = min(max(mean, _LEAST), 1.1)
+    mean = combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), *_SCALE)
+    scale = min(max(mean, LEAST), 1.1)
     off = matrix - scale * np.eye(p)
     kept = max(0.0, 1.0 - p * (p + 1) * sd**2 / max(float((off**2).sum()), 1e-300))
     return scale * np.eye(p) + kept * off, scale, kept

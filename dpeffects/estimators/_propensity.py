@@ -22,7 +22,7 @@ from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._moments import ask_means, release_standard
-from dpeffects.estimators.arm_sums import treated_count
+from dpeffects.estimators.arm_sums import arm_counts, treated_count
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
@@ -295,13 +295,29 @@ class Spreads:
 
 def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
     """Fit the model where it costs nothing: covariates and treatment are public."""
+    share = float(treated_count(curator, "centre")) / curator.n
+    return _public_model(curator, penalty, share, Spreads.released(curator, "centre"))
+
+
+def public_arm_models(curator: Curator, penalty: float | None) -> tuple[PropensityModel, ...]:
+    """The same for each of more than two arms against all others."""
+    shares = arm_counts(curator, "centre").sizes / curator.n
+    columns = Spreads.released(curator, "centre")
+    return tuple(
+        _public_model(curator, penalty, float(share), columns, arm)
+        for arm, share in enumerate(shares)
+    )
+
+
+def _public_model(
+    curator: Curator, penalty: float | None, share: float, columns: Spreads, arm: int | None = None
+) -> PropensityModel:
     n = curator.n
-    share = float(treated_count(curator, "centre")) / n
     if not 0.0 < share < 1.0:
         raise EstimationError("an arm has no records: there is no effect to estimate")
-    strength = n * penalty if penalty else _PUBLIC_STRENGTH
-    weights = public_propensity_model(curator, strength, math.log(share / (1.0 - share)))
-    model = with_error(weights, n, share, 0.0, Spreads.released(curator, "centre"))
+    strength, offset = n * penalty if penalty else _PUBLIC_STRENGTH, math.log(share / (1.0 - share))
+    weights = public_propensity_model(curator, strength, offset, arm=arm)
+    model = with_error(weights, n, share, 0.0, columns)
     row = LogOdds(model.within((0.0, 1.0)), *model.reach)
     mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
     sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
@@ -315,20 +331,48 @@ def private_model(
 
     ``estimate`` is the epsilon that the estimate will have, for the balance of the two.
     """
-    n = curator.n
-    price = curator.epsilon("model")
     count = treated_count(curator, "counts")
     share = share_treated(curator, count)
     columns = Spreads.released(curator, "spread")
-    setting = replace(setting, spread=float(columns.spreads.mean()))
-    if setting.penalty is None:
-        strength = plan(setting, {1.0: (price, estimate)})[1]
-    else:
-        least = least_strength(price) if setting.way == "objective" else 0.0
-        strength = max(n * setting.penalty, least)
+    strength = _strength(curator, setting, columns, curator.epsilon("model"), estimate)
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    return with_error(weights, n, share, share_sd(curator, count), columns), count
+    return with_error(weights, curator.n, share, share_sd(curator, count), columns), count
+
+
+def private_arm_models(
+    curator: Curator, setting: Setting, estimate: float
+) -> tuple[tuple[PropensityModel, ...], float]:
+    """Release the sizes of more than two arms, and for each a model against all others.
+
+    Also what noise leaves unknown of the shares of the arms, which are the models' mean scores.
+    """
+    n, arms, counts = curator.n, curator.arms, arm_counts(curator, "counts")
+    spread = 4.0 * _SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
+    pull = spread / (spread + counts.variance / n**2)
+    least = max(counts.release.scale, 1.0) / n
+    shares = np.maximum(1.0 / arms + pull * (counts.sizes / n - 1.0 / arms), min(least, 0.5 / arms))
+    shares, sd = shares / shares.sum(), math.sqrt((1.0 - pull) * spread)
+    columns = Spreads.released(curator, "spread")
+    strength = _strength(curator, setting, columns, curator.epsilon("model") / arms, estimate)
+    models = []
+    for arm, share in enumerate(shares.tolist()):
+        offset = math.log(share / (1.0 - share))
+        how = (setting.way, setting.noise, arm)
+        weights = propensity_model(curator, strength, offset, "model", *how)
+        models.append(with_error(weights, n, share, sd, columns))
+    return tuple(models), sd
+
+
+def _strength(
+    curator: Curator, setting: Setting, columns: Spreads, price: float, estimate: float
+) -> float:
+    """Strength of the penalty of a model at this price: as given, or by the error to expect."""
+    setting = replace(setting, spread=float(columns.spreads.mean()))
+    if setting.penalty is None:
+        return plan(setting, {1.0: (price, estimate)})[1]
+    least = least_strength(price) if setting.way == "objective" else 0.0
+    return max(curator.n * setting.penalty, least)
 
 
 def kept_slopes(weights: Weights, n: int) -> float:

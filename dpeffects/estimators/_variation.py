@@ -22,7 +22,7 @@ from dpeffects.privacy.curator import Asked
 from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
 
-_VARYING = 0.5
+VARYING = 0.5
 """Variance of slopes of the effect over studies, against that of slopes of the outcome."""
 _CUT = 2.5
 """The index is cut at this many of its standard deviations."""
@@ -84,7 +84,7 @@ class VariationAsked:
         # slopes of the effect are as strange to the score as slopes of the outcome could be
         steep = models.covariance @ score.slopes
         along = float(steep @ steep) / max(float(score.slopes @ steep), 1e-12) ** 2
-        prior = _VARYING * models.clip**2 * models.slopes.prior[0] * along * self._cut**2
+        prior = VARYING * models.clip**2 * models.slopes.prior[0] * along * self._cut**2
         kept = prior / (prior + error) if prior + error > 0.0 else 0.0
         move = float((goal * at).sum()) - centre
         noise = (kept * move) ** 2 * noise

@@ -50,7 +50,8 @@ class WeightingError:
     ``extra`` is the weighted sum over the size of the population, ``noise`` the variance of the
     privacy noise in it, ``moved`` the variance by noise in the model, ``lost`` the part of the
     weights that a clip cut off, ``spread`` the variance of outcomes about their centres, and
-    ``sampling`` the sampling variance. ``centred`` says that centres are means of the arms.
+    ``sampling`` the sampling variance. ``centred`` says that centres are means of the arms. ``far``
+    is how far two of more arms, each with its own model, are from all records.
     """
 
     estimand: str
@@ -63,6 +64,11 @@ class WeightingError:
     spread: float
     sampling: float
     centred: bool
+    far: FloatArray | None = None
+
+    @property
+    def _far(self) -> FloatArray:
+        return reweighted(self.estimand, self.centres.share) if self.far is None else self.far
 
     @property
     def _confounding(self) -> float:
@@ -97,7 +103,7 @@ class WeightingError:
     @property
     def weights_off(self) -> FloatArray:
         """Standard deviations of 1 - W for (treated, control)."""
-        far = reweighted(self.estimand, self.centres.share)
+        far = self._far
         by_chance = far**2 / self.centres.sizes
         return np.sqrt((far * self.model.level_sd) ** 2 + by_chance + self.lost**2)
 
@@ -111,6 +117,8 @@ class WeightingError:
         counted = 0.0 if size == 1.0 else self.centres.share_sd / size * more * self.extra
         # noise in the level of all weights meets what the means of the arms differ by confounding
         apart = 1.0 if size < 1.0 else abs(1.0 - 2.0 * pi)
+        if self.far is not None:  # models of their own: each arm has a part of that
+            apart = math.hypot(*self.far) / 2.0
         level = apart * more * self.model.level_sd * math.sqrt(mean_square)
         k = self.model.kept
         left = (1.0 - k - beta * k) ** 2 * self._confounding

@@ -8,6 +8,9 @@
    interval, so the sum costs half of what two sums would. Its squares come with it: who moves the
    sum far moves them little.
 
+More than two arms have one sum each, of residuals and of their squares: a record is in one of them,
+so that all of them, and all differences, cost a quarter more than that one sum.
+
 With ``design="randomised"`` this is an effect. Otherwise it is an association: the interval has an
 allowance for confounding, which is a guess, and there is no test.
 """
@@ -33,10 +36,11 @@ from dpeffects.estimators._centres import (
     release_lengths,
 )
 from dpeffects.estimators._checks import check_between, check_choice
-from dpeffects.estimators._forecast import Forecast, forecast_contrast
+from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_contrast
 from dpeffects.estimators._posterior import unadjusted_variance
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.inference.estimate import Estimate, Influence, Part, SamplingVariance
+from dpeffects.estimators.arm_sums import arm_cells
+from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
+from dpeffects.inference.estimate import Effects, Estimate, Influence, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
@@ -143,7 +147,7 @@ def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
 def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     """Release counts, means, lengths and the sum; the rest is post-processing."""
     centres = release_centres(curator)
-    pi = np.array([centres.share, 1.0 - centres.share])
+    pi = centres.shares
     signs, unit = np.array([1.0, -1.0]) / pi, curator.noise_sd("estimate") / curator.n
     clip, bias, beyond = centres.longest, 0.0, 0.0
     if curator.has("lengths"):
@@ -188,6 +192,68 @@ def arm_influence(centres: Centres, signs: FloatArray, clip: float = math.inf) -
     return Influence(term, *ends, mean=0.0, size=float(centres.n))
 
 
+def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
+    """Release counts, means, lengths and one sum for each arm; the rest is post-processing."""
+    centres = release_centres(curator)
+    unit = curator.noise_sd("estimate") * (1.0 if curator.is_public("treatment") else BY_ARM)
+    clip, bias, beyond = centres.longest, 0.0, 0.0
+    if curator.has("lengths"):
+        lengths = release_lengths(
+            curator, "lengths of residuals", Residual(centres.means), clip, share="lengths"
+        )
+        squared = (unit / centres.sizes) ** 2
+        both = np.mean([squared[arm] + squared[other] for arm, other in contrasts])
+        clip, bias, beyond = lengths.clip(2.0 * math.sqrt(float(both)), centres.mean_length)
+    middle, moves = _middles(centres, clip, unit)
+    found = ArmMeans.released(curator, centres, middle, clip)
+    spread = found.outcome_variance
+    errors = _by_sizes_and_means(centres, found.means - middle + moves, moves, beyond)
+    estimates = []
+    for arm, other in contrasts:
+        parts = [Part("clipped outcomes", bias**2)]
+        parts.append(Part("sizes and means of the arms", errors[arm] + errors[other], noise=True))
+        if not options.randomised:
+            parts.append(Part("confounding, a guess", spread * unadjusted_variance()))
+        estimates.append(
+            found.difference(
+                [arm, other],
+                parts,
+                basis="randomised" if options.randomised else "association",
+                caution="" if options.randomised else "NOT ADJUSTED for covariates",
+            )
+        )
+    return Effects(tuple(estimates), details=details(centres, clip, math.sqrt(spread)))
+
+
+def _by_sizes_and_means(
+    centres: Centres, corrections: FloatArray, moves: FloatArray, beyond: float
+) -> FloatArray:
+    """Variances of the means of the arms by noise in their sizes and in what they start from.
+
+    A relative error of a size multiplies what the sum adds to the centre of the arm.
+    """
+    relative = np.minimum(1.0, centres.share_sd / centres.shares)
+    by_size = relative**2 * (corrections**2 + moves**2)
+    return np.asarray(by_size + (centres.unknown * np.hypot(relative, beyond)) ** 2)
+
+
+def _middles(centres: Centres, clip: float, unit: float) -> tuple[FloatArray, FloatArray]:
+    """Centres of the residuals of each arm, as `_middle` has them, and how far they were moved."""
+    if clip < 0.999 * centres.longest:
+        return centres.moved_to_middle(0.0)
+    low, high = centres.outcome_range
+    relative = np.minimum(1.0, centres.share_sd / centres.shares)
+    tried = [centres.moved_to_middle(part) for part in np.linspace(0.0, 1.0, 9)]
+    errors = [
+        (2.0 * np.maximum(high - middle, middle - low) * unit / centres.sizes) ** 2
+        + (relative * moves) ** 2
+        for middle, moves in tried
+    ]
+    best, arms = np.argmin(errors, axis=0), np.arange(len(relative))
+    middle, moves = (np.stack(each)[best, arms] for each in zip(*tried, strict=True))
+    return middle, moves
+
+
 def _ends(
     centres: Centres, middle: FloatArray, clip: float, signs: FloatArray
 ) -> tuple[float, float]:
@@ -217,13 +283,97 @@ def _middle(
 def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
     """What is worth showing of the first stage."""
     low, high = centres.outcome_range
+    whose = "treated, control records" if len(centres.shares) == 2 else "records by arm"
     shown: dict[str, Any] = {
-        "treated, control records (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes),
+        f"{whose} (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes),
         "outcome sd": outcome_sd,
     }
     if clip < (high - low) / 2.0:
         shown["residuals clipped at"] = f"{clip:.4g}"
     return shown
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Residuals clipped to the length of their arm, over twice that: within [-1/2, 1/2]."""
+
+    residual: Residual
+    halves: FloatArray
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What the residual reads."""
+        return self.residual.reads
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Terms of some rows."""
+        half = self.halves[rows.arm]
+        return np.clip(self.residual(rows) / (2.0 * half), -0.5, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class ArmMeans:
+    """Released means of outcomes by arm, within ``halves`` of ``middle``, and of their squares."""
+
+    centres: Centres
+    middle: FloatArray
+    halves: FloatArray
+    release: Noisy
+
+    @classmethod
+    def released(
+        cls, curator: Curator, centres: Centres, middle: FloatArray, clip: float
+    ) -> ArmMeans:
+        """Release the sums."""
+        low, high = centres.outcome_range
+        halves = np.minimum(clip, np.maximum(high - middle, middle - low))
+        row, cells = Within(Residual(middle), halves), arm_cells(curator)
+        label = "sums of residuals and squares by arm"
+        noisy = curator.sums(label, row, WithSquares(1), cells, share="estimate")
+        return cls(centres, middle, halves, noisy)
+
+    @property
+    def _first(self) -> FloatArray:
+        return np.asarray(self.release.value[:, 0] / self.centres.sizes)
+
+    @property
+    def means(self) -> FloatArray:
+        """Mean outcomes of the arms."""
+        return np.asarray(self.middle + 2.0 * self.halves * self._first)
+
+    @property
+    def variances(self) -> tuple[FloatArray, FloatArray]:
+        """Variances of outcomes within arms, as released, and the sd of the noise in them."""
+        noise, shares = self.release.sd / self.centres.sizes, self.centres.shares
+        second = self.release.value[:, 1] / self.centres.sizes + 0.125  # squares from 1/8
+        size = np.minimum(self.centres.share_sd / shares, 1.0) / 8.0
+        sd = np.hypot(noise * np.hypot(1.0, np.minimum(2.0 * np.abs(self._first), 1.0)), size)
+        scale = 4.0 * self.halves**2
+        return scale * (second - self._first**2 + noise**2), scale * sd
+
+    @property
+    def outcome_variance(self) -> float:
+        """Variance of outcomes within all arms, pulled to a typical one by its noise."""
+        seen, sd = self.variances
+        shares = self.centres.shares
+        return _pulled_variance(float(shares @ seen), math.hypot(*(shares * sd)), self.centres)
+
+    def difference(self, pair: list[int], parts: list[Part], **about: Any) -> Estimate:
+        """The mean of an arm less that of another."""
+        sizes, most = self.centres.sizes[pair], self.centres.range
+        seen, sd = (x[pair] / sizes for x in self.variances)
+        scales = self.release.scale * 2.0 * self.halves[pair] / sizes
+        gaussian, means = self.release.gaussian, self.means[pair]
+        largest = float((self.halves[pair] ** 2 / sizes).sum())
+        return Estimate(
+            value=float(np.clip(means[0] - means[1], -most, most)),
+            sampling=SamplingVariance(float(seen.sum()), math.hypot(*sd) / math.sqrt(2.0), largest),
+            laplace=() if gaussian else tuple(scales.tolist()),
+            gaussian=float((scales**2).sum()) if gaussian else 0.0,
+            parts=tuple(part for part in parts if part.variance > 0.0),
+            possible=(-most, most),
+            **about,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,9 +470,14 @@ class TotalAsked:
 
 def _outcome_variance(total: Total, centres: Centres) -> float:
     """Variance of outcomes within arms: the released one, pulled to a typical one by its noise."""
-    k, most = centres.share * (1.0 - centres.share), centres.most_variance
-    typical = most if centres.two_valued else min((0.15 * centres.range) ** 2, most)
+    k = centres.share * (1.0 - centres.share)
     seen, noise = total.variance * k, total.sampling.noise_scale * total.n * math.sqrt(2.0) * k
+    return _pulled_variance(seen, noise, centres)
+
+
+def _pulled_variance(seen: float, noise: float, centres: Centres) -> float:
+    most = centres.most_variance
+    typical = most if centres.two_valued else min((0.15 * centres.range) ** 2, most)
     pulled = (seen / noise**2 + typical / typical**2) / (1.0 / noise**2 + 1.0 / typical**2)
     return min(max(pulled, (0.02 * centres.range) ** 2), most)
 
@@ -337,6 +492,7 @@ SPEC = MethodSpec(
     options=ClippedContrastOptions,
     shares=shares,
     fit=fit,
+    fit_arms=fit_arms,
     reference=diff_in_means.reference,
     variance_shares=(),
     uses_covariates=False,

@@ -7,6 +7,9 @@ not the record changes arm, so private arms pay only for the count of treated re
 - ``arms="private"`` (default): the number of treated records is released with noise.
 - ``arms="public"``: assignment is public, as in a randomised trial with published arm sizes.
 
+More than two arms are counted and added up together: a record is in one of them, so that all sums
+cost what two do, and so do all differences between arms.
+
 The paper releases sums of y^2 with sensitivity B^2 for the variance; centring makes it B^2 / 4.
 The difference is unadjusted: it is an average treatment effect when treatment was randomised.
 ``design="randomised"`` says that it was, and where the formula has covariates, which are not read,
@@ -25,10 +28,11 @@ import numpy.typing as npt
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators._centres import Contrast, Residual
 from dpeffects.estimators._checks import check_choice
-from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
-from dpeffects.estimators.spec import MethodSpec, Options
+from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
+from dpeffects.estimators.spec import Contrasts, MethodSpec, Options
 from dpeffects.inference.estimate import (
     UNADJUSTED,
+    Effects,
     Estimate,
     Influence,
     SamplingVariance,
@@ -70,25 +74,39 @@ def shares(level: str, options: DiffInMeansOptions) -> dict[str, float]:
 
 
 def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimate:
+    """Treated against control records."""
+    (estimate,) = fit_arms(curator, options, estimand, ((0, 1),)).estimates
+    return estimate
+
+
+def fit_arms(
+    curator: Curator, options: DiffInMeansOptions, estimand: str, contrasts: Contrasts
+) -> Effects:
     """Release counts and sums by arm; everything after that is post-processing."""
     lower, upper = curator.outcome_range
-    count = treated_count(curator, "counts")
-    treated = min(max(float(count), 1.0), curator.n - 1.0)
-    sizes = np.array([treated, curator.n - treated])
+    counts = arm_counts(curator, "counts")
+    sizes = np.clip(counts.sizes, 1.0, curator.n - 1.0)
     sums = arm_sums(curator, "estimate")
     means = np.clip(sums.value / sizes, -(upper - lower) / 2, (upper - lower) / 2)
-    # d(mean_1 - mean_0) / d(count) = -mean_1 / n_1 - mean_0 / n_0, because n_0 = n - n_1
-    slope = abs(float(np.sum(means / sizes)))
-    laplace = (sums.scale / sizes[0], sums.scale / sizes[1], count.scale * slope)
-    return Estimate(
-        value=float(means[0] - means[1]),
-        sampling=_variance(curator, means, sizes, sums.scale),
-        laplace=tuple(float(b) for b in laplace if b > 0),
-        details=_arm_sizes(sizes, count.scale),
-        basis=_BASES.get(options.design or "", ""),
-        caution="" if options.design else UNADJUSTED,
-        influence=_influence(curator, means, sizes),
-    )
+    variances = _variances(curator, means, sizes, sums.scale)
+    details = _arm_sizes(sizes, counts.release.scale)
+    estimates = []
+    for arm, other in contrasts:
+        pair = [arm, other]
+        # d(mean of an arm) / d(its size) = -mean / size
+        slopes = np.array([1.0, -1.0]) * means[pair] / sizes[pair] @ counts.by_noise[pair]
+        laplace = (*(sums.scale / sizes[pair]), *(counts.release.scale * np.abs(slopes)))
+        estimate = Estimate(
+            value=float(means[arm] - means[other]),
+            sampling=variances if isinstance(variances, Unavailable) else variances.of(pair),
+            laplace=tuple(float(b) for b in laplace if b > 0),
+            details=details,
+            basis=_BASES.get(options.design or "", ""),
+            caution="" if options.design else UNADJUSTED,
+            influence=_influence(curator, means, sizes) if curator.arms == 2 else None,
+        )
+        estimates.append(estimate)
+    return Effects(tuple(estimates), details=details)
 
 
 def _influence(curator: Curator, means: FloatArray, sizes: FloatArray) -> Influence:
@@ -101,15 +119,33 @@ def _influence(curator: Curator, means: FloatArray, sizes: FloatArray) -> Influe
     return Influence(term, float(ends.min()), float(ends.max()), mean=0.0, size=float(curator.n))
 
 
-def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, int]:
+def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, Any]:
     known = f" (noise of scale {scale:.3g})" if scale else ""
+    if len(sizes) > 2:
+        return {f"records by arm{known}": ", ".join(f"{size:.0f}" for size in sizes)}
     return {f"treated records{known}": int(sizes[0]), f"control records{known}": int(sizes[1])}
 
 
-def _variance(
+@dataclass(frozen=True)
+class _Variances:
+    """Sampling variances of the means of the arms, squares of their noise, and their bounds."""
+
+    values: FloatArray
+    squared_scales: FloatArray
+    largest: FloatArray
+
+    def of(self, pair: list[int]) -> SamplingVariance:
+        """That of a difference."""
+        scale = math.sqrt(float(np.sum(self.squared_scales[pair])))
+        return SamplingVariance(
+            float(np.sum(self.values[pair])), scale, float(np.sum(self.largest[pair]))
+        )
+
+
+def _variances(
     curator: Curator, means: FloatArray, sizes: FloatArray, sum_scale: float
-) -> SamplingVariance | Unavailable:
-    """s_1^2 / n_1 + s_0^2 / n_0 from noisy squares, on the scale z = (y - middle) / half."""
+) -> _Variances | Unavailable:
+    """s^2 / n of each arm from noisy squares, on the scale z = (y - middle) / half."""
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     lower, upper = curator.outcome_range
@@ -118,11 +154,13 @@ def _variance(
     z, z_scale = means / half, sum_scale / half / sizes
     noise_in_square = 2.0 * z_scale**2  # E[noisy z^2] is too large by the variance of the noise
     spread = squares.value / sizes + 0.5 - z**2 + noise_in_square
-    value = float(np.sum(half**2 * spread / np.maximum(sizes - 1.0, 1.0)))
     # noise of the squares and of the squared mean, as one Laplace term of the same variance
     parts = (squares.scale / sizes) ** 2 + (2.0 * z * z_scale) ** 2
-    scale = math.sqrt(float(np.sum((half**2 / sizes) ** 2 * parts)))
-    return SamplingVariance(value, scale, float(np.sum(half**2 / sizes)))
+    return _Variances(
+        half**2 * spread / np.maximum(sizes - 1.0, 1.0),
+        (half**2 / sizes) ** 2 * parts,
+        half**2 / sizes,
+    )
 
 
 def reference(
@@ -145,6 +183,7 @@ SPEC = MethodSpec(
     options=DiffInMeansOptions,
     shares=shares,
     fit=fit,
+    fit_arms=fit_arms,
     reference=reference,
     uses_covariates=False,
     citation=(

@@ -38,21 +38,34 @@ from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._aipw import reference
-from dpeffects.estimators._balancing import fit_label, label_shares
+from dpeffects.estimators._arm_models import (
+    arm_score,
+    ask_calibration,
+    calibrated,
+    release_arm_models,
+)
+from dpeffects.estimators._balancing import fit_label, fit_label_arms, label_shares
 from dpeffects.estimators._centres import LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
-from dpeffects.estimators._forecast import Forecast, forecast_one_step
-from dpeffects.estimators._moments import Models, ask_means, release_models, release_standard
+from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_one_step
+from dpeffects.estimators._moments import (
+    Models,
+    Standard,
+    ask_means,
+    release_models,
+    release_standard,
+)
 from dpeffects.estimators._variation import VariationAsked
+from dpeffects.estimators._weighted_arms import WeightedArms
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     TotalAsked,
     clips,
     details,
 )
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec
-from dpeffects.inference.estimate import Estimate, Influence, Part
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
+from dpeffects.inference.estimate import Effects, Estimate, Influence, Part
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -175,10 +188,16 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
-        if not _indicators_only(options):
+        if not _indicators_only(options) and not _several_arms(options):
             rest["curves"] = 0.03
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
+
+
+def _several_arms(options: OneStepOptions) -> bool:
+    """True for more than two arms, whose scores are not held against curves."""
+    facts = getattr(options, "facts", None)
+    return facts is not None and facts.arms > 2
 
 
 def _indicators_only(options: OneStepOptions) -> bool:
@@ -213,9 +232,9 @@ class _Score:
         """Scores at the nodes."""
         return np.clip(sigmoid(self.constant + self.index), self.clip, 1.0 - self.clip)
 
-    def of(self, rows: Block, models: Models) -> FloatArray:
+    def of(self, rows: Block, standard: Standard) -> FloatArray:
         """Scores of some rows."""
-        e = sigmoid(self.constant + models.standard.index(rows, self.slopes))
+        e = sigmoid(self.constant + standard.index(rows, self.slopes))
         return np.clip(e, self.clip, 1.0 - self.clip)
 
     @property
@@ -301,15 +320,22 @@ def _calibrated(score: _Score, n: int, noisy: Noisy) -> _Score:
 class _FromModel:
     """The outcome less what the model of its arm predicts: level + x'slopes."""
 
-    models: Models
+    standard: Standard
+    slopes: FloatArray
     levels: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Who is treated, or the number of the arm."""
+        return "treated" if len(self.levels) == 2 else "arm", "outcome", "covariates"
 
     def __call__(self, rows: Block) -> FloatArray:
         """Residuals of some rows."""
-        slopes = self.models.clip * self.models.outcome_slopes
-        level = np.where(rows.treated, self.levels[0], self.levels[1])
-        return rows.outcome - level - self.models.standard.index(rows, slopes)
+        if len(self.levels) > 2:
+            level = self.levels[rows.arm]
+        else:
+            level = np.where(rows.treated, self.levels[0], self.levels[1])
+        return rows.outcome - level - self.standard.index(rows, self.slopes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +350,7 @@ class _WeightedTerm:
     def __call__(self, rows: Block) -> FloatArray:
         """Terms of some rows."""
         score = self.score
-        e = score.of(rows, self.residual.models)
+        e = score.of(rows, self.residual.standard)
         weight = np.minimum(np.where(rows.treated, 1.0 - e, e), score.largest) / score.overlap
         clipped = np.clip(self.residual(rows), -self.clip, self.clip)
         return np.where(rows.treated, weight, -weight) * clipped
@@ -349,7 +375,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     centres = replace(centres, unknown=models.unknown)
     slopes = clip * models.outcome_slopes
     levels = centres.means + clip * models.offsets - models.centres @ slopes
-    residual = _FromModel(models, levels)
+    residual = _FromModel(standard, slopes, levels)
     score = _score(models, models.treatment_slopes, pi, options.clip)
     second = 1.25 * centres.longest
     about_model = LengthsAsked("lengths from the model", residual, second, part=0.6)
@@ -389,6 +415,77 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         caution="" if randomised else _caution(models, curves),
         influence=Influence(term, -top, top, mean=total.mean, size=float(n)),
     )
+
+
+def fit_arms(
+    curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
+) -> Effects:
+    """The same steps for more than two arms, with one weighted sum for each of them."""
+    if curator.is_public("covariates"):
+        return fit_label_arms(curator, options, estimand, contrasts)
+    n, randomised, unit = curator.n, options.randomised, BY_ARM * curator.noise_sd("estimate")
+    centres = release_centres(curator)
+    arms, clip, bias, beyond = curator.arms, centres.longest, 0.0, 0.0
+    about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
+    clipped = [about_means.asked] if curator.has("lengths") else []
+    sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
+    apart = 2.0 * math.sqrt(2.0) * unit / n
+    if counts:
+        clip, _, _ = about_means.read(n, *counts).clip(apart * arms, centres.mean_length)
+    standard = release_standard(curator, sums, "spread")
+    models = release_arm_models(curator, standard, centres, clip, "models", randomised)
+    centres = replace(centres, unknown=models.unknown)
+    others = [models.pair(arm, 0) for arm in range(1, arms)]
+    outcome_slopes = clip * np.mean([other.outcome_slopes for other in others], axis=0)
+    slopes = np.stack([np.zeros(standard.columns.size), *(x.treatment_slopes for x in others)])
+    shifts = slopes @ models.covariance
+    levels = centres.means + clip * models.offsets
+    levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome_slopes
+    residual = _FromModel(standard, outcome_slopes, levels)
+    score = arm_score(models, slopes, options.clip)
+    second = 1.25 * centres.longest
+    about_model = LengthsAsked("lengths from the model", residual, second, part=0.6)
+    clipped = [about_model.asked] if clipped else []
+    scaled = [] if randomised else [ask_calibration(score)]
+    answers = curator.several(*scaled, *clipped)
+    if scaled:
+        score = calibrated(score, n, answers[0])
+    if clipped:
+        reach = float(np.sqrt(np.mean(score.largest**2))) / score.overlap
+        second, bias, beyond = about_model.read(n, answers[-1]).clip(
+            apart * reach, centres.mean_length, math.hypot(*centres.unknown)
+        )
+    terms = WeightedArms(centres, models, score, residual, second)
+    found = terms.read(*curator.several(*terms.asked(curator, not randomised)))
+    relative = np.minimum(1.0, centres.share_sd / centres.shares)
+    off = np.hypot(np.hypot(relative, 0.0 if randomised else _WEIGHTS_OFF), beyond)
+    by_centres = (centres.unknown * off) ** 2 + (relative * found.means) ** 2
+    values, most = levels + found.means + found.more, centres.range
+    estimates = []
+    for arm, other in contrasts:
+        pair, model = [arm, other], models.pair(arm, other)
+        value = float(values[arm] - values[other])
+        parts = [Part("clipped outcomes", bias**2)]
+        by_pair = float(by_centres[pair].sum())
+        parts.append(Part("sizes and means of the arms", by_pair, noise=True))
+        if not randomised:
+            value -= clip * model.slopes.left
+            parts += [*_confounding(model, Curves(missed=math.inf)), *found.parts(pair)]
+        scales = found.scales[pair]
+        estimate = Estimate(
+            value=min(max(value, -most), most),
+            sampling=found.variance(pair),
+            laplace=() if found.gaussian else tuple(scales.tolist()),
+            gaussian=float(scales @ scales) if found.gaussian else 0.0,
+            parts=tuple(part for part in parts if part.variance > 0.0),
+            possible=(-most, most),
+            basis=_basis(model, options),
+            details=_known(model),
+            caution="" if randomised else _caution(model, Curves()),
+        )
+        estimates.append(estimate)
+    spread = clip * math.sqrt(models.moments.outcome_variance)
+    return Effects(tuple(estimates), details=details(centres, second, spread))
 
 
 def _confounding(models: Models, curves: Curves) -> list[Part]:
@@ -439,6 +536,7 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=uses_delta,
     fit=fit,
+    fit_arms=fit_arms,
     reference=reference,
     citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",
 )

@@ -66,12 +66,14 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._centres import Centres, centres_of
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
+from dpeffects.estimators._forecast import BY_ARM
+from dpeffects.estimators._ipw_arms import ArmExtras, ArmWeighting, clips
 from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_clip
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, propensity_model
-from dpeffects.inference.estimate import Estimate, Influence, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -180,6 +182,8 @@ class PrivateIPWOptions(Options):
             return printed.resolve(facts)
         if self.noise == "gaussian" and not facts.budget.delta > 0:
             raise OptionError('noise="gaussian" needs delta > 0, for example delta=1e-6')
+        if facts.arms > 2 and self.split:
+            raise OptionError("split and as_printed compare two arms, as the paper does")
         if facts.width < 2:
             raise OptionError("private_ipw needs a covariate with more than one value")
         if facts.level == "label":
@@ -196,6 +200,9 @@ class PrivateIPWOptions(Options):
             p: (_price(split, "model", facts.budget), _price(split, "estimate", facts.budget))
             for p, split in splits.items()
         }
+        if facts.arms > 2:  # each has a model of its own, and a sum
+            apart = BY_ARM * math.sqrt(2.0)
+            prices = {p: (one / facts.arms, other / apart) for p, (one, other) in prices.items()}
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
         return replace(self, model_share=_propensity.plan(setting, prices)[0])
 
@@ -303,12 +310,23 @@ class WithinArm:
         return (self.score(rows) - np.where(rows.treated, *self.middles)) / self.width
 
 
+def _from_centre(rows: Block, centres: tuple[float, ...]) -> FloatArray:
+    """Outcomes less the centre of the arm."""
+    if len(centres) > 2:
+        return np.asarray(rows.outcome - np.array(centres)[rows.arm])
+    return rows.outcome - np.where(rows.treated, *centres)
+
+
 @dataclass(frozen=True)
 class SquaredResidual:
     """The square of the distance from the centre of the arm."""
 
-    centres: tuple[float, float]
-    reads: ClassVar[tuple[str, ...]] = ("outcome", "treated")
+    centres: tuple[float, ...]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Who is treated, or the number of the arm."""
+        return "outcome", "treated" if len(self.centres) == 2 else "arm"
 
     def box(self, outcome_range: Interval) -> Box:
         """What a record can add."""
@@ -316,7 +334,7 @@ class SquaredResidual:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Squares of some rows."""
-        off: FloatArray = rows.outcome - np.where(rows.treated, *self.centres)
+        off = _from_centre(rows, self.centres)
         return off * off
 
 
@@ -324,13 +342,17 @@ class SquaredResidual:
 class OutcomeMoment:
     """(y - centre of the arm) times each entry of the row of norm at most 1, times ``scale``."""
 
-    centres: tuple[float, float]
+    centres: tuple[float, ...]
     scale: FloatArray
-    reads: ClassVar[tuple[str, ...]] = Score.reads
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Covariates, and what `SquaredResidual` reads."""
+        return *SquaredResidual(self.centres).reads, "covariates"
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """Columns of some rows."""
-        residual = rows.outcome - np.where(rows.treated, *self.centres)
+        residual = _from_centre(rows, self.centres)
         entries = unit_rows(rows.covariates).T
         return tuple(residual * x * factor for x, factor in zip(entries, self.scale, strict=True))
 
@@ -407,18 +429,19 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     )
 
 
-def _centres(curator: Curator, options: PrivateIPWOptions, count: Noisy) -> Centres:
-    """Released means of the treated and the control arm, or the same constant for both."""
+def _centres(
+    curator: Curator, options: PrivateIPWOptions, shares: FloatArray, sd: float
+) -> Centres:
+    """Released means of the arms, or the same constant for all."""
     lower, upper = curator.outcome_range
     middle, n = lower + (upper - lower) / 2.0, curator.n
-    share, sd = _propensity.share_treated(curator, count), _propensity.share_sd(curator, count)
     if options.centre == "arms":
-        centres = centres_of(curator, share, sd, arm_sums(curator, "centre"))
+        centres = centres_of(curator, shares, sd, arm_sums(curator, "centre"))
         by_size = (centres.means - middle) * sd * n / centres.sizes  # sizes divide the sums
         return replace(centres, unknown=np.hypot(centres.unknown, by_size))
-    constant = np.full(2, middle if options.centre == "middle" else 0.0)
-    none, two_valued = np.zeros(2), curator.values[-1] == 2
-    return Centres(n, share, sd, constant, none, none, curator.outcome_range, two_valued)
+    constant = np.full(len(shares), middle if options.centre == "middle" else 0.0)
+    none, two_valued = np.zeros(len(shares)), curator.values[-1] == 2
+    return Centres(n, shares, sd, constant, none, none, curator.outcome_range, two_valued)
 
 
 def _estimate(
@@ -433,7 +456,9 @@ def _estimate(
         limits = model.limits(estimand, curator.noise_sd("estimate") / curator.n)
     else:
         limits = ESTIMANDS[estimand].clip_limits(options.clip)
-    propensity, centres = model.within(limits), _centres(curator, options, count)
+    propensity, share = model.within(limits), _propensity.share_treated(curator, count)
+    shares, share_sd = np.array([share, 1.0 - share]), _propensity.share_sd(curator, count)
+    centres = _centres(curator, options, shares, share_sd)
     means = (float(centres.means[0]), float(centres.means[1]))
     score = Score(estimand, propensity, means, curator.outcome_range)
     row = WithinArm.of(score, curator.is_public("treatment"))
@@ -441,10 +466,7 @@ def _estimate(
         Asked("weighted sum and squares", row, WithSquares(1), None, "estimate"),
         Asked("records beyond the clip", None, COUNT, beyond_clip(propensity), "overlap"),
     ]
-    if curator.has("variance"):
-        squared, part = SquaredResidual(means), _SQUARES if model.noise_sd.any() else 1.0
-        box = squared.box(curator.outcome_range)
-        asked.append(Asked("squares of residuals", squared, box, None, "variance", part))
+    asked += _ask_squares(curator, means, model)
     released, beyond, *squares = curator.several(*asked)
     total = WeightedSum(row, centres, released)
     clipped, lost = _clipped(curator.n, beyond, *model.beyond(estimand, limits))
@@ -487,6 +509,90 @@ def _estimate(
             *((_HALVES,) if options.split else ()),
         ),
     )
+
+
+def _ask_squares(curator: Curator, means: tuple[float, ...], model: PropensityModel) -> list[Asked]:
+    """Squares of residuals, where a variance is wanted."""
+    if not curator.has("variance"):
+        return []
+    squared, part = SquaredResidual(means), _SQUARES if model.noise_sd.any() else 1.0
+    box = squared.box(curator.outcome_range)
+    return [Asked("squares of residuals", squared, box, None, "variance", part)]
+
+
+def fit_arms(
+    curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: Contrasts
+) -> Effects:
+    """Models of more than two arms, then a weighted sum for each of them."""
+    weighting = _arm_weighting(curator, options)
+    models, centres = weighting.models, weighting.centres
+    means, arm_public = tuple(centres.means.tolist()), curator.is_public("treatment")
+    row = weighting.row(curator.noise_sd("estimate") * (1.0 if arm_public else BY_ARM))
+    asked = [*weighting.asked(curator, row), *_ask_squares(curator, means, models[0])]
+    released, beyond, *squares = curator.several(*asked)
+    extras = ArmExtras(row, centres, released)
+    clipped, lost = weighting.lost(beyond)
+    spread, spread_sd = _spread(centres, *squares)
+    weights = weighting.mean_square_weights() / curator.n
+    sampling, sampling_sd = extras.sampling(weights * spread, weights * spread_sd)
+    noisiest = max(models, key=lambda model: float(model.noise_sd.max()))
+    moved = _moved_by_model(curator, noisiest, centres, spread, options.centre == "arms")
+    estimates, most = [], centres.range
+    for arm, other in contrasts:
+        pair = [arm, other]
+        model, two = weighting.pair(arm, other)
+        error = WeightingError(
+            "ATE",
+            model,
+            two,
+            extra=float(extras.values[arm] - extras.values[other]),
+            noise=float(extras.noise_variances[pair].sum()),
+            moved=moved * float((weighting.far[pair] ** 2).sum()),
+            lost=float(lost[pair].sum()),
+            spread=spread,
+            sampling=max(float(sampling[pair].sum()), 0.0),
+            centred=options.centre == "arms",
+            far=weighting.far[pair],
+        )
+        scales = (1.0 + error.further) * extras.scales[pair]
+        estimate = Estimate(
+            value=float(two.means[0] - two.means[1]) + (1.0 + error.further) * error.extra,
+            sampling=extras.variance(pair, sampling, sampling_sd)
+            if squares
+            else Unavailable("variance=False was asked for"),
+            laplace=() if released.gaussian else tuple(scales.tolist()),
+            gaussian=float(scales @ scales) if released.gaussian else 0.0,
+            parts=(*error.parts(), *extras.by_size(pair, 1.0 + error.further)),
+            possible=(-most, most),
+            basis="adjusted" if model.kept >= _NOTHING else "association",
+            caution=_caution(model.kept, float(clipped[pair].max())),
+        )
+        estimates.append(estimate)
+    kept = min(model.kept for model in models)
+    details = {
+        "records by arm": ", ".join(f"{size:.0f}" for size in centres.sizes),
+        "propensities at least, by arm": ", ".join(f"{x.low:.4g}" for x in row.models),
+        "records beyond the clip, by arm": ", ".join(f"{100.0 * x:.1f} %" for x in clipped),
+        "slopes kept by the propensity models": f"{100.0 * kept:.0f} %",
+        **models[0].details,
+    }
+    notes = (_LINEAR, *((_SHIFTS,) if options.centre != "arms" else ()))
+    return Effects(tuple(estimates), notes, details=details)
+
+
+def _arm_weighting(curator: Curator, options: PrivateIPWOptions) -> ArmWeighting:
+    """Release models, sizes and centres of the arms."""
+    n, sd = curator.n, 0.0
+    if curator.is_public("covariates"):
+        models = _propensity.public_arm_models(curator, options.penalty)
+    else:
+        setting = options.setting((n, n), curator.width, curator.delta("model") / curator.arms)
+        models, sd = _propensity.private_arm_models(curator, setting, curator.epsilon("estimate"))
+    shares = np.array([float(model.scores.mean()) for model in models])
+    limits = clips(models, curator.noise_sd("estimate") / n)
+    if options.clip is not None:
+        limits = ((options.clip, 1.0),) * curator.arms
+    return ArmWeighting(models, limits, _centres(curator, options, shares / shares.sum(), sd))
 
 
 @dataclass(frozen=True)
@@ -577,7 +683,7 @@ def _moved_by_model(
     prior = _EXPLAINED * float(by_column.mean()) + level
     if not curator.has("variance"):
         return largest**2 * prior
-    row = OutcomeMoment((float(centres.means[0]), float(centres.means[1])), scale)
+    row = OutcomeMoment(tuple(centres.means.tolist()), scale)
     box = row.box(curator.outcome_range)
     moment = curator.norm_of_sum("outcome and covariates", row, box, share="variance", part=_MOMENT)
     seen, noise = float(moment) / curator.n, moment.variance / curator.n**2
@@ -653,6 +759,7 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=uses_delta,
     fit=fit,
+    fit_arms=fit_arms,
     reference=reference,
     needs_intercept=True,  # the other columns are centred around it
     citation=(

@@ -39,6 +39,8 @@ class Facts:
     points: int = 0
     values: tuple[int, ...] = ()
     """Values that each encoded column, and last the outcome, can take; 0 for a continuum."""
+    arms: int = 2
+    """Declared levels of the treatment."""
 
     @property
     def columns(self) -> int:

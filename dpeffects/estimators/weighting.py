@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -21,14 +22,18 @@ def propensity_model(
     share: str,
     perturbation: str = "objective",
     noise: str = "auto",
+    arm: int | None = None,
 ) -> Weights:
     """Release the weights of a penalised logistic regression on rows of norm at most 1.
 
     ``perturbation`` is "objective" (noise in the objective) or "output" (noise on the weights).
+    ``arm`` is one of more than two, against all others: its model has its part of the share.
     """
     release = minimise if perturbation == "objective" else noisy_weights
-    problem = Logistic(curator.width, strength, offset)
-    return release(curator, "propensity model", problem, share, noise)
+    problem = Logistic(curator.width, strength, offset, arm=arm)
+    label = "propensity model" if arm is None else f"propensity model of arm {arm}"
+    part = Fraction(1) if arm is None else Fraction(1, curator.arms)
+    return release(curator, label, problem, share, noise, part)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Condition:
     def numeric(self) -> frozenset[str]:
         """Columns that must be numbers."""
         leaves = (node for node in self._leaves() if isinstance(node, Compared))
-        return frozenset(name for node in leaves for name in node.names)
+        return frozenset(name for node in leaves for name in ex.number_columns(node.x))
 
     @property
     def values(self) -> dict[str, tuple[Level, ...]]:
@@ -99,8 +99,9 @@ class Compared(Condition):
         yield self
 
     def _truth(self, columns: Arrays) -> Truth:
-        numbers = {name: _numbers(name, columns) for name in self.names}
-        left = ex.evaluate(self.x.left, numbers)
+        numbers = {name: _numbers(name, columns) for name in ex.number_columns(self.x)}
+        flags = {x.key: _missing(_array(x.column, columns)) for x in ex.flags(self.x)}
+        left = ex.evaluate(self.x.left, numbers | flags)
         known = ~reduce(np.logical_or, map(np.isnan, [left, *numbers.values()]))
         true = ex.COMPARISONS[self.x.op](left, self.x.right.value)
         return true & known, ~true & known
@@ -358,13 +359,6 @@ class _ConditionReader(FactorReader):
 
     def is_literal(self, node: ast.expr) -> bool:
         return self.text_of(node) is not None or self.literal(node) is not None
-
-    def named(self, node: ast.expr, why: str) -> str:
-        if not isinstance(node, ast.Name) or self.text_of(node) is not None:
-            if isinstance(node, ast.Attribute):
-                self.expression(node)  # a name with a dot, or a table
-            self.refuse(why)
-        return self.column(node.id).name
 
     def level(self, node: ast.expr) -> Level:
         if isinstance(node, ast.Name) and self.text_of(node) is None:

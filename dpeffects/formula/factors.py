@@ -131,6 +131,7 @@ _CALL_ADVICE = {
         "pow": "write I(x ** 2)",
         "ln": "write log(x)",
         "where ifelse": "write I(x > 3)",
+        "isna isnull is_null isnan notna notnull": "write is_na(x) for missing values",
     }.items()
     for name in names.split()
 }
@@ -248,12 +249,21 @@ class FactorReader:
         name = node.func.id
         if name in _SHAPES:
             self.refuse(f"`{name}(...)` makes several columns; write it as a term of its own")
-        if name not in ex.FUNCTIONS and name != "I":
+        if name not in (*ex.FUNCTIONS, "I", "is_na"):
             self.unknown(name)
         if len(node.args) != 1 or node.keywords:
             self.refuse(f"`{name}` takes one argument; write {name}(x)")
+        if name == "is_na":
+            return ex.Missing(self.named(node.args[0], "is_na() takes a column"))
         x = self.expression(node.args[0], depth)
         return x if name == "I" else ex.Call(name, x)
+
+    def named(self, node: ast.expr, why: str) -> str:
+        """The name of a column that stands alone."""
+        column = self.expression(node)
+        if not isinstance(column, Column):
+            self.refuse(why)
+        return column.name
 
     def method(self, node: ast.Attribute) -> NoReturn:
         """Refuse a method, or a function of a module."""
@@ -268,7 +278,7 @@ class FactorReader:
         """Refuse a function that is not known."""
         if name in _CALL_ADVICE:
             self.refuse(f"`{name}` is not available: {_CALL_ADVICE[name]}")
-        near = difflib.get_close_matches(name, [*ex.FUNCTIONS, *_SHAPES], n=1)
+        near = difflib.get_close_matches(name, [*ex.FUNCTIONS, "is_na", *_SHAPES], n=1)
         hint = f"did you mean `{near[0]}`? " if near else ""
         self.refuse(f"unknown function `{name}`; {hint}Available: {_allowed()}")
 
@@ -276,15 +286,13 @@ class FactorReader:
         """C(x), with or without levels."""
         if len(node.args) != 1 or any(k.arg != "levels" for k in node.keywords):
             self.refuse("contrasts are always against the first level; write C(x, levels=[...])")
-        column = self.expression(node.args[0])
-        if not isinstance(column, Column):
-            self.refuse("C() takes a column; write cut(x, [...]) to group numbers")
+        name = self.named(node.args[0], "C() takes a column; write cut(x, [...]) to group numbers")
         if not node.keywords:
-            return Categorical(column.name)
+            return Categorical(name)
         levels = tuple(self.level(item) for item in self.items(node.keywords[0].value))
         if len(levels) < 2 or len(set(levels)) < len(levels):
             self.refuse("levels are at least two, all different")
-        return Categorical(column.name, levels)
+        return Categorical(name, levels)
 
     def cut(self, node: ast.Call) -> ex.Cut:
         """cut(x, points)."""
@@ -351,7 +359,7 @@ class FactorReader:
 
 
 def _allowed() -> str:
-    return ", ".join([*ex.FUNCTIONS, "I", *_SHAPES])
+    return ", ".join([*ex.FUNCTIONS, "is_na", "I", *_SHAPES])
 
 
 def read_factor(token: Any, quotes: Quotes) -> Factor:

@@ -10,8 +10,8 @@ them, the factors, is read here with `ast` against an allow-list into the trees 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from dpeffects.errors import FormulaError, shorten
@@ -98,6 +98,26 @@ class Formula:
         return (*self.outcome_columns, self.treatment_column, *self._covariates)
 
     @property
+    def flags(self) -> frozenset[str]:
+        """Columns whose missing values the formula asks for, by ``is_na(x)``."""
+        factors = (self.outcome, self.treatment, *self.factors)
+        return frozenset(flag.column for factor in factors for flag in ex.flags(factor))
+
+    def with_indicators(self, names: Iterable[str]) -> Formula:
+        """Return the same with a term ``is_na(x)`` for each name that has none.
+
+        Examples
+        --------
+        >>> str(parse("y ~ t | x + z + x:z").with_indicators(["x"]))
+        'y ~ t | x + z + is_na(x) + x:z'
+        """
+        wanted = [(ex.Missing(name),) for name in dict.fromkeys(names)]
+        more = [term for term in wanted if term not in self.terms]
+        terms = tuple(sorted((*self.terms, *more), key=len))
+        text = "".join(f" + {ex.source(factor)}" for (factor,) in more)
+        return replace(self, source=self.source.rstrip() + text, terms=terms)
+
+    @property
     def has_covariates(self) -> bool:
         """Whether there is any covariate."""
         return bool(self.terms)
@@ -128,17 +148,21 @@ class Formula:
         return f"{head}{' | ' if terms else ''}{terms}{'' if self.intercept else ' - 1'}"
 
 
-def parse(text: str) -> Formula:
+def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
     """Read ``outcome ~ treatment``, or ``outcome ~ treatment | covariates``.
 
     Covariates are joined by ``+``, interactions by ``:`` or ``*``; ``(a + b + c)**2`` gives all
-    pairs; ``- 1`` drops the intercept. Names that are not plain words stand in backticks. Any other
-    text is a FormulaError that names the term and what to write.
+    pairs; ``- 1`` drops the intercept. Names that are not plain words stand in backticks. ``.`` is
+    the sum of all ``declared`` columns but outcome and treatment, and the source of the formula
+    then has their names; ``. - x`` leaves one out. Any other text is a FormulaError that names the
+    term and what to write.
 
     Examples
     --------
     >>> parse("y ~ t | a*b - 1").terms
     ((Column(name='a'),), (Column(name='b'),), (Column(name='a'), Column(name='b')))
+    >>> parse("y ~ t | . - b", ["y", "a", "b", "c"]).source
+    'y ~ t | a + c'
     >>> parse("y ~ t | scale(x)")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     dpeffects.errors.FormulaError: term `scale(x)`: `scale` is not available: covariates are ...
@@ -164,8 +188,16 @@ def parse(text: str) -> Formula:
             f"treatment `{ex.shown(treatment)}`: write a column of two values, t, or "
             "C(t, levels=[reference, other])"
         )
-    intercept, terms = _expand(rest, quotes) if bar else (True, ())
-    return Formula(text, outcome, treatment, terms, intercept)
+    others = [x for x in declared or () if x not in (*ex.columns(outcome), *ex.columns(treatment))]
+    dot = None if declared is None else tuple(map(Column, others))
+    intercept, terms, written_out = _expand(rest, quotes, dot) if bar else (True, (), False)
+    formula = Formula(text, outcome, treatment, terms, intercept)
+    return replace(formula, source=str(formula)) if written_out else formula
+
+
+def has_dot(text: Any) -> bool:
+    """Whether a `.` may stand among the covariates: one that is no part of a name or a number."""
+    return isinstance(text, str) and bool(re.search(r"(?<!\w)\.(?!\w)", text.partition("|")[2]))
 
 
 # --- the covariate part: operators
@@ -177,6 +209,12 @@ _OPERATOR_ADVICE = {
     **dict.fromkeys("<>=!", "write a comparison as I(x > 3)"),
     **dict.fromkeys("&@?;,$", "write terms joined by + or :"),
 }
+
+
+_NO_DOT = (
+    "`.` stands for all columns with declared bounds other than outcome and treatment, and there "
+    'are none: declare the covariates, bounds={"age": (18, 90), "*_hx": [0, 1]}, or name them'
+)
 
 
 def _tokens(text: str, quotes: Quotes) -> list[Any]:
@@ -196,16 +234,27 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
     return read_factor(tokens[0], quotes)
 
 
-def _expand(text: str, quotes: Quotes) -> tuple[bool, tuple[Term, ...]]:
-    """Expand the operators of the covariate part; formulaic sees made-up names only."""
+def _expand(
+    text: str, quotes: Quotes, dot: tuple[Column, ...] | None
+) -> tuple[bool, tuple[Term, ...], bool]:
+    """Expand the operators of the covariate part; formulaic sees made-up names only.
+
+    Returns whether there is an intercept, the terms, and whether a `.` stood for some of them.
+    """
     from formulaic.parser import DefaultFormulaParser
 
     tokens = _tokens(text, quotes)
     _check_operators(tokens, quotes.show(text))
     names: dict[Factor, str] = {}
     words = []
+    dots = [token for token in tokens if token.token == "."]
+    if dots and not dot:
+        raise FormulaError(_NO_DOT)
     for token in tokens:
-        if token.kind.value in ("name", "python"):
+        if token in dots:
+            each = [names.setdefault(column, f"f{len(names)}") for column in dot or ()]
+            words.append(f"({' + '.join(each)})")
+        elif token.kind.value in ("name", "python"):
             factor = read_factor(token, quotes)
             words.append(names.setdefault(factor, f"f{len(names)}"))
         else:
@@ -220,7 +269,7 @@ def _expand(text: str, quotes: Quotes) -> tuple[bool, tuple[Term, ...]]:
     for term in terms:
         if len(term) > MAX_ORDER:
             raise FormulaError(f"`{quotes.show(text)}`: more than {MAX_ORDER} factors in one term")
-    return () in terms, tuple(sorted((term for term in terms if term), key=len))
+    return () in terms, tuple(sorted((term for term in terms if term), key=len)), bool(dots)
 
 
 def _check_operators(tokens: Sequence[Any], text: str) -> None:
@@ -259,7 +308,7 @@ def _operator_advice(before: str, word: str, after: str) -> str:
 
 def _value_advice(before: str, word: str, after: str, depth: int) -> str:
     if word == ".":
-        return "name the covariates: they are part of what is declared"
+        return "write an exponent" if before == "**" else ""
     if before == "**":
         return "write one exponent" if after == "**" else ""
     alone = depth == 0 and before in ("", "+", "-") and after in ("", "+", "-")

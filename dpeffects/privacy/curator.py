@@ -79,6 +79,8 @@ class Curator:
         self.weighted, self.units = rows.weighted, rows.n
         if self.weighted and public:
             raise OptionError("rows with weights have nothing that is public")
+        if rows.most_rows > 1 and not self.weighted:
+            raise OptionError("units of several rows need weights that add up to at most 1")
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
         self.arms = rows.arms
         self.values = rows.values or (0,) * (rows.width + 1)

@@ -74,6 +74,11 @@ class Fit:
         """Minimise the objective plus noise'w."""
         return self.problem.solve(self.curator._source, noise)
 
+    def price(self, part: Fraction) -> Share:
+        """A part of the share, rounded down."""
+        whole = self.curator._releaser.share(self.share)
+        return whole if part == 1 else Share(*(round_down(Fraction(x) * part) for x in whole))
+
     def draw(
         self, label: str, steps: Steps, claim: int, noise: str, part: Share | None = None
     ) -> Noisy:
@@ -139,12 +144,18 @@ def public_propensity_model(
 
 
 def minimise(
-    curator: Curator, label: str, problem: Problem, share: str, noise: str = "auto"
+    curator: Curator,
+    label: str,
+    problem: Problem,
+    share: str,
+    noise: str = "auto",
+    part: Fraction = Fraction(1),
 ) -> Weights:
     """Release a minimiser by noise in its objective (claims 21, 22, 23).
 
-    The share pays for three things: the noise, the change of volume from noise to weights, and a
-    small noise on the result that covers an inexact solver and noise that lives on a grid.
+    The ``part`` of the share pays for three things: the noise, the change of volume from noise to
+    weights, and a small noise on the result that covers an inexact solver and noise that lives on a
+    grid.
 
     Mean squared error of propensities in units of 0.001, at three epsilons and delta = 0, on
     simulated logits of variance 0.75 (30 data sets each, 15 where n = 20,000), against noise on the
@@ -167,10 +178,10 @@ def minimise(
     """
     fit, releaser = Fit(curator, problem, share), curator._releaser
     if curator._source.most_rows > 1:  # what units cost for the volume is linear (claim 29)
-        least = 2.0 * problem.hessian_bound / releaser.share(share).epsilon
+        least = 2.0 * problem.hessian_bound / fit.price(part).epsilon
         fit = Fit(curator, replace(problem, strength=max(problem.strength, least)), share)
     problem, noise = fit.problem, fit.noise(noise)
-    n, d, strength, whole = curator.units, problem.width, problem.strength, releaser.share(share)
+    n, d, strength, whole = curator.units, problem.width, problem.strength, fit.price(part)
     volume, last = fit.volume, _SOLVER * whole.epsilon
     epsilon = round_down(Fraction(whole.epsilon) - Fraction(volume) - Fraction(last))
     if epsilon <= 0:
@@ -202,14 +213,19 @@ def minimise(
 
 
 def noisy_weights(
-    curator: Curator, label: str, problem: Problem, share: str, noise: str = "auto"
+    curator: Curator,
+    label: str,
+    problem: Problem,
+    share: str,
+    noise: str = "auto",
+    part: Fraction = Fraction(1),
 ) -> Weights:
     """Release a minimiser by noise on its weights (claims 20, 24).
 
     On features of norm 1 that is a Gaussian process with the features' inner product.
     """
     fit, norms = Fit(curator, problem, share), (math.sqrt(problem.width), 1.0)
-    noisy = _linear(fit, label, fit.solve(), norms, problem.claims[1], noise)
+    noisy = _linear(fit, label, fit.solve(), norms, problem.claims[1], noise, part)
     return Weights(noisy.value, problem.strength, math.sqrt(noisy.variance))
 
 
@@ -232,7 +248,13 @@ def noisy_predictions(
 
 
 def _linear(
-    fit: Fit, label: str, values: FloatArray, norms: tuple[float, float], claim: int, noise: str
+    fit: Fit,
+    label: str,
+    values: FloatArray,
+    norms: tuple[float, float],
+    claim: int,
+    noise: str,
+    part: Fraction = Fraction(1),
 ) -> Noisy:
     """Release a linear function of the weights; ``norms`` are its L1 and L2 for weights of norm 1.
 
@@ -243,7 +265,8 @@ def _linear(
     steps, unit = _in_steps(values, bound)
     l1, l2 = (size * bound / unit for size in norms)
     moves = Sensitivity(math.ceil(l1) + steps.size, l2 + math.sqrt(steps.size))
-    return fit.draw(label, Steps(steps, moves, unit), claim, noise)
+    price = None if part == 1 else fit.price(part)
+    return fit.draw(label, Steps(steps, moves, unit), claim, noise, price)
 
 
 def _in_steps(values: FloatArray, bound: float) -> tuple[IntArray, float]:

@@ -149,6 +149,8 @@ class WithSquares:
 
     def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> SquaresGrid:
         """The set on its finest grid: z in steps of 2^-(bits + 1)."""
+        if weighted:
+            most = min(most, 20)  # the constant is up to four times a column (claim 29)
         bits = bits_for(n, rate, self.columns + 2.0 * self.count, most, weighted)
         half = np.full(self.columns, 0.5)
         rows = BoxGrid(Box(-half, half), 2.0 ** (bits + 1), 2.0 ** -(bits + 1), weighted)

@@ -1,4 +1,4 @@
-"""Releases of parts of the records: answers of a learner in blocks, and two halves."""
+"""Releases of parts of the records: answers of a learner in blocks, two halves, two public arms."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.budget import Budget, Share, round_down
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import Rows
+from dpeffects.privacy.rows import Rows, TwoArms
 from dpeffects.progress import bar
 
 T = TypeVar("T")
@@ -104,6 +104,23 @@ def halves(
 def _half(curator: Curator, start: int, releaser: Releaser) -> Curator:
     half = replace(curator._rows.reordered(np.arange(start, curator.n, 2)), strata=None)
     return Curator(half, releaser, curator._public)
+
+
+def among_arms(curator: Curator, arms: tuple[int, int], part: Fraction) -> Curator:
+    """Return the records of two of several arms, the first of them treated; arms are public.
+
+    Neighbours have the same of them then. A part of each share pays for what is released.
+    """
+    curator.require_public("treatment")
+    split = curator._releaser.split
+    if split.mu:
+        raise OptionError("a Gaussian pool is not divided between arms")
+    shares = {
+        name: Share(*(round_down(Fraction(x) * part) for x in share))
+        for name, share in split.shares.items()
+    }
+    rows = TwoArms.of(curator._source, arms)
+    return Curator(rows, curator._releaser.for_subset(Split(shares)), curator._public)
 
 
 @contextmanager

@@ -201,7 +201,7 @@ class _Contribution:
         steps = self.grid.project(values_of(self.phi, block, 1))[:, 0]
         if block.weight.size:
             steps = steps * (block.weight * MOST_ROWS)
-        return (steps.astype(np.int64), *(getattr(block, name) for name in self.names))
+        return (steps.astype(np.int64), *_names(block, self.names))
 
 
 def squares_by_unit(
@@ -228,7 +228,8 @@ def squares_by_cluster(
 ) -> GroupSquares:
     """Release the sum over clusters of squared sums, each sum kept within +-``bound`` (claim 30 b).
 
-    A unit of several rows is in one cluster: in the last of those that its rows name.
+    A unit of several rows is in one cluster: in the last of those that its rows name, by the rows
+    that count.
     """
     names = ("cluster", "unit") if curator._source.most_rows > 1 else ("cluster",)
     times = max(bound / float(within.half[0]), 1.0)
@@ -237,13 +238,13 @@ def squares_by_cluster(
 
 
 def cluster_count(curator: Curator, label: str, *, share: str, part: float | Fraction) -> Noisy:
-    """Release how many clusters there are: a unit adds or takes away one (claim 30 c)."""
+    """Release how many clusters have rows that count: a unit moves it by one (claim 30 c)."""
     has_units = curator._source.most_rows > 1
     names = ("cluster", "unit") if has_units else ("cluster",)
     clusters, *units = curator._source.gather(_Names(names), *names)
     if units:
         clusters = _of_units(clusters, np.unique(units[0], return_inverse=True)[1])
-    count = np.array([np.unique(clusters).size], np.int64)
+    count = np.array([np.unique(clusters[clusters != _NOWHERE]).size], np.int64)
     steps = Steps(count, Sensitivity.of_number(1), 1.0)
     return curator._releaser.release(label, steps, share=share, claim=30, part=part)
 
@@ -253,7 +254,19 @@ class _Names:
     reads: tuple[str, ...]
 
     def __call__(self, block: Block) -> Records:
-        return tuple(getattr(block, name) for name in self.reads)
+        return _names(block, self.reads)
+
+
+_NOWHERE = np.iinfo(np.int64).min
+"""The cluster of what does not count."""
+
+
+def _names(block: Block, names: tuple[str, ...]) -> Records:
+    """Units or clusters of rows."""
+    found = {name: getattr(block, name) for name in names}
+    if "cluster" in names and block.weight.size:
+        found["cluster"] = np.where(block.weight > 0.0, block.cluster, _NOWHERE)
+    return tuple(found.values())
 
 
 def _sums(
@@ -262,7 +275,9 @@ def _sums(
     """Sums of contributions by unit, then by cluster, in steps."""
     rehearse(phi, 1, None, curator.width)
     most = _SQUARE_BITS - math.ceil(math.log2(times)) - (16 if curator.weighted else 0)
-    grid = within.on(curator.units, 1.0, max(min(most, 30), 6), curator.weighted)
+    if most < 6:
+        raise OptionError("the bound of a cluster's sum is too many times that of one record")
+    grid = within.on(curator.units, 1.0, min(most, 30), curator.weighted)
     function = _Contribution(phi, grid, names)
     steps, *groups = curator._source.gather(function, *function.reads)
     if "unit" in names:
@@ -282,7 +297,7 @@ def _by_place(steps: IntArray, place: IntArray) -> IntArray:
 
 def _of_units(cluster: IntArray, place: IntArray) -> IntArray:
     """The cluster of each unit: the last that its rows name."""
-    last = np.full(int(place.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    last = np.full(int(place.max(initial=-1)) + 1, _NOWHERE)
     np.maximum.at(last, place, cluster)
     return last
 

@@ -20,7 +20,7 @@ import pytest
 
 import dpeffects.design
 import dpeffects.estimators
-from dpeffects.design.arms import Outcome, ScaledSquare, control
+from dpeffects.design.arms import EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
@@ -90,6 +90,7 @@ BALANCE = _balancing.BalancingWeights(
 FROM_MEANS = Residual(np.array([0.6, 0.4]))
 STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
 RESIDUAL = _centres.Residual(np.array([0.6, 0.4]))
+BY_ARM = _centres.Residual(np.array([0.6, 0.4, 0.3]))
 CONTRAST = clipped_contrast.Contrast(RESIDUAL, np.array([2.5, -1.0 / 0.6]), 0.15)
 MODELS = SimpleNamespace(standard=STANDARD, clip=0.3, outcome_slopes=0.1 * WEIGHTS[1:])
 """What row functions read of released models."""
@@ -102,12 +103,13 @@ ODDS = one_step._Score(
     sd=0.7,
     means=np.array([0.3, -0.3]),
 )
-FROM_MODEL = one_step._FromModel(MODELS, np.array([0.55, 0.35]))
+FROM_MODEL = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.55, 0.35]))
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 CASES = {
     "Outcome": [Outcome()],
     "ScaledSquare": [ScaledSquare(0.1, 0.7)],
     "control": [control],
+    "EachArm": [EachArm(3)],
     "magnitude": [magnitude],
     "PropensityScore": [PropensityScore(WEIGHTS)],
     "ArmScores": [ArmScores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]]))],
@@ -115,7 +117,8 @@ CASES = {
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS),
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS[:0]),
     ],
-    "Residual": [RESIDUAL],
+    "Residual": [RESIDUAL, BY_ARM],
+    "Within": [clipped_contrast.Within(BY_ARM, np.array([0.3, 0.2, 0.5]))],
     "_LengthClass": [_centres._LengthClass(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
     "Contrast": [CONTRAST],
     "_Scaled": [clipped_contrast._Scaled(CONTRAST, -0.5, 1.25)],
@@ -198,7 +201,8 @@ def block(n, rng):
     y = rng.choice([0.0, 1.0, 0.4, 5e-324, 1e300], n)
     y[::2] = rng.random(len(y[::2]))
     answers = np.where(rng.random((n, 1)) < 0.1, np.nan, rng.normal(size=(n, 1)))
-    return Block(rng.random(n) < 0.5, y, x, rng.integers(0, 3, n), answers)
+    strata, arm = rng.integers(0, 3, (2, n))
+    return Block(rng.random(n) < 0.5, y, x, strata, answers, arm=arm)
 
 
 def values(function, rows):
@@ -217,13 +221,7 @@ def assert_rowwise(function, rng, n=5000):
     whole = values(function, rows).view(np.int64).copy()
     order = rng.permutation(n)
     moved = rows.some(order)
-    moved = Block(
-        moved.treated,
-        moved.outcome,
-        np.asfortranarray(moved.covariates),
-        moved.strata,
-        moved.answers,
-    )
+    moved = replace(moved, covariates=np.asfortranarray(moved.covariates))
     assert (values(function, moved).view(np.int64) == whole[order]).all()
     cuts = np.unique(rng.integers(1, n, 12))
     for start, stop in itertools.pairwise([0, *cuts, n]):
@@ -371,7 +369,9 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
     c, _ = curator(y, t, x, public=("treatment",) if public else ())
     noisy = c.sums("sum", row, WithSquares(1), share="a")
     share, none = float(t.mean()), np.zeros(2)
-    centres = Centres(400, share, 0.0, np.array(means), none, none, (0.0, 1.0), False)
+    centres = Centres(
+        400, np.array([share, 1.0 - share]), 0.0, np.array(means), none, none, (0.0, 1.0), False
+    )
     total = private_ipw.WeightedSum(row, centres, noisy)
     terms = score(Block(t, y, x))
     part = ESTIMANDS[estimand].population(1.0 * t, 1.0 - t)
