@@ -27,7 +27,7 @@ from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
 from dpeffects.design.read import LoadedTable, queries, read, written_out
-from dpeffects.design.sample import Sample
+from dpeffects.design.sample import Sample, missing_by_column
 from dpeffects.errors import (
     BoundsError,
     EstimationError,
@@ -59,6 +59,7 @@ _BOUNDS_SHARE = 0.5
 _MOST_POINTS = 10_000
 _MOST_GROUPS = 1000
 _UNREAD = "{} does not use covariates; those in the formula were not read."
+_FOR_RESPONSE = "{} does not use covariates; those in the formula say who has an outcome."
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count."""
@@ -170,7 +171,8 @@ class Estimation:
     """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
-    ``contrasts`` pairs of arms where there are more than two.
+    ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
+    where that was released.
     """
 
     table: LoadedTable | LazyTable
@@ -178,6 +180,7 @@ class Estimation:
     points: FloatArray | None = None
     unread: bool = False
     contrasts: Contrasts = ()
+    size: float | None = None
     design: Design
     clipped: Clipped = Clipped()
     _rows: Rows | LazyRows | None = None
@@ -214,9 +217,9 @@ class Estimation:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
-        sample = Sample.asked(self.formula, **asked)
+        sample = Sample.asked(parse(request.formula), self.formula.columns, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
-        if not (sample.weighted or sample.cluster) or spec.guarantee == "none":
+        if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
             if spec.needs_strata and request.weights in ("means", "round_robin"):
@@ -250,7 +253,8 @@ class Estimation:
             self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
         self.unread = not spec.uses_covariates and parse(request.formula).has_covariates
         if self.unread:
-            self.notes.append(_UNREAD.format(spec.name))
+            note = _FOR_RESPONSE if self.sample.observed else _UNREAD
+            self.notes.append(note.format(spec.name))
         if request.by is not None:
             self.groups = self._read_groups(request.by)
         if request.at is not None:
@@ -266,12 +270,13 @@ class Estimation:
         self.split = self._divide(facts)
 
     def _contrasts(self) -> Contrasts:
-        """Pairs of more than two arms that are compared; refuses methods that have two."""
+        """Pairs of more than two arms that are compared; refuses what compares two."""
         spec, how, columns = self.spec, self.request.contrasts, self.design.columns
-        if spec.fit_arms is None or how is None:
+        estimand = self.request.estimand
+        if spec.fit_arms is None or how is None or estimand != "ATE":
             able = next(s.name for s in registry().values() if s.fit_arms)
-            what = spec.name if how else "this call"
-            average = how and spec.name in registry() and self.request.estimand == "ATE"
+            what = spec.name if spec.fit_arms is None else f"the {estimand}" if how else "this call"
+            average = how and spec.name in registry() and estimand == "ATE"
             who = "write" if average else "use dp_ate with"
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
@@ -445,10 +450,10 @@ class Estimation:
             curator, self.counts = respond(curator)
         if not self.sample.size_is_public:
             size = curator.release_size("size")
-            self.counts["records that count (noisy)"] = f"{float(size.value[0]):.0f}"
-            if float(size.value[0]) < _LEAST_RECORDS + 2.0 * size.sd:
+            self.size = max(float(size.value[0]), 0.0)
+            if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
-                    f"about {max(float(size.value[0]), 0.0):.0f} records count, give or take "
+                    f"about {self.size:.0f} records count, give or take "
                     f"{size.sd:.0f}: too few for an estimate (the budget is spent)"
                 )
         return curator
@@ -504,15 +509,17 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
     """The formula, with what the method reads of it."""
     formula = parse(request.formula)
     if spec.uses_covariates and spec.needs_covariates and not formula.has_covariates:
-        y, t = source(formula.outcome), formula.treatment_column
+        y, t = source(formula.outcome), source(formula.treatment)
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    if not spec.uses_covariates:
-        formula = replace(formula, terms=(), intercept=True)
+    responds = "weight" in missing_by_column(request.missing, formula).values()
+    if not spec.uses_covariates and not responds:
+        formula = replace(formula, terms=())
     if not spec.uses_outcome:
         formula = replace(formula, outcome=Number(0.0))
-    return replace(formula, intercept=True) if spec.needs_intercept else formula
+    intercept = responds or spec.needs_intercept or not spec.uses_covariates
+    return replace(formula, intercept=True) if intercept else formula
 
 
 def _check_release(request: Request) -> None:
@@ -562,7 +569,7 @@ def _result(
 ) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
-    about = _about(estimation)
+    about = _about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
     released = _cautioned(released, estimation.clipped.caution)
     match released:
@@ -644,7 +651,7 @@ def _about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_column,
+        "treatment": formula.treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,
@@ -655,6 +662,12 @@ def _about(estimation: Estimation) -> dict[str, Any]:
         "options": estimation.options.shown(),
         "citation": spec.citation,
     }
+
+
+def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
+    """Which rows count, and for how much, in words."""
+    clusters = getattr(released, "details", {}).get("clusters", "")
+    return estimation.table.sample.described(estimation.size, str(clusters))
 
 
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:

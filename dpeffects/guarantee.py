@@ -63,7 +63,12 @@ def protected(unit: Unit) -> str:
     return known.get(unit, unit)
 
 
-def counted(unit: Unit, plural: bool = True) -> str:
+def replaced(unit: Unit) -> str:
+    """Say what neighbouring tables differ in."""
+    return {"record": "one record", "outcome": "one record's outcome"}.get(unit, unit)
+
+
+def counted(unit: Unit) -> str:
     """Say what n counts: records, or those whose rows belong together.
 
     Examples
@@ -71,8 +76,8 @@ def counted(unit: Unit, plural: bool = True) -> str:
     >>> counted("record"), counted("all rows of one patient_id")
     ('records', 'values of patient_id')
     """
-    one, many = ("value of ", "values of ") if column_of(unit) else ("record", "records")
-    return (many if plural else one) + column_of(unit)
+    column = column_of(unit)
+    return f"values of {column}" if column else "records"
 
 
 @dataclass(frozen=True)
@@ -203,9 +208,7 @@ class Guarantee:
         else:
             what = f"{self.epsilon:.6g}-differential privacy (pure)"
         whom = protected(self.unit)
-        other = {"record": "one record", "outcome": "one record's outcome"}.get(
-            self.unit, self.unit
-        )
+        other = replaced(self.unit)
         if self.unit == "record" and "treatment" in self.public:
             whom += " but its treatment"
         known = ", ".join(self.public) if self.public else "nothing"
@@ -239,7 +242,7 @@ _WEAK_DELTA = 0.01
 
 
 def cautions(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
-    """Say where a budget promises little to each of n records, in one line each.
+    """Say where a budget promises little to each of n records or persons, in one line each.
 
     A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
     (2014), The algorithmic foundations of differential privacy, section 2.3.
@@ -253,11 +256,11 @@ def cautions(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
     if epsilon > _WEAK_EPSILON:
         lines.append(
             f"epsilon = {epsilon:g} protects little: above {_WEAK_EPSILON:g} chances of "
-            "anything about a record may change by any factor that matters."
+            "anything that is protected may change by any factor that matters."
         )
     if delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)):
         lines.append(
-            f"delta = {delta:g} is large: from 1/n on, a delta allows whole records to be "
-            "published."
+            f"delta = {delta:g} is large: from 1/n on, a delta allows all that is protected of "
+            "somebody to be published."
         )
     return tuple(lines)

@@ -194,6 +194,17 @@ EFFECTS = {
     "private_psm, three arms, label, exhausted": ate(
         "private_psm", formula=THREE, level="label", contrasts="pairwise", match_limit=1
     ),
+    "diff_in_means, three arms": ate("diff_in_means", formula=THREE, contrasts="pairwise"),
+    "private_ipw, three arms": ate("private_ipw", formula=THREE),
+    "private_ipw, three arms, output": ate(
+        "private_ipw", formula=THREE, propensity="output", clip=0.2, **DELTA
+    ),
+    "private_ipw, three arms, Gaussian": ate(
+        "private_ipw", formula=THREE, noise="gaussian", centre="middle", **DELTA
+    ),
+    "private_ipw, three arms, label": ate(
+        "private_ipw", formula=THREE, level="label", contrasts="pairwise"
+    ),
     "private_ipw": ate("private_ipw"),
     "private_ipw, rich": ate("private_ipw", formula=RICH),
     "private_ipw, no variance": ate("private_ipw", variance=False),
@@ -224,6 +235,17 @@ EFFECTS = {
     "auto, trial": ate("auto", n=3000, design="randomised"),
     "auto, label": ate("auto", level="label"),
     "auto, found bounds": ate("auto", n=4000, declared=("g", "z"), epsilon=8.0),
+    "auto, three arms": ate("auto", formula=THREE),
+    "one_step, three arms": ate("one_step", n=400, formula=THREE, contrasts="pairwise"),
+    "one_step, three arms, trial": ate(
+        "one_step", n=400, formula=THREE, design="randomised", epsilon=4.0
+    ),
+    "one_step, three arms, Gaussian": ate("one_step", n=3000, formula=THREE, pool="all", **DELTA),
+    "one_step, three arms, label": ate("one_step", n=400, formula=THREE, level="label"),
+    "clipped_contrast, three arms": ate("clipped_contrast", formula=THREE),
+    "clipped_contrast, three arms, label": ate(
+        "clipped_contrast", formula=THREE, level="label", contrasts="pairwise"
+    ),
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
     "one_step, Gaussian models": ate("one_step", n=3000, pool="models", models=0.4, **DELTA),

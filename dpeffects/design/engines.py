@@ -270,6 +270,13 @@ def checked(
     Where the outcome is one column with a known range, its sums by arm come with it.
     """
     sums = _usual_sums(outcome[1], n) if outcome else {}
+    look = partial(_refuse, columns=columns)
+    everything = list(dict.fromkeys([*_named(columns), *columns.treatment_reads]))
+    if columns.computed is not None:
+        counts = tuple(run(frame, everything, look)[0].tolist())
+        if not all(counts):
+            raise columns.empty_arm()
+        return counts, {}
     try:
         found = _by_arm(frame, columns, outcome, sums, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
@@ -279,10 +286,10 @@ def checked(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
     if not fine:  # say why, as for rows in memory
-        run(frame, [*_named(columns), columns.treatment], partial(_refuse, columns=columns))
+        run(frame, everything, look)
         raise columns.empty_arm()
     if doubtful := _doubtful(frame, columns):
-        run(frame, doubtful, partial(_refuse, columns=columns))
+        run(frame, doubtful, look)
     ready = {_key(phi, grid): _pair(found, phi) for phi, grid in sums.items()}
     return tuple(found[arm]["count"] for arm in arms), ready
 
@@ -308,15 +315,17 @@ def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
 
 
 def _refuse(native: Any, columns: Columns) -> Totals | None:
-    """Raise where a value cannot be used as rows are read later; there is nothing to add up."""
+    """Raise where a value cannot be used as rows are read later; count the arms."""
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
     refuse_missing(frame, set(frame.columns) - columns.lenient)
     columns.read(frame, frame.columns)
-    if columns.treatment in frame.columns:
-        columns.treated(frame)
-    return (np.zeros(0, dtype=np.int64),)
+    if not set(columns.treatment_reads) <= set(frame.columns):
+        return (np.zeros(0, dtype=np.int64),)
+    arm, treated = columns.arm(frame), columns.treated(frame)
+    arm = treated.astype(np.int64) if arm is None else arm
+    return (np.bincount(arm, minlength=columns.arm_count),)
 
 
 def _by_arm(
@@ -510,7 +519,8 @@ class LazyRows:
         own = (table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
         parts = tuple(part for part in parts if part in ("outcome", "covariates"))
-        names = [table.design.columns.treatment, *self._recipe.reads(parts), *table.sample.reads]
+        names = [*table.design.columns.treatment_reads, *self._recipe.reads(parts)]
+        names += table.sample.reads
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(
             _add,
@@ -535,6 +545,8 @@ class LazyRows:
             return np.array([[treated], [self.n - treated]], np.int64)[: cells.size]
         term = self._recipe.outcome_term
         if not (isinstance(phi, Outcome | ScaledSquare) and isinstance(term, Column)):
+            return None
+        if self.table.design.columns.computed is not None:
             return None
         key = _key(phi, grid)
         if key not in self.ready:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
-from dpeffects.guarantee import KINDS
+from dpeffects.guarantee import KINDS, column_of, counted
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
@@ -33,6 +34,20 @@ SOURCES = {
     "private": "found privately",
     "data": "READ FROM THE DATA (not private)",
 }
+
+
+def level_words(result: Record) -> str:
+    """The level in words, and who is private at it."""
+    if column_of(result.guarantee.unit) and result.level == "sample":
+        return f"sample level ({result.guarantee.unit} are private)"
+    return LEVELS.get(result.level, result.level)
+
+
+def size_words(result: Record, always: bool = False) -> str:
+    """n, and what it counts: records are named where that is ``always`` wanted."""
+    if column_of(result.guarantee.unit):
+        return f"{result.n} {counted(result.guarantee.unit)}, each with all of its rows"
+    return f"{result.n} records" if always else f"{result.n}"
 
 
 def words_of(estimand: str) -> str:
@@ -127,13 +142,14 @@ def header(result: Record) -> Pairs:
     rows = [
         ("Formula", formula_text(result.formula)),
         ("Estimand", asked_for(result)),
-        ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
+        ("Method", f"{result.method} at {level_words(result)}"),
         ("Options", _options(result)),
         ("Assumes", assumed(result)),
-        ("Records", f"n = {result.n}"),
+        ("Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
+        ("Who counts", "; ".join(result.sample.values())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
 
@@ -149,7 +165,10 @@ def formula_text(formula: str, most: int = 320) -> str:
     if len(formula) <= most:
         return formula
     head, _, _ = formula.partition("|")
-    terms = [":".join(map(source_of, term)) for term in parse(formula).terms]
+    try:
+        terms = [":".join(map(source_of, term)) for term in parse(formula).terms]
+    except FormulaError:  # a result that was read may hold any text
+        return formula
     if len(terms) < 3:
         return formula
     count = len(terms)
