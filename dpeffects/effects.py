@@ -71,7 +71,8 @@ def dp_ate(
     contrasts
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
-        "pairwise" each with each. One budget pays for all. Only ``private_psm`` has this.
+        "pairwise" each with each. One budget pays for all, and all effects are averages over the
+        records of all arms. ``dpe.methods("auto")`` and others say "two or more" arms.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
