@@ -56,7 +56,7 @@ def attacked(cases: dict) -> pd.DataFrame:
 def planted() -> pd.DataFrame:
     rows = []
     for bug in BUGS:
-        search = pairs_of_units if "unit" in bug else pairs_of_records
+        search = pairs_of_units if "unit" in bug or "weight" in bug else pairs_of_records
         with pytest.MonkeyPatch.context() as patch:
             plant(patch, bug)
             found = search(5000, SEED, most_violations=1)

@@ -29,10 +29,18 @@ def dp_ate(
     epsilon: float,
     delta: float = 0.0,
     level: str | None = None,
-    bounds: Mapping[str, Any] | str | None = None,
+    bounds: Any = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
     contrasts: str = "reference",
+    unit: str | None = None,
+    max_rows: int | None = None,
+    cluster: str | None = None,
+    clusters: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -59,7 +67,11 @@ def dp_ate(
         "sample" (default): everything in a record is protected. "label": only the outcome is;
         covariates and treatment are taken as public.
     bounds
-        ``{"y": (0, 1), "region": ["N", "S"]}`` from what the variables mean. Numeric columns left
+        ``{"y": (0, 1), "region": ["N", "S"], "*_hx": [0, 1]}`` from what the variables mean: a
+        tuple is a range (of dates too, which are days since the first then), a list is levels,
+        ``*`` and ``?`` stand for parts of names. Or a codebook:
+        a frame or the path of a TOML or CSV file, with names, lower and upper or levels. ``.``
+        among the covariates of the formula is all columns that are declared. Numeric columns left
         out are bounded privately out of the share "bounds". ``"from_data"`` voids the guarantee.
     shares
         Proportions of the budget by name; names left out keep the method's own, and all are
@@ -72,7 +84,36 @@ def dp_ate(
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
         "pairwise" each with each. One budget pays for all, and all effects are averages over the
-        records of all arms. ``dpe.methods("auto")`` and others say "two or more" arms.
+        records of all arms.
+    unit
+        The column that says whose row it is, where a person has several: everything of one person
+        is protected then, in however many rows. n is the number of persons. Each of them counts
+        once: their rows share one vote, so that noise is that of one row each.
+    max_rows
+        With ``unit``: every row counts, up to so many of one person. Those of a person with more
+        count less. The price is more noise: a row counts 1/max_rows of a person.
+    cluster
+        The column of villages, schools or hospitals whose records have something in common: the
+        standard error is that of their sums. Records stay the unit of privacy, unless ``unit``
+        says otherwise.
+    clusters
+        How many clusters there are, where the design says so; or their levels in ``bounds``. Else
+        they are counted at a price.
+    missing
+        "error" (default) refuses missing values. "indicator": a covariate has an indicator or a
+        level of its own for them, and the middle of its range in their place. "complete": records
+        without a value count as nothing, and how many are left is released. "weight": records with
+        an outcome stand for those without, by a released model of who has one; outcomes are missing
+        at random then, given covariates and treatment. One word, or a mapping by column.
+    weights
+        A column of weights, such as those of a survey, from 0 to an upper bound that is declared:
+        ``bounds={"w": (0, 8)}``. The effect is that in the weighted population.
+    subset
+        ``"age >= 18 & sex == 'f'"``: other records count as nothing, and how many are inside is
+        released.
+    check_bounds
+        True releases, out of the share "check_bounds", how many values of each numeric column lay
+        outside its declared range and were clipped to it, with a caution where it is many.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
@@ -113,6 +154,14 @@ def dp_ate(
         shares=shares,
         variance=variance,
         contrasts=contrasts,
+        unit=unit,
+        max_rows=max_rows,
+        cluster=cluster,
+        clusters=clusters,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -145,9 +194,15 @@ def dp_cate(
     by: str | None = None,
     epsilon: float,
     delta: float = 0.0,
-    bounds: Mapping[str, Any] | str | None = None,
+    bounds: Any = None,
     shares: Mapping[str, float] | None = None,
     variance: bool = True,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -160,7 +215,8 @@ def dp_cate(
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed
+    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed, unit, max_rows,
+    missing, weights, subset, check_bounds
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
         "r_learner" (careful where overlap is poor; the default for functions and points),
@@ -222,6 +278,12 @@ def dp_cate(
         bounds=bounds,
         shares=shares,
         variance=variance,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -239,8 +301,14 @@ def dp_balance(
     epsilon: float,
     delta: float = 0.0,
     estimand: str = "ATE",
-    bounds: Mapping[str, Any] | str | None = None,
+    bounds: Any = None,
     shares: Mapping[str, float] | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -253,7 +321,8 @@ def dp_balance(
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed
+    formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed, unit, max_rows, missing,
+    weights, subset, check_bounds
         As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
     estimand
         "ATE", "ATT" or "ATC": which weights the adjusted differences have.
@@ -295,6 +364,12 @@ def dp_balance(
         delta=delta,
         bounds=bounds,
         shares=shares,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,

@@ -39,6 +39,18 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def nearest(name: object, known: Iterable[object]) -> str:
+    """The same hint for the end of a sentence.
+
+    Examples
+    --------
+    >>> nearest("agee", ["age", "sex"])
+    "; did you mean 'age'?"
+    """
+    near = difflib.get_close_matches(str(name), [str(other) for other in known], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 class DPEffectsError(Exception):
     """Base of all errors raised on purpose by dpeffects."""
 

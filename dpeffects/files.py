@@ -1,4 +1,4 @@
-"""Files that users write: data as CSV or Parquet, bounds in TOML.
+"""Files that users write: data as CSV or Parquet, entries of TOML.
 
 Whatever is wrong with a file is one sentence, without anything that its rows hold.
 
@@ -10,13 +10,12 @@ in memory and on an engine: levels as text, numbers or bools, and numbers everyw
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import narwhals.stable.v2 as nw
 
+from dpeffects import dates
 from dpeffects.errors import BoundsError, DataError, shorten
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFram
     kinds = {name: kind_of(bound) for name, bound in (bounds or {}).items() if name in names}
     text = nw.from_native(frame, eager_only=True)
     counts = unreadable(text, kinds)
-    refuse_text({name: int(text.select(n)[name][0] or 0) for name, n in counts.items()})
+    refuse_text({name: int(text.select(n)[name][0] or 0) for name, n in counts.items()}, kinds)
     typed: pd.DataFrame = by_declaration(text, kinds).to_native()
     typed.attrs[_MARK] = True
     return typed
@@ -80,7 +79,11 @@ def by_declaration(frame: Frame, kinds: Mapping[str, str]) -> Frame:
 
     A number is digits, perhaps with a sign, a point and an exponent; true and false are 1 and 0.
     """
+    schema = frame.collect_schema()
     columns = {name: _read(name, kinds[name]) for name in _texts(frame, kinds)}
+    for name, kind in kinds.items():
+        if kind.startswith(dates.KIND) and (dates.is_date(schema[name]) or name in columns):
+            columns[name] = dates.days(name, schema[name], kind)
     return cast("Frame", frame.with_columns(**columns)) if columns else frame
 
 
@@ -106,15 +109,20 @@ def unreadable(
 
     def count(name: str) -> nw.Expr:
         text = nw.col(name).str.strip_chars().str.to_lowercase()
-        fits = text.str.contains(_NUMBER) | (text == "true") | (text == "false") | (text == "")
+        if kinds[name].startswith(dates.KIND):
+            fits = text.str.contains(dates.TEXT) | (text == "")
+        else:
+            fits = text.str.contains(_NUMBER) | (text == "true") | (text == "false") | (text == "")
         return (~fits & ~nw.col(name).is_null()).cast(nw.Int64).sum()
 
     return {name: count(name) for name in _texts(frame, kinds)}
 
 
-def refuse_text(counts: Mapping[str, int]) -> None:
-    """Refuse columns with text that is no number."""
+def refuse_text(counts: Mapping[str, int], kinds: Mapping[str, str]) -> None:
+    """Refuse columns with text that is no number, or no date."""
     for name, count in counts.items():
+        if count and kinds[name].startswith(dates.KIND):
+            raise DataError(f"column {name!r} holds text that is no date; write them as 2020-01-31")
         if count:
             raise DataError(
                 f"column {name!r} of the CSV file holds text where numbers are read: declare its "
@@ -182,26 +190,6 @@ def _attempt(path: str, read: Any) -> Any:
 
 
 # --- bounds -----------------------------------------------------------------------------------
-
-
-def read_bounds(path: str) -> dict[str, Any]:
-    """Read declared bounds from a TOML file.
-
-    ``[bounds]`` holds ``age = {range = [18, 90]}`` for a range and
-    ``region = {levels = ["N", "S"]}`` for levels.
-    """
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise BoundsError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeError:
-        raise BoundsError(f"{path} is not TOML: it is not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:
-        raise BoundsError(f"{path} is not TOML: {error}") from None
-    table = document.get("bounds")
-    if set(document) != {"bounds"} or not isinstance(table, dict):
-        raise BoundsError(f"{path} must hold one table, [bounds]")
-    return {name: bound(name, entry, f"{path}: ") for name, entry in table.items()}
 
 
 def bound(name: str, entry: Any, where: str = "") -> Any:

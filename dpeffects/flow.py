@@ -19,17 +19,29 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.design import clipped
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.clipped import Clipped, release_clipped
+from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import LoadedTable, queries, read
-from dpeffects.errors import BoundsError, LedgerError, OptionError
-from dpeffects.estimators import conditional_methods, get, registry
+from dpeffects.design.read import LoadedTable, queries, read, written_out
+from dpeffects.design.sample import Sample, missing_by_column
+from dpeffects.errors import (
+    BoundsError,
+    EstimationError,
+    LedgerError,
+    OptionError,
+    did_you_mean,
+)
+from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
+from dpeffects.estimators._clusters import with_group_variance
+from dpeffects.estimators._response import respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
-from dpeffects.guarantee import Guarantee, cautions
+from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
@@ -47,7 +59,12 @@ _BOUNDS_SHARE = 0.5
 _MOST_POINTS = 10_000
 _MOST_GROUPS = 1000
 _UNREAD = "{} does not use covariates; those in the formula were not read."
+_FOR_RESPONSE = "{} does not use covariates; those in the formula say who has an outcome."
 _FROM_DATA = ("bounds read from data",)
+_SIZE_SHARE = 0.06
+"""Proportion for the number of records that count."""
+_LEAST_RECORDS = 10.0
+_COUNTING = ("unit", "max_rows", "cluster", "missing", "weights", "subset")
 _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
 
 
@@ -61,7 +78,7 @@ class Request:
     estimand: str
     budget: Budget
     level: str | None = None
-    bounds: Mapping[str, Any] | str | None = None
+    bounds: Any = None
     shares: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
@@ -70,6 +87,14 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     attended: bool = True
     """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
+    unit: str | None = None
+    max_rows: int | None = None
+    cluster: str | None = None
+    clusters: int | None = None
+    missing: str | Mapping[str, str] = "error"
+    weights: str | None = None
+    subset: str | None = None
+    check_bounds: bool = False
     contrasts: str | None = "reference"
     """Of more than two arms: "reference" or "pairwise"; None where one effect is wanted."""
     release: str = ""
@@ -78,8 +103,14 @@ class Request:
     by: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.variance, bool):
-            raise OptionError(f"variance must be True or False, got {self.variance!r}")
+        for name, value in (("variance", self.variance), ("check_bounds", self.check_bounds)):
+            if not isinstance(value, bool):
+                raise OptionError(f"{name} must be True or False, got {value!r}")
+        whole = isinstance(self.clusters, int) and not isinstance(self.clusters, bool)
+        if not (self.clusters is None or (whole and self.clusters >= 2)):
+            raise OptionError("clusters must be how many clusters there are, 2 or more")
+        if self.clusters is not None and self.cluster is None:
+            raise OptionError("clusters is how many there are: name their column by cluster=...")
         known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
         if not (known or self.contrasts is None):
             raise OptionError(
@@ -105,16 +136,25 @@ class Request:
                 "the estimand is in the name of the function: dp_ate, dp_att or dp_atc"
             )
         own = {name: arguments.pop(name) for name in _ARGUMENTS if name in arguments}
-        plain = {k: x for k, x in own.items() if k not in ("bounds", "shares", "ledger")}
+        tables = ("bounds", "shares", "ledger", "missing")
+        plain = {k: x for k, x in own.items() if k not in tables}
         plain |= {"method": method, "estimand": estimand, "epsilon": epsilon, "delta": delta}
         refuse_tables({**plain, **arguments})
         about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
         return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
 
+    def written_out(self) -> Request:
+        """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
+        bounds = opened(self.bounds)
+        left_out = (self.unit, self.cluster, self.weights)
+        formula = written_out(self.formula, self.data, bounds, left_out)
+        return replace(self, formula=formula, bounds=bounds)
+
 
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
-    "contrasts",
+    *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
+    "check_bounds",
 )
 
 
@@ -131,7 +171,8 @@ class Estimation:
     """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
-    ``contrasts`` pairs of arms where there are more than two.
+    ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
+    where that was released.
     """
 
     table: LoadedTable | LazyTable
@@ -139,19 +180,21 @@ class Estimation:
     points: FloatArray | None = None
     unread: bool = False
     contrasts: Contrasts = ()
+    size: float | None = None
     design: Design
+    clipped: Clipped = Clipped()
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
-        self.request = request
+        request = self.request = request.written_out()
         self.spec, self.options, self.formula = _checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
+        self.sample = self._sample()
         self.noise = noise_source(request.seed)
         self.notes: list[str] = []
         void = (*self.noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
-        unit = "outcome" if self.level == "label" else "record"
-        terms = Terms(unit, tuple(sorted(self.public)), void)
+        terms = Terms(self.protects, tuple(sorted(self.public)), void)
         budget, account = request.budget, _account(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
         self._reservation = account.reserve(budget, terms, about) if account else None
@@ -162,6 +205,35 @@ class Estimation:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def protects(self) -> str:
+        """What one of the two neighbours has in the place of another."""
+        if self.sample.unit is not None:
+            return rows_of(self.sample.unit)
+        return "outcome" if self.level == "label" else "record"
+
+    def _sample(self) -> Sample:
+        """Which rows count; refuses methods that do not add up rows, by public numbers."""
+        request, spec = self.request, self.spec
+        asked = {name: getattr(request, name) for name in _COUNTING}
+        sample = Sample.asked(parse(request.formula), self.formula.columns, **asked)
+        wanted = [name for name, value in asked.items() if value not in (None, "error")]
+        if not (sample.weighted or sample.cluster):
+            return sample
+        if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
+            if spec.needs_strata and request.weights in ("means", "round_robin"):
+                raise OptionError(f"write matching={request.weights!r}: weights are a column")
+            raise OptionError(
+                f"{spec.name} works on single records: {wanted[0]} is for methods that add up "
+                f"rows: {', '.join(_additive(spec))}"
+            )
+        if self.public:
+            what = f'level="{self.level}"' if self.level == "label" else 'arms="public"'
+            raise OptionError(f"{wanted[0]} has no meaning with {what}: everything is protected")
+        if sample.cluster is not None and spec.conditional:
+            raise OptionError("cluster is for average effects; unit= protects whole clusters")
+        return sample
 
     def _read(self) -> None:
         """Read and check the data, make every open choice, and divide the budget."""
@@ -181,7 +253,8 @@ class Estimation:
             self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
         self.unread = not spec.uses_covariates and parse(request.formula).has_covariates
         if self.unread:
-            self.notes.append(_UNREAD.format(spec.name))
+            note = _FOR_RESPONSE if self.sample.observed else _UNREAD
+            self.notes.append(note.format(spec.name))
         if request.by is not None:
             self.groups = self._read_groups(request.by)
         if request.at is not None:
@@ -210,13 +283,25 @@ class Estimation:
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
             )
+        if self.sample.cluster is not None:
+            raise OptionError(
+                f"cluster is for two arms, and {columns.arm_count} levels of "
+                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
+            )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
 
     def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
         request = self.request
-        return read(request.data, formula, request.bounds, self.public, attended=request.attended)
+        return read(
+            request.data,
+            formula,
+            request.bounds,
+            self.public,
+            attended=request.attended,
+            sample=self.sample,
+        )
 
     def _check_engine(self, table: LazyTable) -> None:
         """Refuse what needs all rows at once, where they are on an engine."""
@@ -280,10 +365,16 @@ class Estimation:
             proportions = {k: x for k, x in proportions.items() if k not in dropped}
         if missing:
             proportions["bounds"] = _BOUNDS_SHARE
+        proportions |= self._counting_shares()
+        if checked := len(self._to_check()):
+            proportions[clipped.SHARE] = clipped.proportion(checked)
         proportions = merge_shares(proportions, request.shares)
         uses_delta = self.spec.uses_delta(self.options, facts)
         split = Split.of(request.budget, proportions, uses_delta)
         self.options.check_shares(facts, split.shares)
+        if checked:
+            epsilon = float(split.shares[clipped.SHARE].epsilon)
+            clipped.refuse_useless(checked, epsilon, n, self.sample.size_is_public)
         if missing:
             each = split.shares["bounds"].epsilon / len(missing)
             needed = records_needed(2.0 / each)
@@ -294,6 +385,16 @@ class Estimation:
                     f"Declare what the variables could be:\n{skeleton(missing, [])}"
                 )
         return split
+
+    def _counting_shares(self) -> dict[str, float]:
+        """What is released because rows do not count alike."""
+        found = dict(_response.SHARES) if self.sample.observed else {}
+        if not self.sample.size_is_public:
+            found["size"] = _SIZE_SHARE
+        grouped = self.sample.grouped and not self.spec.conditional and self.spec.uses_outcome
+        if grouped and self.request.variance:
+            found[_clusters.SHARE] = _clusters.PROPORTION
+        return found
 
     def fit(self, noise: NoiseSource | None = None) -> Any:
         """Let the method release and estimate; an audit does so many times, with its own noise."""
@@ -308,11 +409,62 @@ class Estimation:
                 found = find_bounds({x: self.table.column(x) for x in missing}, releaser)
                 self.design = self.table.design.with_bounds(found)
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
-            curator = Curator(self._rows, releaser, self.public)
+            curator = self._counted(Curator(self._rows, releaser, self.public))
+            if self.request.check_bounds:
+                self.clipped = self._check_bounds(releaser, curator.n)
             target = self.points if self.spec.conditional else self.request.estimand
             if self.contrasts and self.spec.fit_arms:
                 return self.spec.fit_arms(curator, self.options, target, self.contrasts)
-            return self.spec.fit(curator, self.options, target)
+            released = self.spec.fit(curator, self.options, target)
+            if isinstance(released, Estimate) and curator.has(_clusters.SHARE):
+                by_cluster, clusters = self.sample.cluster is not None, self._cluster_count()
+                released = with_group_variance(curator, released, by_cluster, clusters)
+            return released
+
+    def _to_check(self, public: bool = False) -> tuple[str, ...]:
+        """Columns with declared ranges that `check_bounds` looks at: private ones, or public."""
+        design, parts = self.table.design, self.public
+        if not self.request.check_bounds:
+            return ()
+        known = dict.fromkeys(design.formula.outcome_columns, "outcome" in parts)
+        known |= dict.fromkeys(design.formula.covariate_columns, "covariates" in parts)
+        ranges = [n for n in design.columns.numeric if n in design.bounds and n in known]
+        declared = [n for n in ranges if design.bounds.source(n) == "declared"]
+        return tuple(n for n in declared if known[n] is public)
+
+    def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:
+        """Release how many values lay outside the declared ranges; public ones cost nothing."""
+        found, public_size = Clipped(), self.sample.size_is_public
+        for public in (False, True):
+            if names := self._to_check(public):
+                intervals = {name: self.design.bounds.interval(name) for name in names}
+                part = frozenset({"covariates"}) if public else frozenset()
+                curator = Curator(self.table.column(*names), releaser, part)
+                found |= release_clipped(curator, intervals, n, public_size)
+        return found
+
+    def _counted(self, curator: Curator) -> Curator:
+        """The curator of the rows that count, and of how many these are."""
+        self.counts: dict[str, Any] = {}
+        if self.sample.observed:
+            curator, self.counts = respond(curator)
+        if not self.sample.size_is_public:
+            size = curator.release_size("size")
+            self.size = max(float(size.value[0]), 0.0)
+            if self.size < _LEAST_RECORDS + 2.0 * size.sd:
+                raise EstimationError(
+                    f"about {self.size:.0f} records count, give or take "
+                    f"{size.sd:.0f}: too few for an estimate (the budget is spent)"
+                )
+        return curator
+
+    def _cluster_count(self) -> int | None:
+        """How many clusters are declared, by number or by their levels."""
+        cluster, bounds = self.sample.cluster, self.request.bounds
+        if self.request.clusters is not None or not isinstance(bounds, Mapping):
+            return self.request.clusters
+        declared = bounds.get(cluster or "")
+        return len(declared) if isinstance(declared, list) and len(declared) >= 2 else None
 
     def result(self) -> Any:
         """Release, settle the reservation, and say what was promised and paid."""
@@ -344,6 +496,8 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
         raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
     if spec.guarantee == "none" and request.ledger is not None:
         raise OptionError(f"{spec.name} has no differential privacy: no ledger can pay for it")
+    if spec.guarantee == "none" and request.check_bounds:
+        raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
     formula = _formula(request, spec)
     if spec.conditional:
         _check_release(request)
@@ -355,15 +509,17 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
     """The formula, with what the method reads of it."""
     formula = parse(request.formula)
     if spec.uses_covariates and spec.needs_covariates and not formula.has_covariates:
-        y, t = source(formula.outcome), formula.treatment_column
+        y, t = source(formula.outcome), source(formula.treatment)
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    if not spec.uses_covariates:
-        formula = replace(formula, terms=(), intercept=True)
+    responds = "weight" in missing_by_column(request.missing, formula).values()
+    if not spec.uses_covariates and not responds:
+        formula = replace(formula, terms=())
     if not spec.uses_outcome:
         formula = replace(formula, outcome=Number(0.0))
-    return replace(formula, intercept=True) if spec.needs_intercept else formula
+    intercept = responds or spec.needs_intercept or not spec.uses_covariates
+    return replace(formula, intercept=True) if intercept else formula
 
 
 def _check_release(request: Request) -> None:
@@ -396,6 +552,13 @@ def _account(ledger: Account | Address | None, dataset: str | None) -> Account |
     return ledger
 
 
+def _additive(like: MethodSpec) -> list[str]:
+    """Methods that add up rows, for the same kind of effect."""
+    kin = (conditional_methods() if like.conditional else registry()).values()
+    exact = (s for s in kin if s.guarantee == "exact" and not s.needs_strata)
+    return [s.name for s in exact if _adds_up(s.options())]
+
+
 def _adds_up(options: Options) -> bool:
     """Whether a method never has more than a block of rows in memory."""
     return not options.needs_memory() and not options.memory_per_row()[0]
@@ -406,11 +569,14 @@ def _result(
 ) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
-    about = _about(estimation)
-    notes = (*estimation.notes, *_bounds_notes(design))
+    about = _about(estimation) | {"sample": _who_counts(estimation, released)}
+    notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
+    released = _cautioned(released, estimation.clipped.caution)
     match released:
         case Estimate():
             released = _completed(estimation, released)
+            if estimation.counts:
+                released = replace(released, details={**released.details, **estimation.counts})
             return Result.from_estimate(released, notes=notes, **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
@@ -449,13 +615,26 @@ def _result(
     return Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
 
 
+def _cautioned(released: Any, caution: str) -> Any:
+    """What a method hands back, with one more caution."""
+    if not caution:
+        return released
+    if isinstance(released, Effects):
+        estimates = tuple(_cautioned(effect, caution) for effect in released.estimates)
+        return replace(released, estimates=estimates)
+    if isinstance(released, Mapping):  # of covariate balance
+        return {**released, "clipped": caution}
+    return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
+
+
 def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     """An average effect with what the request and the declared bounds say about it."""
     # where a variance costs nothing it comes all the same
     if not estimation.request.variance and not isinstance(released.sampling, Unavailable):
         released = replace(released, sampling=Unavailable("variance=False was asked for"))
     if estimation.unread and not released.basis:
-        released = replace(released, basis="association", caution="")
+        caution = estimation.clipped.caution
+        released = replace(released, basis="association", caution=caution)
     if released.possible is None:
         lower, upper = estimation.design.recipe.outcome_range
         released = replace(released, possible=(lower - upper, upper - lower))
@@ -472,7 +651,7 @@ def _about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_column,
+        "treatment": formula.treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,
@@ -483,6 +662,12 @@ def _about(estimation: Estimation) -> dict[str, Any]:
         "options": estimation.options.shown(),
         "citation": spec.citation,
     }
+
+
+def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
+    """Which rows count, and for how much, in words."""
+    clusters = getattr(released, "details", {}).get("clusters", "")
+    return estimation.table.sample.described(estimation.size, str(clusters))
 
 
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
@@ -499,7 +684,7 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     return Guarantee(
         epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),
         delta=float(delta),
-        unit="outcome" if estimation.level == "label" else "record",
+        unit=estimation.protects,
         public=("n", *sorted(estimation.public)),
         kind=kind,
         void=(*estimation.noise.void, *(_FROM_DATA if from_data else ())),
@@ -513,14 +698,15 @@ def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     rows = [(name, bounds.describe(name), bounds.source(name)) for name in names]
     if not formula.outcome_columns:
         return tuple(rows)
-    of_outcome = max((bounds.source(n) for n in formula.outcome_columns), key=SOURCES.index)
+    sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
+    of_outcome = max(sources, key=SOURCES.index, default="declared")
     lower, upper = design.recipe.outcome_range
     return ((source(formula.outcome), f"[{lower:.6g}, {upper:.6g}]", of_outcome), *rows)
 
 
 def _bounds_notes(design: Design) -> tuple[str, ...]:
     """Say what a range of the outcome that was found privately does."""
-    if "private" not in [design.bounds.source(name) for name in design.formula.outcome_columns]:
+    if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
         return ()
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
@@ -530,10 +716,12 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
 
 def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
     """The bounds of some columns."""
+    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
     return Bounds(
         {name: bounds[name] for name in names},
         {name: bounds.source(name) for name in names},
         frozenset(name for name in names if bounds.is_levels(name)),
+        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 
@@ -552,7 +740,8 @@ def merge_shares(
         raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
     for name, value in (given or {}).items():
         if name not in defaults:
-            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}")
+            hint = did_you_mean(name, defaults)
+            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}.{hint}")
         ok = isinstance(value, Real) and not isinstance(value, bool)
         if not ok or not math.isfinite(value) or value <= 0:
             raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")

@@ -2,12 +2,82 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
 
 Unit = str
-"""Whose change is hidden: "record" (all columns of one row) or "outcome" (its outcome only)."""
+"""Whose change is hidden: "record" (all columns of one row), "outcome" (its outcome only), or, for
+example, "all rows of one patient_id" (`rows_of`)."""
+_ROWS_OF = "all rows of one "
+_LONGEST = 60
+
+
+def rows_of(column: str) -> Unit:
+    """Return the unit that has all rows with one value of a column, in words for a line of text.
+
+    Names other than plain words are quoted, without what cannot be printed; long ones are cut, with
+    a few digits of their digest, so that two columns never have the same words.
+
+    Examples
+    --------
+    >>> rows_of("patient_id"), rows_of("Patient number")
+    ('all rows of one patient_id', 'all rows of one "Patient number"')
+    """
+    if column.isidentifier() and len(column) <= _LONGEST:
+        return _ROWS_OF + column
+    quoted = json.dumps(column, ensure_ascii=False)
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in quoted)
+    if len(text) > _LONGEST:
+        digest = hashlib.sha256(column.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        text = f'{text[: _LONGEST - 14]}..." ({digest})'
+    return _ROWS_OF + text
+
+
+def column_of(unit: Unit) -> str:
+    """Return the column whose rows belong together, as `rows_of` writes it; "" for records.
+
+    Examples
+    --------
+    >>> column_of("all rows of one patient_id"), column_of("record")
+    ('patient_id', '')
+    """
+    return unit.removeprefix(_ROWS_OF) if unit.startswith(_ROWS_OF) else ""
+
+
+def protected(unit: Unit) -> str:
+    """Say what is protected, for the middle of a sentence.
+
+    Examples
+    --------
+    >>> protected("record")
+    'everything in one record'
+    >>> protected("all rows of one patient_id")
+    'everything about one patient_id, in however many rows'
+    """
+    if column := column_of(unit):
+        return f"everything about one {column}, in however many rows"
+    known = {"record": "everything in one record", "outcome": "one record's outcome"}
+    return known.get(unit, unit)
+
+
+def replaced(unit: Unit) -> str:
+    """Say what neighbouring tables differ in."""
+    return {"record": "one record", "outcome": "one record's outcome"}.get(unit, unit)
+
+
+def counted(unit: Unit) -> str:
+    """Say what n counts: records, or those whose rows belong together.
+
+    Examples
+    --------
+    >>> counted("record"), counted("all rows of one patient_id")
+    ('records', 'values of patient_id')
+    """
+    column = column_of(unit)
+    return f"values of {column}" if column else "records"
 
 
 @dataclass(frozen=True)
@@ -81,7 +151,9 @@ class Guarantee:
     epsilon, delta
         What was spent in total; never more than what was asked for. Infinite for kind "none".
     unit
-        "record" (everything in one row is protected), "outcome" (the outcome only) or "nothing".
+        "record" (everything in one row is protected), "outcome" (the outcome only), for example
+        "all rows of one patient_id" (everything about one patient, in however many rows), or
+        "nothing".
     public
         What the guarantee takes as public knowledge, e.g. ``("n",)``.
     neighbours
@@ -135,8 +207,8 @@ class Guarantee:
             what = f"({self.epsilon:.6g}, {self.delta:.3g})-differential privacy"
         else:
             what = f"{self.epsilon:.6g}-differential privacy (pure)"
-        whom = "everything in one record" if self.unit == "record" else "one record's outcome"
-        other = "one record" if self.unit == "record" else "one record's outcome"
+        whom = protected(self.unit)
+        other = replaced(self.unit)
         if self.unit == "record" and "treatment" in self.public:
             whom += " but its treatment"
         known = ", ".join(self.public) if self.public else "nothing"
@@ -170,7 +242,7 @@ _WEAK_DELTA = 0.01
 
 
 def cautions(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
-    """Say where a budget promises little to each of n records, in one line each.
+    """Say where a budget promises little to each of n records or persons, in one line each.
 
     A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
     (2014), The algorithmic foundations of differential privacy, section 2.3.
@@ -184,11 +256,11 @@ def cautions(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
     if epsilon > _WEAK_EPSILON:
         lines.append(
             f"epsilon = {epsilon:g} protects little: above {_WEAK_EPSILON:g} chances of "
-            "anything about a record may change by any factor that matters."
+            "anything that is protected may change by any factor that matters."
         )
     if delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)):
         lines.append(
-            f"delta = {delta:g} is large: from 1/n on, a delta allows whole records to be "
-            "published."
+            f"delta = {delta:g} is large: from 1/n on, a delta allows all that is protected of "
+            "somebody to be published."
         )
     return tuple(lines)

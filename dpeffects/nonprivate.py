@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +39,7 @@ def reference(
     method: str = "auto",
     *,
     estimand: str = "ATE",
-    bounds: Mapping[str, Any] | str | None = None,
+    bounds: Any = None,
     **options: Any,
 ) -> Reference:
     """Compute what a method would give without privacy: no clipping, no limits, no noise.
@@ -71,9 +70,9 @@ def reference(
     spec = get(method)
     spec.check_estimand(estimand)
     ignored = {"epsilon", "delta", "level", "shares", "variance", "ledger", "dataset", "seed"}
-    ignored.add(KINDS[spec.guarantee].accept)
+    ignored |= {KINDS[spec.guarantee].accept, "check_bounds"}
     checked = spec.make_options({k: v for k, v in options.items() if k not in ignored})
-    parsed = parse(formula)
+    parsed = parse(design.written_out(formula, data, bounds))
     if design.is_lazy(data):
         raise OptionError("the reference needs all rows in memory: collect the lazy frame first")
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))

@@ -171,6 +171,10 @@ EFFECTS = {
     "diff_in_means, no variance": ate("diff_in_means", variance=False),
     "diff_in_means, shares": ate("diff_in_means", shares={"counts": 0.6}),
     "diff_in_means, found bounds": ate("diff_in_means", n=1500, declared=(), epsilon=4.0),
+    "diff_in_means, checked bounds": ate("diff_in_means", n=400, epsilon=4.0, check_bounds=True),
+    "diff_in_means, checked bounds of a subset": ate(
+        "diff_in_means", n=400, epsilon=8.0, check_bounds=True, subset="x1 > 0.2"
+    ),
     "private_psm": ate("private_psm"),
     "private_psm, rich": ate("private_psm", formula=RICH),
     "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1),
@@ -245,6 +249,8 @@ EFFECTS = {
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
     "one_step, Gaussian models": ate("one_step", n=3000, pool="models", models=0.4, **DELTA),
+    "one_step, checked bounds": ate("one_step", n=400, epsilon=8.0, check_bounds=True),
+    "one_step, label, checked bounds": ate("one_step", n=400, level="label", check_bounds=True),
     "one_step, label": ate("one_step", n=400, level="label"),
     "one_step, trial": ate("one_step", n=400, design="randomised"),
     "one_step, ATT": att("one_step", n=3000, clip=0.1),
@@ -253,9 +259,9 @@ EFFECTS = {
     "clipped_contrast, trial": att("clipped_contrast", design="randomised"),
     "clipped_contrast, label": atc("clipped_contrast", level="label"),
     "global_matching": ate("global_matching"),
-    "global_matching, round robin": ate("global_matching", weights="round_robin"),
+    "global_matching, round robin": ate("global_matching", matching="round_robin"),
     "smooth_matching": ate("smooth_matching", **DELTA),
-    "smooth_matching, round robin": ate("smooth_matching", weights="round_robin", **DELTA),
+    "smooth_matching, round robin": ate("smooth_matching", matching="round_robin", **DELTA),
     "smooth_matching, the paper's": ate("smooth_matching", paper_constants=True, **DELTA),
     "smooth_matching, smooth variance": ate(
         "smooth_matching", variance_noise="smooth", n=300, **DELTA
@@ -264,7 +270,7 @@ EFFECTS = {
     "smooth_matching, Algorithm 2": ate(
         "smooth_matching",
         variance=False,
-        weights="round_robin",
+        matching="round_robin",
         paper_constants=True,
         **DELTA,
     ),

@@ -265,7 +265,7 @@ def test_what_cannot_be_used_is_refused_for_free(message, holder, tmp_path):
 ORDERED = {
     "split": ("private_ipw", {"split": True}),
     "rows of their blocks": ("sample_aggregate", {}),
-    "round_robin": ("global_matching", {"weights": "round_robin"}),
+    "round_robin": ("global_matching", {"matching": "round_robin"}),
 }
 
 

@@ -27,7 +27,7 @@ FILES = {
 
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
-    ["arrays", "errors", "guarantee", "plugins", "progress", "estimands"],
+    ["arrays", "dates", "errors", "guarantee", "plugins", "progress", "estimands"],
     ["documents", "writing", "files", "parallel", "summary"],
     ["privacy"],
     ["formula", "ledgers"],

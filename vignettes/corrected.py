@@ -468,7 +468,7 @@ noise = {
             epsilon=1,
             delta=1e-5,
             seed=1,
-            **({"paper_constants": True, "weights": "round_robin"} if paper else {}),
+            **({"paper_constants": True, "matching": "round_robin"} if paper else {}),
         ).noise_variance
     )
     for paper in (True, False)

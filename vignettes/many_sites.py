@@ -468,7 +468,7 @@ print(f"This run, {again['cases'].sum()} other tries: {again['mismatches'].tolis
 # tell neighbours apart. It stands nowhere in the result, and so there is no standard error, nor
 # even an interval for the noise.
 
-PAPER = {"weights": "round_robin", "paper_constants": True}
+PAPER = {"matching": "round_robin", "paper_constants": True}
 synth = dpe.simulate("multisite", n=10_000, levels=20, seed=1)
 alone = dpe.dp_ate(
     "outcome ~ treatment | x",

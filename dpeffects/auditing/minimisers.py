@@ -17,7 +17,8 @@ from dpeffects.privacy.rows import Block, Records
 def by_record(fit: Fit, weights: FloatArray) -> Records:
     """Return rows, factors and curvatures at some weights, wherever the rows are.
 
-    A record's gradient is its factor times its row, its Hessian the curvature times row row'.
+    A row's gradient is its factor times the row, its Hessian the curvature times row row'; both
+    are multiplied by what the row counts.
     """
     problem = fit.problem
     if isinstance(problem, Huber):
@@ -37,7 +38,7 @@ def gradient(fit: Fit, weights: FloatArray) -> FloatArray:
 def _logistic(block: Block, problem: Logistic, weights: FloatArray) -> Records:
     rows = whole_rows(block.covariates, True) / (2.0**LOGISTIC_GRID * unit_norm(problem.width))
     chance = sigmoid(rows @ weights + problem.offset)
-    return rows, chance - problem.cases(block), chance * (1.0 - chance)
+    return rows, *_counted(block, chance - problem.cases(block), chance * (1.0 - chance))
 
 
 def _huber(block: Block, problem: Huber, weights: FloatArray) -> Records:
@@ -47,4 +48,12 @@ def _huber(block: Block, problem: Huber, weights: FloatArray) -> Records:
         own = block.treated[:, None]
         rows = np.concatenate([rows * own, rows * ~own], axis=1)
     residual = targets - slopes * (rows @ weights)
-    return rows, -slopes * np.clip(residual, -1.0, 1.0), slopes**2 * (np.abs(residual) <= 1.0)
+    factors, curvatures = (
+        -slopes * np.clip(residual, -1.0, 1.0),
+        slopes**2 * (np.abs(residual) <= 1.0),
+    )
+    return rows, *_counted(block, factors, curvatures)
+
+
+def _counted(block: Block, *values: FloatArray) -> Records:
+    return tuple(x * block.weight for x in values) if block.weight.size else values

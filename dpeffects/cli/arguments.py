@@ -54,7 +54,11 @@ IN_A_SHELL: dict[str, dict[str, Any]] = {
     "data": {"help": "a .csv, .csv.gz or .parquet file; its rows go nowhere"},
     "epsilon": {"help": "the whole price of this call"},
     "delta": {"help": "0 is pure privacy"},
-    "bounds": {"type": str, "metavar": "FILE", "help": "TOML; see dpeffects bounds-template"},
+    "bounds": {
+        "type": str,
+        "metavar": "FILE",
+        "help": ".toml or .csv; see bounds-template",
+    },
     "shares": _PAIRS | {"flag": "--share", "help": "a proportion of the budget"},
     "variance": {"help": "spend nothing on the variance; no interval"},
     "ledger": {"metavar": "FILE", "help": "charge this ledger too (file or URL); it may refuse"},

@@ -28,7 +28,7 @@ def with_data(values: Values, *, batches: bool) -> Values:
     able = any(find_spec(engine) for engine in ("duckdb", "polars"))
     if batches and able and is_parquet(path) and column_names(path):
         return values
-    return values | {"data": read_data(path, values["bounds"])}
+    return values | {"data": read_data(path)}
 
 
 def with_data_for_method(args: argparse.Namespace, values: Values, estimand: str = "ATE") -> Values:
@@ -44,7 +44,7 @@ def with_data_for_method(args: argparse.Namespace, values: Values, estimand: str
 def _with_data_for_cate(args: argparse.Namespace, values: Values) -> Values:
     _check_release(args, values["release"])
     if args.at is not None:
-        values["at"] = read_data(args.at, values["bounds"])
+        values["at"] = read_data(args.at)
     values["method"] = values["method"] or default_learner(values["release"])
     return with_data_for_method(args, values, "CATE")
 

@@ -11,7 +11,7 @@ import dpeffects as dpe
 from dpeffects.cli.arguments import add_parameters, values_for
 from dpeffects.cli.commands import Command
 from dpeffects.cli.output import add_output_arguments, check_files, put_result
-from dpeffects.files import read_bounds
+from dpeffects.design.codebook import read_bounds
 
 
 def function_command(

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epsilon", type=float, required=True, help="total allowed, for good")
     add("--delta", type=float, default=0.0, help="total allowed, for good")
     add("--composition", choices=list(COMPOSITIONS), default="sum")
+    add("--unit", help="the column of persons, say, all of whose rows every call must protect")
     parsers["show"].add_argument("--dataset", help="one dataset; all where it is left out")
     parsers["verify"].add_argument("--head", help="the head that an earlier check printed")
     for name in ("export", "settle"):
@@ -44,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def create(args: argparse.Namespace) -> None:
     """Create a ledger, or add a dataset to one."""
     budget = {"epsilon": args.epsilon, "delta": args.delta}
-    ledger = create_ledger(args.ledger, args.dataset, **budget, composition=args.composition)
+    agreed = {"composition": args.composition, "unit": args.unit}
+    ledger = create_ledger(args.ledger, args.dataset, **budget, **agreed)
     print(f'{ledger}\nledger_id = "{ledger.id}"  # for the policy of a site, where it is one')
 
 

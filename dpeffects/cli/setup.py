@@ -16,15 +16,22 @@ _HEAD = """\
 #
 #     age = {{range = [18, 90]}}          a number: smallest and largest possible
 #     region = {{levels = ["N", "S"]}}    a category: possible values, reference first
+#     day = {{range = [2020-01-01, 2021-12-31]}}    a date: first and last possible
+#     "*_hx" = {{range = [0, 1]}}         all columns that match and are not filled in
 #
-# Fill in the columns of your formula and delete the other lines. A treatment of
-# 0 and 1, or true and false, needs no entry; other columns of true and false
-# have the range [0, 1] in a CSV file. A treatment in words has levels,
+# Fill in the columns of your formula; what is not filled in declares nothing. A
+# treatment of 0 and 1, or true and false, needs no entry; other columns of true
+# and false have the range [0, 1] in a CSV file. A treatment in words has levels,
 # control first.
 
 [bounds]"""
-_ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "": "{}"}
-_HINTS = {"number": "number: a range", "text": "text: levels", "": "a range or levels"}
+_ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "date": "{range = []}", "": "{}"}
+_HINTS = {
+    "number": "number: a range",
+    "text": "text: levels",
+    "date": "dates: the first and the last",
+    "": "a range or levels",
+}
 
 
 def add_template_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +71,8 @@ def _kind(declared: Any) -> str:
         return "boolean, needs no entry"
     if types.is_integer(declared) or types.is_floating(declared) or types.is_decimal(declared):
         return "number"
+    if types.is_date(declared) or types.is_timestamp(declared):
+        return "date"
     if types.is_string(declared) or types.is_large_string(declared):
         return "text"
     return "text" if types.is_dictionary(declared) else f"{declared}, not for formulas"

@@ -176,6 +176,126 @@ def _three_arms(rng: np.random.Generator, n: int, *, effect: float = 0.2) -> Dec
     return declare(frame, {"treatment": levels, **ranges, **dict.fromkeys(columns, (0, 1))})
 
 
+# --- rows that have something in common, missing outcomes, surveys ------------------------------
+
+
+def _share_of(rng: np.random.Generator, group: npt.NDArray[np.int64], icc: float) -> Array:
+    """Return what rows of one group have in common, and what they have not, within 0.3 of zero.
+
+    The first column has the part ``icc`` of the variance of their sum.
+    """
+    _check_between("icc", icc, 0.0, 1.0)
+    common = rng.uniform(-1.0, 1.0, int(group.max()) + 1)[group]
+    parts = np.stack([common, rng.uniform(-1.0, 1.0, len(group))], axis=1)
+    sizes = np.sqrt([icc, 1.0 - icc])
+    return 0.3 * parts * sizes / sizes.sum()
+
+
+def _study(
+    x: Array, treatment: npt.NDArray[np.int64], error: Array, effect: float, **more: Any
+) -> Declared:
+    """Return a frame whose effects rise with x1, to twice ``effect``, as its outcomes do.
+
+    Columns of ``error`` are added up; those but the last belong to the mean of a row. ``more`` are
+    further columns, each with its range.
+    """
+    _check_between("effect", effect, 0.0, 0.1)
+    mu0 = 0.3 + x @ np.array([0.1, 0.1, 0.0]) + error[:, :-1].sum(axis=1)
+    effects = 2.0 * effect * x[:, 0]
+    outcome = mu0 + effects * treatment + error[:, -1]
+    columns = {f"x{j + 1}": x[:, j] for j in range(3)} | {k: c[0] for k, c in more.items()}
+    bounds = dict.fromkeys(("x1", "x2", "x3"), (0, 1)) | {k: c[1] for k, c in more.items()}
+    return _declared(columns, treatment, outcome, mu0, effects, (0.0, 1.0), bounds)
+
+
+def _assign(rng: np.random.Generator, x: Array, randomised: bool, more: Any = 0.0) -> Any:
+    """Return a treatment that is the likelier, the larger x1 and x2 are, unless it is random."""
+    return _bernoulli(
+        rng, _sigmoid((0.0 if randomised else 3.0) * (x[:, 0] + x[:, 1] - 1.0) + more)
+    )
+
+
+def _clustered(
+    rng: np.random.Generator,
+    n: int,
+    *,
+    clusters: int = 100,
+    icc: float = 0.2,
+    effect: float = 0.1,
+    assigned: str = "record",
+    randomised: bool = False,
+) -> Declared:
+    """Draw villages of unequal size, whose people have something in common.
+
+    With ``assigned="village"`` all people of a village are treated, or none, and x1 and x2 are the
+    village's. Else people are, and the chance differs between villages too, for reasons that have
+    nothing to do with the outcome.
+    """
+    _check_between("clusters", clusters, 2, n)
+    if assigned not in ("record", "village"):
+        raise OptionError(f"assigned must be 'record' or 'village', got {assigned!r}")
+    sizes = rng.uniform(0.2, 1.8, clusters)
+    village = rng.choice(clusters, n, p=sizes / sizes.sum())
+    x, like = rng.random((n, 3)), rng.random((clusters, 3))
+    if assigned == "village":
+        x[:, :2] = like[village, :2]
+        treatment = _assign(rng, like, randomised)[village]
+    else:
+        treatment = _assign(rng, x, randomised, more=4.0 * like[village, 2] - 2.0)
+    error = _share_of(rng, village, icc)
+    return _study(x, treatment, error, effect, village=(village, (0, clusters)))
+
+
+def _repeated(
+    rng: np.random.Generator,
+    n: int,
+    *,
+    most: int = 8,
+    icc: float = 0.2,
+    effect: float = 0.1,
+    randomised: bool = False,
+) -> Declared:
+    """Draw people with 1 to ``most`` rows, the more the larger x1 is, all with the same treatment.
+
+    Effects rise with x1 too: the mean over rows is not that over people.
+    """
+    _check_between("most", most, 1, 1_000)
+    of_people = rng.random((n, 3))
+    rows = 1 + rng.binomial(int(most) - 1, of_people[:, 0])
+    person = np.repeat(np.arange(n), rows)[:n]
+    treatment = _assign(rng, of_people, randomised)[person]
+    error = _share_of(rng, person, icc)
+    return _study(of_people[person], treatment, error, effect, person=(person, (0, n)))
+
+
+def _missing_outcomes(
+    rng: np.random.Generator, n: int, *, effect: float = 0.1, randomised: bool = False
+) -> Declared:
+    """Draw outcomes of which a fifth is missing, by x1, x2 and treatment: at random given these."""
+    x = rng.random((n, 3))
+    treatment = _assign(rng, x, randomised)
+    error = rng.uniform(-0.2, 0.2, (n, 1))
+    study = _study(x, treatment, error, effect)
+    absent = _sigmoid(-2.5 + 4.0 * (x[:, 0] - 0.5) - 2.0 * (x[:, 1] - 0.5) + 1.2 * treatment)
+    kept = study.frame["outcome"].mask(_bernoulli(rng, absent) == 1)
+    return declare(study.frame.assign(outcome=kept), study.bounds)
+
+
+def _survey(
+    rng: np.random.Generator, n: int, *, effect: float = 0.1, randomised: bool = False
+) -> Declared:
+    """Draw a survey in which people with a large x1, and a large effect, are rarely asked.
+
+    Weights are from 1 to 5. The effect in the population is the weighted mean of mu1 - mu0.
+    """
+    people = rng.random((8 * n + 100, 3))
+    weight = 1.0 + 4.0 * people[:, 0]
+    asked = np.flatnonzero(rng.random(len(people)) < 1.0 / weight)[:n]
+    x, error = people[asked], rng.uniform(-0.2, 0.2, (n, 1))
+    treatment = _assign(rng, x, randomised)
+    return _study(x, treatment, error, effect, weight=(weight[asked], (0, 5)))
+
+
 # --- effects that differ between people -------------------------------------------------------
 
 
@@ -360,6 +480,10 @@ SIMULATORS: dict[str, Callable[..., Declared]] = {
     "confounded": _confounded,
     "binary": _binary,
     "three_arms": _three_arms,
+    "clustered": _clustered,
+    "repeated": _repeated,
+    "missing_outcomes": _missing_outcomes,
+    "survey": _survey,
     "cate_1": _cate_1,
     "cate_2": _cate_2,
     "mimic_like": _mimic_like,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import Interval
+from dpeffects.dates import KIND, as_date
+from dpeffects.design.codebook import Blank, Pair, matched, opened
 from dpeffects.errors import BoundsError, shorten
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Releaser
@@ -47,36 +49,60 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     entries: Mapping[str, Interval | Levels] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     categorical: frozenset[str] = frozenset()
+    pairs: frozenset[str] = frozenset()
+    """Columns whose two numbers are a range or levels, as the formula uses them."""
+    blank: Mapping[str, str] = field(default_factory=dict)
+    """Columns that a codebook names and does not declare, and what to say of them."""
+    dates: Mapping[str, str] = field(default_factory=dict)
+    """Columns of dates, whose ranges are in days since this date."""
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
         """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels."""
+        if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
+            return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
             raise BoundsError(
                 f"bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
             )
         entries: dict[str, Interval | Levels] = {}
-        categorical = set()
+        categorical, pairs, blank, dates = set(), set(), {}, {}
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
-            levels = isinstance(bounds, Bounds) and bounds.is_levels(name)
-            entries[name], is_levels = _read(name, list(given) if levels else given)
+            if isinstance(given, Blank):
+                blank[name] = given.why
+                continue
+            if isinstance(given, Pair):
+                entries[name] = given
+                pairs.add(name)
+                continue
+            if isinstance(given, tuple) and (ends := _date_range(name, given)):
+                dates[name], given = ends[0].isoformat(), (0, (ends[1] - ends[0]).days)
+            entries[name], is_levels = _read(name, given)
             if is_levels:
                 categorical.add(name)
         sources = dict.fromkeys(entries, "declared")
-        if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
-            sources |= bounds.sources
-        return cls(entries, sources, frozenset(categorical))
+        return cls(entries, sources, frozenset(categorical), frozenset(pairs), blank, dates)
+
+    @classmethod
+    def of_columns(
+        cls, bounds: Mapping[str, Any], names: Iterable[str], needed: Iterable[str] | None = None
+    ) -> Bounds:
+        """Bounds of the columns of a frame, with patterns looked up in it (see `matched`)."""
+        by_column = matched(bounds, names, needed)
+        return cls.declared(bounds if isinstance(bounds, Bounds) else by_column)
 
     def with_entry(
         self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str
     ) -> Bounds:
         """Return a copy with one more column."""
-        return Bounds(
-            {**self.entries, name: entry},
-            {**self.sources, name: source},
-            self.categorical | {name} if is_levels else self.categorical - {name},
+        return replace(
+            self,
+            entries={**self.entries, name: entry},
+            sources={**self.sources, name: source},
+            categorical=self.categorical | {name} if is_levels else self.categorical - {name},
+            pairs=self.pairs - {name},
         )
 
     def with_interval(self, name: str, lower: float, upper: float, *, source: str) -> Bounds:
@@ -94,7 +120,35 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             {**self.entries, **other.entries},
             {**self.sources, **other.sources},
             mine | other.categorical,
+            frozenset(name for name in self.pairs if name not in other) | other.pairs,
+            {**self.blank, **other.blank},
+            {k: x for k, x in self.dates.items() if k not in other} | dict(other.dates),
         )
+
+    def as_used(self, uses: Mapping[str, str]) -> Bounds:
+        """Return a copy in which two numbers mean what a formula makes of their column.
+
+        Two numbers of a file are levels of a "factor" and a range of anything else (see `Pair`).
+        Two levels that are numbers, the lower first, are a range of what must be a "number".
+        """
+        found = self
+        for name, use in uses.items():
+            if name in self.pairs:
+                given = (list if use == "factor" else tuple)(self[name])
+                found = found.with_entry(name, *_read(name, given), source=self.source(name))
+            elif use == "number" and name in self.categorical and _is_range(self[name]):
+                found = found.with_interval(name, *self[name], source=self.source(name))
+        return found
+
+    def refuse_blank(self, names: Iterable[str]) -> None:
+        """Refuse columns that a codebook names and does not declare."""
+        for name in names:
+            if name in self.blank:
+                raise BoundsError(self.blank[name])
+
+    def date_kinds(self, names: Iterable[str]) -> dict[str, str]:
+        """What columns of dates are read as."""
+        return {name: KIND + self.dates[name] for name in names if name in self.dates}
 
     def is_levels(self, name: str) -> bool:
         """True when the column has levels, False when it has a range."""
@@ -116,6 +170,9 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         entry = self.entries[name]
         if self.is_levels(name):
             return ", ".join(str(level) for level in entry)
+        if name in self.dates:
+            first = date.fromisoformat(self.dates[name])
+            return f"days from {first} to {first + timedelta(days=entry[1])}"
         return f"[{entry[0]:.6g}, {entry[1]:.6g}]"
 
     def __getitem__(self, name: str) -> Interval | Levels:
@@ -126,6 +183,17 @@ class Bounds(Mapping[str, "Interval | Levels"]):
 
     def __len__(self) -> int:
         return len(self.entries)
+
+
+def _date_range(name: str, given: tuple[Any, ...]) -> tuple[date, date] | None:
+    """The first and the last of declared dates; None where both are no dates."""
+    ends = [as_date(value) for value in given]
+    if None in ends or len(ends) != 2:
+        return None
+    first, last = ends
+    if not (first and last and first < last):
+        raise BoundsError(f"bounds[{name!r}]: the first date must be before the last")
+    return first, last
 
 
 def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
@@ -141,7 +209,8 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
     if isinstance(given, tuple):
         if len(values) != 2 or not all(_is_number(v) for v in values):
             raise BoundsError(
-                f"bounds[{name!r}]: a range is two numbers (lower, upper); write levels as a list"
+                f"bounds[{name!r}]: a range is two numbers (lower, upper) or two dates "
+                '("2020-01-01", "2021-12-31"); write levels as a list'
             )
         lower, upper = (_as_float(value) for value in values)
         if not (math.isfinite(lower) and math.isfinite(upper)):
@@ -169,6 +238,12 @@ def _as_float(value: Any) -> float:
         return float(value)
     except OverflowError:  # a whole number beyond all floats
         return math.inf
+
+
+def _is_range(levels: Any) -> bool:
+    """Whether two levels could as well be the ends of a range."""
+    plain = all(isinstance(x, bool | np.bool_) or _is_number(x) for x in levels)
+    return plain and len(levels) == 2 and bool(levels[0] < levels[1])
 
 
 def _is_number(value: Any) -> bool:
@@ -216,7 +291,7 @@ class Declared:
         return f"{self.frame!r}\nDeclared bounds for {len(self.bounds)} columns"
 
 
-def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: Any) -> Declared:
+def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> Declared:
     """Attach bounds to a frame once, so that every later call finds them.
 
     Parameters
@@ -224,8 +299,9 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     frame
         Any frame that narwhals understands, or one already declared (new entries win).
     bounds
-        ``{"age": (18, 90), "region": ["N", "S"]}``: a range for a number, a list for levels. They
-        must come from what the variable means, not from the data.
+        ``{"age": (18, 90), "region": ["N", "S"]}``: a range for a number, a list for levels; or a
+        codebook, as in :func:`dp_ate`. They must come from what the variable means, not from the
+        data.
     **columns
         The same as keywords: ``declare(frame, age=(18, 90))``.
 
@@ -240,22 +316,17 @@ def declare(frame: Any, bounds: Mapping[str, Any] | None = None, /, **columns: A
     >>> d.bounds["y"], d.shape
     ((0.0, 1.0), (2, 1))
     """
-    if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(
-            f"declare: bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
-        )
-    given = {**(bounds or {}), **columns}
-    made = bounds if isinstance(bounds, Bounds) and not columns else Bounds.declared(given)
+    if isinstance(bounds, str) and bounds == "from_data":
+        raise BoundsError('declare: bounds are declared, not "from_data"')
+    known = Bounds()
     if isinstance(frame, Declared):
-        frame, made = frame.frame, frame.bounds.updated(made)
+        frame, known = frame.frame, frame.bounds
     names = list(getattr(frame, "column_names", ())) or list(getattr(frame, "columns", ()))
-    there = set(names)
-    for name in made:
-        if names and name not in there:
-            close = difflib.get_close_matches(name, [str(n) for n in names], 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise BoundsError(f"declare: the frame has no column {name!r}{hint}")
-    return Declared(frame, made)
+    for given in (opened(bounds), columns):
+        if given:
+            made = Bounds.of_columns(given, names) if names else Bounds.declared(given)
+            known = known.updated(made)
+    return Declared(frame, known)
 
 
 def skeleton(numeric: Sequence[str], categorical: Sequence[str]) -> str:

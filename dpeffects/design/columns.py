@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any, Self
 
 import narwhals.stable.v2 as nw
@@ -22,8 +23,21 @@ from dpeffects.design.bounds import Bounds
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.discrete import Strata
-from dpeffects.formula.encoding import Arrays, Encoding
-from dpeffects.formula.expression import Column, Expression, Number, columns, evaluate, shown
+from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, prepared, with_missing
+from dpeffects.formula.expression import (
+    Column,
+    Cut,
+    Expression,
+    Missing,
+    Number,
+    columns,
+    evaluate,
+    is_flag,
+    number_columns,
+    show_name,
+    shown,
+    walk,
+)
 from dpeffects.formula.ranges import clip, range_of
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import Block
@@ -64,6 +78,7 @@ class Design:
                 counts[name] = int(upper - lower) + 1
         outcome = self.formula.outcome
         last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
+        last = 2 if isinstance(outcome, Missing) else last
         return (*self.encoding.values(counts), last)
 
     def strata(self) -> Strata:
@@ -120,7 +135,8 @@ def intervals_of(bounds: Bounds) -> dict[str, tuple[float, float]]:
 def levels_of(formula: Formula, bounds: Bounds) -> dict[str, tuple[Any, ...]]:
     """Levels of the columns that have them; those in the formula come first."""
     levels = {name: tuple(bounds[name]) for name in bounds if bounds.is_levels(name)}
-    return {**levels, **formula.levels}
+    written = formula.levels.items()
+    return {**levels, **{k: x for k, x in written if levels.get(k) != with_missing(x)}}
 
 
 @dataclass(frozen=True)
@@ -128,12 +144,23 @@ class Columns:
     """How the columns that a formula needs are read.
 
     ``arms`` are the levels of the treatment, the reference first; None where it is bool or 0/1.
+    ``lenient`` columns may have missing values: numbers are then NaN, and codes those of the level
+    for missing values, or else 0. ``flags`` say which values are missing. ``computed`` is the
+    treatment where it is not a column.
     """
 
     treatment: str
     arms: tuple[Any, ...] | None
     numeric: tuple[str, ...]
     levels: Mapping[str, tuple[Any, ...]]
+    lenient: frozenset[str] = frozenset()
+    flags: tuple[Missing, ...] = ()
+    computed: Expression | Cut | None = None
+
+    @property
+    def treatment_reads(self) -> tuple[str, ...]:
+        """Columns that the treatment is made of."""
+        return (self.treatment,) if self.computed is None else columns(self.computed)
 
     @property
     def arm_count(self) -> int:
@@ -144,20 +171,38 @@ class Columns:
         """Number of each record's arm, where there are more than two."""
         if self.arms is None or len(self.arms) == 2:
             return None
-        return codes(frame[self.treatment], self.arms)
+        if self.computed is not None:
+            return self._computed(frame, self.computed)
+        return codes(frame[self.treatment], self.arms, self.treatment in self.lenient)
 
     def treated(self, frame: nw.DataFrame[Any]) -> BoolArray:
         """Who is treated: who is not in the first arm."""
-        column = frame[self.treatment]
+        if self.computed is not None:
+            return self._computed(frame, self.computed) > 0
+        column, lenient = frame[self.treatment], self.treatment in self.lenient
         if self.arms is not None:
-            return codes(column, self.arms).astype(np.bool_)
-        values = column.to_numpy()
-        if values.dtype != np.bool_ and not ((values == 0) | (values == 1)).all():
+            return codes(column, self.arms, lenient).astype(np.bool_)
+        values = _plain(column, lenient)
+        known = np.nan_to_num(values) if lenient else values
+        if values.dtype != np.bool_ and not ((known == 0) | (known == 1)).all():
             raise DataError(
                 f"treatment {self.treatment!r} must be 0/1, bool, or declared levels, control "
-                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
+                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}; of a dose write "
+                f"I({show_name(self.treatment)} > 1) or cut({show_name(self.treatment)}, [0, 1, 5])"
             )
-        return values.astype(np.bool_)
+        return np.asarray(values == 1)
+
+    def _computed(self, frame: nw.DataFrame[Any], treatment: Expression | Cut) -> IntArray:
+        """Arms that are computed, as covariates are; the first where a number is missing."""
+        flags = {x.key: missing_in(frame[x.column]) for x in self.flags if x in walk(treatment)}
+        names = number_columns(treatment)
+        values = {n: numbers(frame[n], n in self.lenient).astype(np.float64) for n in names}
+        with np.errstate(all="ignore"):
+            found = prepared(treatment, values | flags, {}).astype(np.int64)
+        for name in names:
+            if Missing(name).key not in flags:
+                found[np.isnan(values[name])] = 0
+        return found
 
     def empty_arm(self) -> DataError:
         """What to say where an arm has no records."""
@@ -165,8 +210,11 @@ class Columns:
         return DataError(f"treatment {self.treatment!r}: one of the {arms} arms is empty")
 
     def numbers(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, Any]:
-        """Numeric columns, in plain types."""
-        return {name: numbers(frame[name]) for name in names if name in self.numeric}
+        """Numeric columns, in plain types, and which values are missing where that is asked."""
+        names = set(names)
+        wanted = [name for name in self.numeric if name in names]
+        flags = {x.key: missing_in(frame[x.column]) for x in self.flags if x.column in names}
+        return {name: numbers(frame[name], name in self.lenient) for name in wanted} | flags
 
     def read(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> tuple[Arrays, Arrays]:
         """Numbers and codes of some columns."""
@@ -176,45 +224,75 @@ class Columns:
     def codes(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, IntArray]:
         """Columns of levels, as indices into their levels."""
         wanted = (name for name in names if name in self.levels)
-        return {name: codes(frame[name], self.levels[name]) for name in wanted}
+        return {n: codes(frame[n], self.levels[n], n in self.lenient) for n in wanted}
 
 
-def numbers(column: nw.Series[Any]) -> npt.NDArray[Any]:
-    """Values as they are stored where that is a plain type: blocks of them are converted later."""
-    wide = column.dtype in (nw.Int128, nw.UInt128)  # numpy has no such integers
-    values = (column.cast(nw.Float64) if wide else column).to_numpy()
-    values = values if values.dtype.kind in "fiub" else values.astype(np.float64)
-    if not np.isfinite(values).all():
+def numbers(column: nw.Series[Any], lenient: bool = False) -> npt.NDArray[Any]:
+    """Values as they are stored where that is a plain type: blocks of them are converted later.
+
+    Missing values, which only a ``lenient`` column has, are NaN.
+    """
+    values = _plain(column, lenient)
+    if (np.isinf(values) if lenient else ~np.isfinite(values)).any():
         raise DataError(f"column {column.name!r} holds infinite values")
     return values
 
 
-def codes(column: nw.Series[Any], levels: Sequence[Any]) -> IntArray:
-    """Index of each value among the declared levels."""
+def _plain(column: nw.Series[Any], lenient: bool) -> npt.NDArray[Any]:
+    wide = column.dtype in (nw.Int128, nw.UInt128)  # numpy has no such integers
+    values = (column.cast(nw.Float64) if wide else column).to_numpy()
+    if values.dtype.kind in "fiub":
+        return values
+    if lenient:
+        values = np.where(missing_in(column), np.nan, values)
+    return values.astype(np.float64)
+
+
+def codes(column: nw.Series[Any], levels: Sequence[Any], lenient: bool = False) -> IntArray:
+    """Index of each value among the declared levels; where it is missing, that of its level."""
     import pandas as pd
 
+    values, there = column.to_list(), np.ones(len(column), dtype=np.bool_)
+    if lenient:
+        there = ~missing_in(column)
+        values = list(compress(values, there))
     try:
-        found = np.asarray(pd.Index(list(levels)).get_indexer(pd.Index(column.to_list())))
+        found = np.asarray(pd.Index(list(present(levels))).get_indexer(pd.Index(values)))
     except TypeError:  # lists and the like are no levels
         found = np.array([-1])
     if (found < 0).any():
         raise outside_levels(column.name)
-    return found.astype(np.int64)
+    coded = np.full(len(there), len(levels) - 1 if levels[-1] == MISSING_LEVEL else 0, np.int64)
+    coded[there] = found
+    return coded
+
+
+def present(levels: Sequence[Any]) -> Sequence[Any]:
+    """Levels that values have: text does not stand beside numbers for the missing ones."""
+    others = levels[:-1]
+    return others if levels[-1] == MISSING_LEVEL and _no_text(others) else levels
+
+
+def _no_text(levels: Sequence[Any]) -> bool:
+    return not any(isinstance(level, str) for level in levels)
+
+
+def missing_in(column: nw.Series[Any]) -> BoolArray:
+    """Which values are null or NaN."""
+    missing = column.is_null()
+    if column.dtype.is_float():
+        missing = missing | column.is_nan()
+    return np.asarray(missing.to_numpy(), dtype=np.bool_)
 
 
 def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     """Refuse nulls and NaN by column."""
-    if bad := [name for name in names if _has_missing(frame[name])]:
+    if bad := [name for name in names if missing_in(frame[name]).any()]:
         raise DataError(
             f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            "public. Drop or impute them by a rule that looks at one row at a time"
+            f'public. Say what to do, as missing={{"{bad[0]}": "complete"}}, or "indicator" for a '
+            "covariate"
         )
-
-
-def _has_missing(column: nw.Series[Any]) -> bool:
-    if bool(column.is_null().any()):
-        return True
-    return column.dtype.is_float() and bool(column.is_nan().any())
 
 
 def outside_levels(name: str) -> DataError:
@@ -242,7 +320,7 @@ class Recipe:
             if part == "outcome":
                 found += columns(self.outcome_term)
             elif part == "covariates":
-                found += [*self.encoding.numeric_columns, *self.encoding.categorical_columns]
+                found += [name for factor in self.encoding.factors for name in columns(factor)]
             elif self.discrete is not None:
                 found += [name for factor in self.discrete.factors for name in columns(factor)]
         return tuple(dict.fromkeys(found))
@@ -269,7 +347,7 @@ class Recipe:
         """Outcomes, clipped to their range; zeros where the call reads none."""
         if not columns(self.outcome_term):
             return np.zeros(size)
-        inside = self._clipped(numeric, columns(self.outcome_term))
+        inside = self._clipped(numeric, number_columns(self.outcome_term))
         with np.errstate(all="ignore"):  # what overflows or is undefined is clipped
             return clip(evaluate(self.outcome_term, inside), self.outcome_range)
 
@@ -282,11 +360,13 @@ class Recipe:
     def strata(self, numeric: Arrays, coded: Arrays) -> IntArray:
         """Stratum of each row."""
         assert self.discrete is not None
-        names = {name for factor in self.discrete.factors for name in columns(factor)}
+        names = {name for factor in self.discrete.factors for name in number_columns(factor)}
         with np.errstate(all="ignore"):
-            return self.discrete.index(self._clipped(numeric, names - set(coded)), coded)
+            return self.discrete.index(self._clipped(numeric, names), coded)
 
-    def _clipped(self, numeric: Arrays, names: Iterable[str]) -> dict[str, FloatArray]:
-        return {
+    def _clipped(self, numeric: Arrays, names: Iterable[str]) -> dict[str, Any]:
+        """Numbers within their ranges, missing ones in the middle, and which these are."""
+        inside = {
             n: clip(np.asarray(numeric[n], np.float64), self.intervals.get(n, _ALL)) for n in names
         }
+        return inside | {k: x for k, x in numeric.items() if is_flag(k)}

@@ -26,13 +26,15 @@ import numpy as np
 
 from dpeffects.arrays import IntArray, Interval
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
-from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
+from dpeffects.design.columns import Columns, Design, Recipe, present, refuse_missing
+from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column
 from dpeffects.formula.ranges import middle
 from dpeffects.privacy.rows import (
+    MOST_ROWS,
     ROWS,
     Block,
     ByRecord,
@@ -46,6 +48,7 @@ from dpeffects.privacy.rows import (
     joined,
 )
 from dpeffects.privacy.sets import Box, BoxGrid
+from dpeffects.privacy.units import UnitSizes
 
 _BATCH = 4 * ROWS
 _THREADS = os.cpu_count() or 1
@@ -117,15 +120,18 @@ class LazyTable:
     arm_counts: tuple[int, ...]
     ready: Ready
     kinds: Mapping[str, str]
+    rows: int
+    sample: Sample = field(default_factory=Sample)
+    sizes: UnitSizes | None = None
 
     @property
     def treated_count(self) -> int:
         """Number of records that are not in the first arm."""
         return sum(self.arm_counts[1:])
 
-    def column(self, name: str) -> ColumnOnEngine:
-        """A column as a source of values, for the private search for its range."""
-        return ColumnOnEngine(self, name)
+    def column(self, *names: str) -> ColumnsOnEngine:
+        """Columns as they are, in the place of covariates; the first in that of the outcome too."""
+        return ColumnsOnEngine(self, names)
 
     def require_same_kinds(self, groups: Any) -> None:
         """Refuse a column of a CSV file that the formula and the groups read in two ways."""
@@ -146,28 +152,56 @@ class LazyTable:
 
 
 @dataclass(frozen=True)
-class ColumnOnEngine:
-    """Values of one column, which stand in the place of outcomes; there is nothing else."""
+class ColumnsOnEngine:
+    """Values of columns, in the place of covariates and outcome; there is nothing else."""
 
     table: LazyTable
-    name: str
-    width: ClassVar[int] = 1
+    columns: tuple[str, ...]
     arms: ClassVar[int] = 2
     outcome_range: ClassVar[Interval] = (0.0, 0.0)
-    values: ClassVar[tuple[int, ...]] = (0, 0)
-    names: ClassVar[tuple[str, ...]] = ("",)
     n_strata: ClassVar[None] = None
 
     @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Nothing is known about their values."""
+        return (0,) * (self.width + 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.columns
+
+    @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records or units."""
         return self.table.design.n
+
+    @property
+    def weighted(self) -> bool:
+        """True where rows have weights."""
+        return self.table.sample.weighted
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a unit that can have a weight."""
+        return 1 if self.table.sizes is None else MOST_ROWS
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks of values."""
-        columns = self.table.design.columns
-        add = partial(_of_column, columns=columns, name=self.name, function=function)
-        return run(self.table.frame, [self.name], add)
+        table = self.table
+        add = partial(
+            _of_columns,
+            columns=table.design.columns,
+            names=self.columns,
+            function=function,
+            counted=(table.sample, table.sizes),
+        )
+        return run(table.frame, list(dict.fromkeys([*self.columns, *table.sample.reads])), add)
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Values of single records are not asked for."""
@@ -181,17 +215,42 @@ class ColumnOnEngine:
         raise NotImplementedError
 
 
-def _of_column(native: Any, columns: Columns, name: str, function: Summand) -> Totals | None:
+Counted = tuple[Sample, UnitSizes | None]
+"""Which rows count, and how many rows each unit has."""
+
+
+def _of_columns(
+    native: Any, columns: Columns, names: tuple[str, ...], function: Summand, counted: Counted
+) -> Totals | None:
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    return function(Block(outcome=columns.numbers(frame, [name])[name].astype(np.float64)))
+    numbers = columns.numbers(frame, names)
+    values = np.column_stack([numbers[name].astype(np.float64) for name in names])
+    parts = counted[0].parts(frame, counted[1])
+    block = Block(outcome=values[:, 0], covariates=values, **parts)
+    starts = range(0, len(frame), ROWS)
+    return added(function(block.some(slice(start, start + ROWS))) for start in starts)
+
+
+def unit_sizes(frame: nw.LazyFrame[Any], sample: Sample) -> UnitSizes:
+    """How many rows the units of a frame on an engine have, from one look at it."""
+    found = run(frame, list(sample.reads), partial(_units_of, sample=sample), joined)
+    return UnitSizes.of(found[0], found[1].astype(np.bool_))
+
+
+def _units_of(native: Any, sample: Sample) -> Records | None:
+    frame = nw.from_native(native, eager_only=True)
+    if not len(frame):
+        return None
+    assert sample.unit is not None
+    return identifiers(frame[sample.unit]), sample.own(frame) > 0.0
 
 
 def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
-    """Read the text of a CSV file as its columns are declared; refuse what does not fit."""
+    """Read text, of a CSV file or of dates, as it is declared; refuse what does not fit."""
     if questions := unreadable(frame, kinds):
-        refuse_text(_query(frame.lazy(), questions))
+        refuse_text(_query(frame.lazy(), questions), kinds)
     return by_declaration(frame, kinds)
 
 
@@ -211,6 +270,13 @@ def checked(
     Where the outcome is one column with a known range, its sums by arm come with it.
     """
     sums = _usual_sums(outcome[1], n) if outcome else {}
+    look = partial(_refuse, columns=columns)
+    everything = list(dict.fromkeys([*_named(columns), *columns.treatment_reads]))
+    if columns.computed is not None:
+        counts = tuple(run(frame, everything, look)[0].tolist())
+        if not all(counts):
+            raise columns.empty_arm()
+        return counts, {}
     try:
         found = _by_arm(frame, columns, outcome, sums, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
@@ -220,10 +286,10 @@ def checked(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
     if not fine:  # say why, as for rows in memory
-        run(frame, [*_named(columns), columns.treatment], partial(_refuse, columns=columns))
+        run(frame, everything, look)
         raise columns.empty_arm()
     if doubtful := _doubtful(frame, columns):
-        run(frame, doubtful, partial(_refuse, columns=columns))
+        run(frame, doubtful, look)
     ready = {_key(phi, grid): _pair(found, phi) for phi, grid in sums.items()}
     return tuple(found[arm]["count"] for arm in arms), ready
 
@@ -236,6 +302,7 @@ def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
     schema, levels = frame.collect_schema(), dict(columns.levels)
     if columns.arms is not None:
         levels[columns.treatment] = columns.arms
+    levels = {name: tuple(present(found)) for name, found in levels.items()}
     exact = frame.implementation.is_polars() or frame.implementation.is_dask()
 
     def plain(name: str) -> bool:
@@ -248,15 +315,17 @@ def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
 
 
 def _refuse(native: Any, columns: Columns) -> Totals | None:
-    """Raise where a value cannot be used as rows are read later; there is nothing to add up."""
+    """Raise where a value cannot be used as rows are read later; count the arms."""
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    refuse_missing(frame, frame.columns)
+    refuse_missing(frame, set(frame.columns) - columns.lenient)
     columns.read(frame, frame.columns)
-    if columns.treatment in frame.columns:
-        columns.treated(frame)
-    return (np.zeros(0, dtype=np.int64),)
+    if not set(columns.treatment_reads) <= set(frame.columns):
+        return (np.zeros(0, dtype=np.int64),)
+    arm, treated = columns.arm(frame), columns.treated(frame)
+    arm = treated.astype(np.int64) if arm is None else arm
+    return (np.bincount(arm, minlength=columns.arm_count),)
 
 
 def _by_arm(
@@ -276,26 +345,33 @@ def _by_arm(
         kept |= {f"c{k}": nw.col(name) for k, name in enumerate(names)}
     if outcome:
         kept["y"] = _within(nw.col(outcome[0]).cast(nw.Float64), *outcome[1])
+        if outcome[0] in columns.lenient:
+            filled = nw.when(nw.col(outcome[0]).is_null()).then(nw.lit(middle(outcome[1])))
+            kept["y"] = filled.otherwise(kept["y"])
     y = nw.col("y")
     made: dict[Any, nw.Expr] = {
         phi: grid.expression(phi.expression(y)) for phi, grid in sums.items()
     }
     if check:
         for k, name in enumerate(names):
-            made[f"good {name}"] = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
+            good = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
+            if name in columns.lenient:
+                good = _blank(nw.col(f"c{k}"), schema[name]) | good
+            made[f"good {name}"] = good.cast(nw.Int64)
     named = {f"m{k}": expression for k, expression in enumerate(made.values())}
     totals = [nw.col(name).sum() for name in named]
     with hide_engine_errors(frame):
         part = frame.select(**kept)
         groups = (part.with_columns(**named) if named else part).group_by("t")
-        some = groups.agg(nw.len().alias("count"), *totals).head(columns.arm_count + 2)
+        some = groups.agg(nw.len().alias("count"), *totals).head(columns.arm_count + 4)
         rows = some.collect().rows(named=True)
     found: dict[int, dict[Any, int]] = {}
-    arms = _arms(columns, schema)
+    number = _number_of_arm(columns, schema)
     for position, row in enumerate(rows):
-        arm = arms.index(row["t"]) if row["t"] in arms else len(arms) + position
-        found[arm] = {what: int(row[name] or 0) for what, name in zip(made, named, strict=True)}
-        found[arm]["count"] = int(row["count"])
+        # missing treatments, where they may be, are in the first arm
+        there = found.setdefault(number(row["t"], position), dict.fromkeys([*made, "count"], 0))
+        for what, name in zip([*made, "count"], [*named, "count"], strict=True):
+            there[what] += int(row[name] or 0)
     return found
 
 
@@ -305,11 +381,15 @@ def _named(columns: Columns) -> dict[str, None]:
 
 
 def _good(column: nw.Expr, dtype: Any, levels: tuple[Any, ...] | None) -> nw.Expr:
-    """1 where a value can be used."""
+    """True where a value can be used."""
     if levels is not None:
-        return _one_of(column, levels).cast(nw.Int64)
-    good = column.is_finite() if dtype.is_float() else ~column.is_null()
-    return good.cast(nw.Int64)
+        return _one_of(column, present(levels))
+    return column.is_finite() if dtype.is_float() else ~column.is_null()
+
+
+def _blank(column: nw.Expr, dtype: Any) -> nw.Expr:
+    """True where a value is missing."""
+    return column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
 
 
 def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
@@ -319,10 +399,20 @@ def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
     return reduce(operator.or_, [column == level for level in levels])
 
 
-def _arms(columns: Columns, schema: Any) -> list[Any]:
+def _number_of_arm(columns: Columns, schema: Any) -> Callable[[Any, int], int]:
+    """From a treatment to its arm; one that is none of them gets a number beyond, by position."""
+    import pandas as pd
+
+    arms: list[Any] = [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
     if columns.arms is not None:
-        return list(columns.arms)
-    return [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
+        arms = list(columns.arms)
+
+    def number(value: Any, position: int) -> int:
+        if pd.isna(value):
+            return 0 if columns.treatment in columns.lenient else len(arms) + position
+        return arms.index(value) if value in arms else len(arms) + position
+
+    return number
 
 
 def _usual_sums(interval: Interval, n: int) -> dict[OutcomeFunction, BoxGrid]:
@@ -372,8 +462,18 @@ class LazyRows:
 
     @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records or units."""
         return self.table.design.n
+
+    @property
+    def weighted(self) -> bool:
+        """True where rows have weights."""
+        return self.table.sample.weighted
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a unit that can have a weight."""
+        return 1 if self.table.sizes is None else MOST_ROWS
 
     @property
     def width(self) -> int:
@@ -415,14 +515,24 @@ class LazyRows:
         return self._run(function, parts, joined)
 
     def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
-        own = (self.table.design.columns, self._recipe)
+        table = self.table
+        own = (table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
-        parts = tuple(part for part in parts if part not in ("strata", "treated", "arm"))
-        names = [self.table.design.columns.treatment, *self._recipe.reads(parts)]
+        parts = tuple(part for part in parts if part in ("outcome", "covariates"))
+        names = [*table.design.columns.treatment_reads, *self._recipe.reads(parts)]
+        names += table.sample.reads
         names += groups[1].reads(["strata"]) if groups else ()
-        add = partial(_add, function=function, own=own, parts=parts, groups=groups, combine=combine)
-        *found, seen = run(self.table.frame, list(dict.fromkeys(names)), add, combine)
-        if seen.reshape(-1, 2).sum(axis=0).tolist() != [self.n, self.table.treated_count]:
+        add = partial(
+            _add,
+            function=function,
+            own=own,
+            parts=parts,
+            groups=groups,
+            combine=combine,
+            counted=(table.sample, table.sizes),
+        )
+        *found, seen = run(table.frame, list(dict.fromkeys(names)), add, combine)
+        if seen.reshape(-1, 2).sum(axis=0).tolist() != [table.rows, table.treated_count]:
             raise DataError(_CHANGING)
         return tuple(found)
 
@@ -435,6 +545,8 @@ class LazyRows:
             return np.array([[treated], [self.n - treated]], np.int64)[: cells.size]
         term = self._recipe.outcome_term
         if not (isinstance(phi, Outcome | ScaledSquare) and isinstance(term, Column)):
+            return None
+        if self.table.design.columns.computed is not None:
             return None
         key = _key(phi, grid)
         if key not in self.ready:
@@ -455,6 +567,7 @@ def _add(
     parts: tuple[str, ...],
     groups: tuple[Columns, Recipe] | None,
     combine: Combine,
+    counted: Counted,
 ) -> Totals | None:
     """Apply a function to the blocks of a frame in memory; last come counts, of all and treated."""
     frame = nw.from_native(native, eager_only=True)
@@ -466,6 +579,7 @@ def _add(
     arm, treated = columns.arm(frame), columns.treated(frame)
     whole = columns.read(frame, recipe.reads(parts))
     grouped = groups[0].read(frame, groups[1].reads(["strata"])) if groups else None
+    weights = counted[0].parts(frame, counted[1])
 
     def totals(start: int) -> Totals:
         some = slice(start, start + ROWS)
@@ -473,6 +587,7 @@ def _add(
         block = recipe.block(treated[some], in_arm, *_cut(whole, some), parts)
         if groups and grouped:
             block = replace(block, strata=groups[1].strata(*_cut(grouped, some)))
+        block = replace(block, **{name: part[some] for name, part in weights.items()})
         counts = np.array([block.treated.size, np.count_nonzero(block.treated)], dtype=np.int64)
         with np.errstate(all="ignore"):  # of this thread
             return (*function(block), counts)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
 
+from dpeffects.dates import as_date
 from dpeffects.design.bounds import Declared
 from dpeffects.errors import OptionError
 
@@ -60,7 +62,13 @@ def point_columns(at: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     import pandas as pd
 
     frame = pd.DataFrame({name: np.atleast_1d(np.asarray(at[name])) for name in names})
-    return {str(name): frame[name].tolist() for name in frame}
+    there = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame}
+    return {str(name): [_day(x) for x in column.tolist()] for name, column in there.items()}
+
+
+def _day(value: Any) -> Any:
+    """A date as text; anything else as it is."""
+    return str(as_date(value)) if isinstance(value, date) else value
 
 
 def point_labels(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
@@ -75,4 +83,6 @@ def point_labels(columns: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "missing"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

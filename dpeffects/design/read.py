@@ -6,19 +6,20 @@ and public columns; it says which ranges are still missing. Tables then clip and
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects import dates
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared, skeleton
+from dpeffects.design.codebook import opened
 from dpeffects.design.columns import (
     Columns,
     Design,
@@ -26,26 +27,31 @@ from dpeffects.design.columns import (
     codes,
     intervals_of,
     levels_of,
+    missing_in,
     numbers,
     outside_levels,
     refuse_missing,
 )
 from dpeffects.design.engines import LazyTable
-from dpeffects.errors import BoundsError, DataError, listed, shorten
+from dpeffects.design.sample import Sample
+from dpeffects.errors import BoundsError, DataError, listed, nearest
 from dpeffects.files import is_text, kind_of
-from dpeffects.formula import Formula
-from dpeffects.formula.encoding import Arrays, Encoding
+from dpeffects.formula import Formula, has_dot, parse
+from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, with_missing
 from dpeffects.formula.expression import (
     Categorical,
     Column,
     Cut,
+    Missing,
     Spline,
-    columns,
     evaluate,
     needs_domain,
+    number_columns,
 )
-from dpeffects.formula.ranges import clip
+from dpeffects.formula.parser import dose_advice
+from dpeffects.formula.ranges import clip, middle
 from dpeffects.privacy.rows import ROWS, Rows
+from dpeffects.privacy.units import UnitSizes
 
 Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
 
@@ -59,30 +65,38 @@ class LoadedTable:
     codes: Mapping[str, IntArray]
     treated: BoolArray
     arm: IntArray | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """Weights, units and clusters of the rows, where there are any (`Sample.parts`)."""
+    sample: Sample = field(default_factory=Sample)
 
     @property
     def arm_counts(self) -> tuple[int, ...]:
-        """Number of records of each arm, the reference first."""
-        if self.arm is not None:
-            return tuple(np.bincount(self.arm, minlength=self.design.columns.arm_count).tolist())
-        treated = int(np.count_nonzero(self.treated))
-        return self.design.n - treated, treated
+        """Number of rows of each arm, the reference first, whether they count or not."""
+        arm = self.treated.astype(np.int64) if self.arm is None else self.arm
+        return tuple(np.bincount(arm, minlength=self.design.columns.arm_count).tolist())
 
-    def column(self, name: str) -> Rows:
-        """A column as a source of values, for the private search for its range."""
-        values = self.numeric[name].astype(np.float64)
-        return Rows(values, (0.0, 0.0), self.treated, lambda: np.zeros((len(values), 1)), 1)
+    @property
+    def _counted(self) -> dict[str, Any]:
+        """Weights, units and clusters, as rows have them."""
+        units = {"units": self.design.n} if "unit" in self.parts else {}
+        return {**self.parts, **units}
+
+    def column(self, *names: str) -> Rows:
+        """Columns as they are, in the place of covariates; the first in that of the outcome too."""
+        values = [self.numeric[name].astype(np.float64) for name in names]
+        matrix = partial(np.column_stack, values)
+        return Rows(values[0], (0.0, 0.0), self.treated, matrix, len(names), **self._counted)
 
     def encode(self, groups: LoadedTable | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.
 
         The covariates are encoded when they are first asked for.
         """
-        design, recipe = self.design, self.design.recipe
-        starts = range(0, design.n, ROWS)
+        design, recipe, size = self.design, self.design.recipe, self.treated.size
+        starts = range(0, size, ROWS)
 
         def covariates() -> FloatArray:
-            out = np.empty((design.n, design.width), order="F")
+            out = np.empty((size, design.width), order="F")
             for start in starts:
                 recipe.covariates(*self._block(start), out[start : start + ROWS])
             return out
@@ -91,7 +105,7 @@ class LoadedTable:
             discrete = recipe.discrete or design.strata()  # the latter says why not
             return self._index(recipe), discrete.count
 
-        outcome = [recipe.outcome(self._block(k)[0], min(ROWS, design.n - k)) for k in starts]
+        outcome = [recipe.outcome(self._block(k)[0], min(ROWS, size - k)) for k in starts]
         rows = Rows(
             outcome=np.concatenate(outcome),
             outcome_range=recipe.outcome_range,
@@ -103,6 +117,7 @@ class LoadedTable:
             names=design.encoding.names,
             arm=self.arm,
             arms=design.columns.arm_count,
+            **self._counted,
         )
         if groups is None:
             return rows
@@ -116,13 +131,19 @@ class LoadedTable:
         return numeric, {name: codes[part] for name, codes in self.codes.items()}
 
     def _index(self, recipe: Recipe) -> IntArray:
-        starts = range(0, self.design.n, ROWS)
+        starts = range(0, self.treated.size, ROWS)
         return np.concatenate([recipe.strata(*self._block(start)) for start in starts])
 
     def raw(self) -> tuple[FloatArray, FloatArray]:
         """Outcome and covariates as they are, for the non-private reference only."""
-        outcome = evaluate(self.design.formula.outcome, self.numeric)
-        return outcome, self.design.encoding.raw_matrix(self.numeric, self.codes)
+        design = self.design
+        outcome = evaluate(design.formula.outcome, self.numeric)
+        filled = {
+            name: np.where(np.isnan(self.numeric[name]), middle(design.bounds.interval(name)), x)
+            for name, x in self.numeric.items()
+            if name in design.formula.flags
+        }
+        return outcome, design.encoding.raw_matrix({**self.numeric, **filled}, self.codes)
 
 
 def read(
@@ -132,71 +153,165 @@ def read(
     public: Iterable[str],
     *,
     attended: bool = True,
+    sample: Sample | None = None,
 ) -> LoadedTable | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
     ranges and levels may be taken from the data at no cost. An empty arm is an error for the
     person who holds the data; a call that is not ``attended`` works with it.
+
+    ``sample`` says which rows count, and by column what becomes of missing values: they are an
+    "error" unless it says otherwise or the formula has ``is_na(x)``. With "indicator" a covariate
+    gets a term ``is_na(x)`` or a further level; with "complete" and "weight" missing values come
+    through, in rows that count as nothing: numbers as NaN, treatments and levels as the first.
     """
-    frame, known, from_data = _unpack(data, bounds)
-    names = list(frame.collect_schema())
-    _require_columns(formula.columns, names, "the formula")
-    if isinstance(bounds, Mapping):
-        _require_columns(bounds, names, "bounds")
+    sample = sample or Sample()
+    missing = {k: how for k, how in sample.policies.items() if k in formula.columns}
+    read_here = (*formula.columns, *sample.columns)
+    frame, known, from_data = _unpack(data, bounds, read_here)
+    schema = frame.collect_schema()
+    _require_columns(formula.columns, list(schema), "the formula")
+    lenient = formula.flags | {name for name, how in missing.items() if how != "error"}
+    for name, what in sample.columns.items():
+        _require_columns([name], list(schema), what)
+    text = is_text(data.frame if isinstance(data, Declared) else data)
+    numbers_only = {} if sample.weights is None else {sample.weights: "number"}
+    known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
+    if sample.weights is not None:
+        sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
     kinds: dict[str, str] = {}
-    if is_text(data.frame if isinstance(data, Declared) else data):
-        kinds = _kinds(formula, formula.columns, known)
-        frame = engines.typed(frame, kinds)
-    n = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
-    if n < 4:
-        raise DataError(f"the data has {n} rows; at least 4 are needed")
+    if text:
+        kinds = {**_sample_kinds(sample, known), **_kinds(formula, formula.columns, known)}
+    kinds |= known.date_kinds(read_here)
+    if kinds:
+        frame = _with_dates(frame, known, read_here)
+        try:
+            frame = engines.typed(frame, kinds)
+        except DataError:  # text in a column that a codebook names and does not declare
+            known.refuse_blank(formula.columns)
+            raise
     if isinstance(frame, nw.DataFrame):
-        refuse_missing(frame, formula.columns)
+        frame = _retyped(frame, lenient & set(formula.columns))
+    rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
+    sizes = None
+    if sample.unit is not None:
+        if isinstance(frame, nw.LazyFrame):
+            sizes = engines.unit_sizes(frame, sample)
+        else:
+            sizes = sample.sizes_of(frame)
+    n = rows if sizes is None else sizes.names.size
+    if n < 4:
+        what = "rows" if sizes is None else f"values of {sample.unit!r}"
+        raise DataError(f"the data has {n} {what}; at least 4 are needed")
+    if isinstance(frame, nw.DataFrame):
+        refuse_missing(frame, [name for name in formula.columns if name not in lenient])
     elif from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
-    reader = _ColumnReader(frame, known, formula)
+    indicated = [name for name, how in missing.items() if how == "indicator"]
+    reader = _ColumnReader(frame, known, formula, lenient, indicated)
     free = "data" if from_data else None
     outcome_source = free or ("public" if "outcome" in public else None)
     for name in formula.outcome_columns:
-        reader.numeric_column(name, outcome_source)
+        if name not in _only_flagged(formula):
+            reader.numeric_column(name, outcome_source)
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
     design = reader.design(n)
     if isinstance(frame, nw.LazyFrame):
-        return _lazy_table(frame, design, kinds)
-    return _table(frame, design, attended)
+        return _lazy_table(frame, design, kinds, rows, sample, sizes)
+    table = _table(frame, design, attended, sample.parts(frame, sizes))
+    return replace(table, sample=sample)
 
 
-def _table(frame: nw.DataFrame[Any], design: Design, attended: bool) -> LoadedTable:
+def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:
+    """The declared upper bound of weights."""
+    if name in known and not known.is_levels(name):
+        lower, upper = known.interval(name)
+        if lower >= 0.0 and upper > 0.0:
+            return upper
+    elif frame.collect_schema()[name] == nw.Boolean:
+        return 1.0
+    raise BoundsError(
+        f"weights are from 0 to an upper bound that is declared: bounds={{{name!r}: (0, UPPER)}}"
+    )
+
+
+def _sample_kinds(sample: Sample, known: Bounds) -> dict[str, str]:
+    """What the columns of a CSV file that say who counts are read as."""
+    kinds = {name: "text" for name, what in sample.columns.items() if what in ("unit", "cluster")}
+    if sample.weights is not None:
+        kinds[sample.weights] = "number"
+    if sample.subset is not None:
+        values = sample.subset.values
+        for name in sample.subset.columns:
+            levels = list(known[name]) if name in known and known.is_levels(name) else None
+            levels = levels or list(values.get(name, ()))
+            kinds.setdefault(name, "number" if name in sample.subset.numeric else kind_of(levels))
+    return kinds
+
+
+def _table(
+    frame: nw.DataFrame[Any], design: Design, attended: bool, parts: Mapping[str, Any]
+) -> LoadedTable:
     """Read the columns into memory and check them."""
     columns = design.columns
     arm = columns.arm(frame)
     treated = columns.treated(frame) if arm is None else arm > 0
-    numeric = columns.numbers(frame, columns.numeric)
-    table = LoadedTable(design, numeric, columns.codes(frame, columns.levels), treated, arm)
+    table = LoadedTable(design, *columns.read(frame, frame.columns), treated, arm, parts)
     if attended and not all(table.arm_counts):
         raise columns.empty_arm()
     return table
 
 
-def _lazy_table(frame: nw.LazyFrame[Any], design: Design, kinds: Mapping[str, str]) -> LazyTable:
+def _lazy_table(
+    frame: nw.LazyFrame[Any],
+    design: Design,
+    kinds: Mapping[str, str],
+    n: int,
+    sample: Sample,
+    sizes: UnitSizes | None,
+) -> LazyTable:
     """Check the columns where they are."""
-    outcome, bounds, n = design.formula.outcome, design.bounds, design.n
+    outcome, bounds = design.formula.outcome, design.bounds
     pair = None
     if isinstance(outcome, Column) and outcome.name in bounds:
         pair = (outcome.name, bounds.interval(outcome.name))
     counts, ready = engines.checked(frame, design.columns, n, pair)
-    return LazyTable(design, frame, counts, ready, kinds)
+    return LazyTable(design, frame, counts, ready, kinds, n, sample, sizes)
+
+
+def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
+    """What formula and types make of columns: a "number", a "factor", or "" for either."""
+    found = dict.fromkeys(formula.columns, "")
+    found |= dict.fromkeys([*formula.outcome_columns, *_names_computed(formula)], "number")
+    found |= dict.fromkeys(formula.treatment_columns, "number")
+    factors = {formula.treatment_name, *_names_in_c(formula)} & found.keys()
+    types = {name: schema[name] for name in formula.columns if name in schema}
+    factors |= {n for n, x in types.items() if not (x.is_numeric() or x == nw.Boolean)}
+    return found | dict.fromkeys(factors, "factor")
 
 
 def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
     """What the columns of a CSV file are read as: levels as they are declared, else numbers."""
     levels = {name: list(known[name]) for name in known if known.is_levels(name)}
     levels |= {name: list(found) for name, found in formula.levels.items()}
-    undeclared = _names_in_c(formula) - set(levels)
+    undeclared = (_names_in_c(formula) - set(levels)) | (_only_flagged(formula) - set(known))
     return {n: "text" if n in undeclared else kind_of(levels.get(n)) for n in names}
+
+
+def _with_dates(frame: Any, known: Bounds, names: Iterable[str]) -> Any:
+    """Check the types of columns that are declared with dates, and read those that are objects."""
+    kinds, schema = known.date_kinds(names), frame.collect_schema()
+    if isinstance(frame, nw.DataFrame):
+        frame = dates.from_objects(frame, kinds)
+    for name in kinds:
+        dates.refuse_zone(name, schema[name])
+        if not (dates.is_date(schema[name]) or schema[name] in (nw.String, nw.Object)):
+            kind = type(schema[name]).__name__
+            raise DataError(f"column {name!r} is declared with dates, but it is {kind}")
+    return frame
 
 
 def is_lazy(data: Any) -> bool:
@@ -204,7 +319,9 @@ def is_lazy(data: Any) -> bool:
     return isinstance(_unpack(data, None)[0], nw.LazyFrame)
 
 
-def _unpack(data: Any, bounds: Any) -> tuple[Frame, Bounds, bool]:
+def _unpack(
+    data: Any, bounds: Any, needed: Iterable[str] | None = None
+) -> tuple[Frame, Bounds, bool]:
     known = Bounds()
     if isinstance(data, Declared):
         data, known = data.frame, data.bounds
@@ -212,6 +329,13 @@ def _unpack(data: Any, bounds: Any) -> tuple[Frame, Bounds, bool]:
     try:
         frame = nw.from_native(data)
         frame.collect_schema()
+    except nw.exceptions.DuplicateError:
+        names = [str(name) for name in getattr(data, "columns", ())]
+        twice = dict.fromkeys(repr(name) for name in names if names.count(name) > 1)
+        raise DataError(
+            f"the data has two columns named {listed(twice) or 'alike'}: rename or drop one, as "
+            "data.loc[:, ~data.columns.duplicated()] in pandas"
+        ) from None
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
@@ -221,35 +345,79 @@ def _unpack(data: Any, bounds: Any) -> tuple[Frame, Bounds, bool]:
             f"{type(data).__module__}.{type(data).__name__}; make a frame of a dict with "
             "pandas.DataFrame"
         ) from None
-    if isinstance(bounds, str):
-        if bounds != "from_data":
-            raise BoundsError(f'bounds must be a mapping or "from_data", got {bounds!r}')
-        return frame, known, True
-    if bounds is not None and not isinstance(bounds, Mapping):
-        raise BoundsError(
-            f"bounds must map column names to ranges or levels, got {shorten(repr(bounds))}"
-        )
-    return frame, known.updated(Bounds.declared(bounds)), False
+    given = opened(bounds)
+    if given is None or isinstance(given, str):
+        return frame, known, given is not None
+    return frame, known.updated(Bounds.of_columns(given, frame.collect_schema(), needed)), False
+
+
+def written_out(formula: str, data: Any, bounds: Any, left_out: Iterable[str | None] = ()) -> str:
+    """Return a formula in which the columns of the data with declared bounds replace a `.`.
+
+    Those that are ``left_out`` (units, clusters, weights) are no covariates.
+    """
+    if not has_dot(formula):
+        return formula
+    frame, known, _ = _unpack(data, bounds)
+    there = set(frame.collect_schema()) - set(left_out)
+    return parse(formula, [name for name in known if name in there]).source
 
 
 def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
     there = set(names)
     for name in wanted:
         if name not in there:
-            close = difflib.get_close_matches(str(name), [str(n) for n in names], 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = nearest(name, names)
             raise DataError(f"{who} names a column {name!r} that the data does not have{hint}")
+
+
+def _retyped(frame: nw.DataFrame[Any], names: Iterable[str]) -> nw.DataFrame[Any]:
+    """Give bools and numbers a type that pandas keeps as objects because some are missing."""
+    import pandas as pd
+
+    native, schema = frame.to_native(), frame.schema
+    if not isinstance(native, pd.DataFrame):
+        return frame
+    found: dict[str, Any] = {}
+    for name in (n for n in names if schema[n] == nw.Object):
+        kind = pd.api.types.infer_dtype(native[name], skipna=True)
+        if kind == "boolean":
+            found[name] = native[name].astype("boolean")
+        elif kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+            found[name] = pd.to_numeric(native[name]).astype("Float64")
+    return nw.from_native(native.assign(**found), eager_only=True) if found else frame
+
+
+def _is_number(dtype: Any) -> bool:
+    return dtype.is_numeric() or dtype == nw.Boolean
 
 
 def _not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
-    return f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+    plain = f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
+    return plain + _as_numbers(name, dtype)
+
+
+def _as_numbers(name: str, dtype: Any) -> str:
+    """How to make numbers of a column of another type, row by row."""
+    if isinstance(dtype, nw.Object):
+        return f': write data["{name}"].astype(float), or .astype(bool) for true and false'
+    if isinstance(dtype, nw.String):
+        return f': write pandas.to_numeric(data["{name}"]), or data["{name}"] == "yes" for 0 and 1'
+    if isinstance(dtype, nw.Duration):
+        return f': write data["{name}"].dt.total_seconds() / 86400 for days'
+    return ""
 
 
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
-    name = formula.treatment_column
-    dtype = frame.collect_schema()[name]
+    name, schema = formula.treatment_name, frame.collect_schema()
+    if (computed := formula.computed_treatment) is not None:
+        for column in number_columns(computed):
+            if not _is_number(schema[column]):
+                raise DataError(_not_numeric(column, schema[column]))
+        return computed.labels if isinstance(computed, Cut) else None
+    dtype = schema[name]
     levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
     if levels is None and name in known and known.is_levels(name):
         levels = tuple(known[name])
@@ -257,11 +425,14 @@ def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | No
         levels = _schema_levels(name, dtype, frame)
     if levels is not None and len(levels) < 2:
         raise DataError(f"treatment {name!r} has one level; at least two are needed")
-    if levels is None and not (dtype == nw.Boolean or dtype.is_numeric()):
+    if levels is None and not _is_number(dtype):
         raise DataError(
             f"treatment {name!r} is not 0/1 or bool: declare its levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
+            + (f" (or data[{name!r}].astype(bool) if it is that)" if dtype == nw.Object else "")
         )
+    if levels is None and name in known and known.interval(name) != (0.0, 1.0):
+        raise DataError(f"treatment {name!r} is declared with a range: {dose_advice(name)}")
     _check_kind(name, dtype, levels)
     return levels
 
@@ -301,11 +472,25 @@ def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
 
 
 class _ColumnReader:
-    """Collects columns and completes bounds while the formula is walked."""
+    """Collects columns and completes bounds while the formula is walked.
 
-    def __init__(self, frame: Frame, known: Bounds, formula: Formula) -> None:
+    Columns that are ``indicated`` get a term or a level for their missing values.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        known: Bounds,
+        formula: Formula,
+        lenient: frozenset[str],
+        indicated: Iterable[str],
+    ) -> None:
         self._frame, self._known, self._formula = frame, known, formula
         self._schema = frame.collect_schema()
+        self._lenient, used = lenient, set(formula.covariate_columns)
+        among = [name for name in indicated if name in used]
+        self._formula = formula.with_indicators(n for n in among if not self._has_levels(n))
+        self._further = set(among) - self._formula.flags
         self._arms = _arms(frame, formula, known)
         self._bounds = Bounds()
         self._numeric: list[str] = []
@@ -315,12 +500,15 @@ class _ColumnReader:
 
     def covariate(self, name: str, source: str | None) -> None:
         """Read a covariate as numbers or as levels, as the formula and its dtype say."""
+        if name in _only_flagged(self._formula):
+            return
         dtype = self._schema[name]
-        levels = (
-            name in _names_in_c(self._formula)
-            or (name in self._known and self._known.is_levels(name))
-            or not (dtype.is_numeric() or dtype == nw.Boolean)
-        )
+        if dates.is_date(dtype) and not (name in self._known and self._known.is_levels(name)):
+            raise dates.undeclared(name)
+        levels = self._has_levels(name)
+        ranged = name in self._known and not self._known.is_levels(name)
+        if levels and ranged and name not in _names_in_c(self._formula):
+            raise DataError(_not_numeric(name, dtype))
         if levels and name in _names_computed(self._formula):
             raise DataError(f"column {name!r} is categorical, but a term uses it as a number")
         if levels:
@@ -328,10 +516,16 @@ class _ColumnReader:
         else:
             self.numeric_column(name, source)
 
+    def _has_levels(self, name: str) -> bool:
+        declared = name in self._known and self._known.is_levels(name)
+        return declared or name in _names_in_c(self._formula) or not _is_number(self._schema[name])
+
     def numeric_column(self, name: str, source: str | None) -> None:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
         dtype = self._schema[name]
-        if not (dtype.is_numeric() or dtype == nw.Boolean):
+        if dates.is_date(dtype):
+            raise dates.undeclared(name)
+        if not _is_number(dtype):
             raise DataError(_not_numeric(name, dtype))
         if name in self._known and self._known.is_levels(name):
             raise BoundsError(
@@ -371,6 +565,7 @@ class _ColumnReader:
             self._undeclared_levels.append(name)
             return
         _check_kind(name, dtype, levels)
+        levels = with_missing(levels) if name in self._further else levels
         self._levels[name] = levels
         self._bounds = self._bounds.with_levels(name, levels, source=source)
 
@@ -381,17 +576,28 @@ class _ColumnReader:
                 f"declare the bounds of {name}: they are not read from a lazy frame. Add\n"
                 + skeleton([name], [])
             )
-        return self._frame[name]
+        return self._frame[name].filter((~missing_in(self._frame[name])).tolist())
 
     def design(self, n: int) -> Design:
         """Put together what was found; raises where something cannot be used."""
         self._check_bounds()
-        formula, bounds = self._formula, self._bounds
+        dated = {n: x for n, x in self._known.dates.items() if n in self._bounds}
+        formula, bounds = self._formula, replace(self._bounds, dates=dated)
         numeric = tuple(dict.fromkeys(self._numeric))
-        columns = Columns(formula.treatment_column, self._arms, numeric, self._levels)
+        flags = tuple(map(Missing, sorted(formula.flags)))
+        columns = Columns(
+            formula.treatment_name,
+            self._arms,
+            numeric,
+            self._levels,
+            self._lenient,
+            flags,
+            formula.computed_treatment,
+        )
         encoding = Encoding.build(formula, levels_of(formula, bounds))
         types = {name: self._schema[name] for name in numeric}
         whole = frozenset(k for k, x in types.items() if x.is_integer() or x == nw.Boolean)
+        whole -= formula.flags  # missing values are in the middle of the range
         design = Design(formula, columns, bounds, tuple(self._missing), encoding, n, whole)
         any_range = Bounds()
         for name in self._missing:
@@ -402,10 +608,13 @@ class _ColumnReader:
     def _check_bounds(self) -> None:
         """Check what is left to find; levels cannot be found privately."""
         formula = self._formula
+        self._known.refuse_blank((*self._missing, *self._undeclared_levels))
         if self._undeclared_levels:
+            untyped = [n for n in self._undeclared_levels if self._schema[n] == nw.Object]
+            objects = f" (or data[{untyped[0]!r}].astype(bool) if it is that)" if untyped else ""
             raise BoundsError(
                 f"the levels of {listed(self._undeclared_levels)} must be declared: reading "
-                "them from the data would give away who is in it. Add\n"
+                f"them from the data would give away who is in it{objects}. Add\n"
                 + skeleton(self._missing, self._undeclared_levels)
             )
         factors = (formula.outcome, *formula.factors)
@@ -421,7 +630,7 @@ class _ColumnReader:
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
     ends: list[float] = []
-    for factor in (f for f in formula.factors if name in columns(f)):
+    for factor in (f for f in formula.factors if name in number_columns(f)):
         if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
             return None
         ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
@@ -431,9 +640,16 @@ def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
     plain = (Column, Categorical)
-    computed = {n for f in formula.factors if not isinstance(f, plain) for n in columns(f)}
+    computed = {n for f in formula.factors if not isinstance(f, plain) for n in number_columns(f)}
     numbers = {f.name for f in formula.factors if isinstance(f, Column)}
     return computed | (numbers & _names_in_c(formula))
+
+
+def _only_flagged(formula: Formula) -> set[str]:
+    """Columns that stand in is_na(...) and nowhere else."""
+    factors = (formula.outcome, formula.treatment, *formula.factors)
+    read = {name for factor in factors for name in number_columns(factor)}
+    return set(formula.flags) - read - _names_in_c(formula)
 
 
 def _names_in_c(formula: Formula) -> set[str]:
@@ -447,41 +663,58 @@ def queries(
     """Encode the covariates of rows that are not private, such as points to predict at.
 
     Returns the encoded matrix, and how many values of each column lay outside its bounds and were
-    clipped to them.
+    clipped to them. Values may be missing where the formula or the levels have a place for them.
     """
-    frame, _, _ = _unpack(_as_frame(data), None)
+    levels = levels_of(formula, bounds)
+    further = {name for name, found in levels.items() if found[-1:] == (MISSING_LEVEL,)}
+    lenient = (formula.flags | further) & set(formula.covariate_columns)
+    frame, _, _ = _unpack(_as_frame(data, further), None)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     _require_columns(formula.covariate_columns, frame.columns, "the formula")
-    if is_text(data):
-        frame = engines.typed(frame, _kinds(formula, formula.covariate_columns, bounds))
-    refuse_missing(frame, formula.covariate_columns)
-    numeric: dict[str, FloatArray] = {}
+    kinds = _kinds(formula, formula.covariate_columns, bounds) if is_text(data) else {}
+    kinds |= bounds.date_kinds(formula.covariate_columns)
+    frame = engines.typed(dates.from_objects(frame, kinds), kinds)
+    frame = _retyped(frame, lenient)
+    refuse_missing(frame, [name for name in formula.covariate_columns if name not in lenient])
+    flags = {x.key: missing_in(frame[x.column]) for x in map(Missing, formula.flags & lenient)}
+    numeric: dict[str, npt.NDArray[Any]] = flags
     coded: dict[str, IntArray] = {}
     clipped: dict[str, int] = {}
     for name in formula.covariate_columns:
         column = frame[name]
-        if bounds.is_levels(name):
-            coded[name] = codes(column, tuple(bounds[name]))
+        if name not in bounds:  # is_na(x) alone
             continue
-        if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
+        if bounds.is_levels(name):
+            coded[name] = codes(column, levels[name], name in lenient)
+            continue
+        if not _is_number(column.dtype):
             raise DataError(_not_numeric(name, column.dtype))
-        values, interval = numbers(column).astype(np.float64), bounds.interval(name)
-        numeric[name] = clip(values, interval)
-        if outside := int(np.count_nonzero(numeric[name] != values)):
+        values = numbers(column, name in lenient).astype(np.float64)
+        numeric[name] = clip(values, bounds.interval(name))
+        if outside := int(np.count_nonzero((numeric[name] != values) & ~np.isnan(values))):
             clipped[name] = outside
-    encoding = encoding or Encoding.build(formula, levels_of(formula, bounds))
+    encoding = encoding or Encoding.build(formula, levels)
     return encoding.matrix(numeric, coded, intervals_of(bounds)), clipped
 
 
-def _as_frame(data: Any) -> Any:
-    """A mapping of columns as a frame; anything else as it is."""
+def _as_frame(data: Any, further: set[str]) -> Any:
+    """A mapping of columns as a frame; anything else as it is.
+
+    Columns with a ``further`` level for missing values may name it.
+    """
     if not isinstance(data, Mapping):
         return data
     import pandas as pd
 
     try:
-        columns = {str(name): np.atleast_1d(values) for name, values in data.items()}
-        return pd.DataFrame({name: list(values) for name, values in columns.items()})
+        given = {str(name): values for name, values in data.items()}
+        for name in further & given.keys():
+            values = np.atleast_1d(np.asarray(given[name], dtype=object))
+            given[name] = [None if x == MISSING_LEVEL else x for x in values]
+        columns = {name: np.atleast_1d(values) for name, values in given.items()}
+        frame = pd.DataFrame({name: list(values) for name, values in columns.items()})
+        nothing = [name for name in frame if frame[name].isna().all()]
+        return frame.astype(dict.fromkeys(nothing, "float64"))
     except (TypeError, ValueError) as error:
         raise DataError(f"the columns do not make a frame: {error}") from None
 

@@ -180,6 +180,25 @@ class Residual:
 
 
 @dataclass(frozen=True, eq=False)
+class Contrast:
+    """Clipped residuals times the weight of their arm, with its sign."""
+
+    residual: RowFunction
+    signs: FloatArray
+    clip: float
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What the residual reads."""
+        return self.residual.reads
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Terms of some rows."""
+        clipped = np.clip(self.residual(rows), -self.clip, self.clip)
+        return clipped * np.where(rows.treated, self.signs[0], self.signs[1])
+
+
+@dataclass(frozen=True, eq=False)
 class _LengthClass:
     """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
 

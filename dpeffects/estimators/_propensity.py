@@ -317,7 +317,7 @@ def _public_model(
         raise EstimationError("an arm has no records: there is no effect to estimate")
     strength, offset = n * penalty if penalty else _PUBLIC_STRENGTH, math.log(share / (1.0 - share))
     weights = public_propensity_model(curator, strength, offset, arm=arm)
-    model = _with_error(weights, n, share, 0.0, columns)
+    model = with_error(weights, n, share, 0.0, columns)
     row = LogOdds(model.within((0.0, 1.0)), *model.reach)
     mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
     sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
@@ -337,7 +337,7 @@ def private_model(
     strength = _strength(curator, setting, columns, curator.epsilon("model"), estimate)
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    return _with_error(weights, curator.n, share, share_sd(curator, count), columns), count
+    return with_error(weights, curator.n, share, share_sd(curator, count), columns), count
 
 
 def private_arm_models(
@@ -360,7 +360,7 @@ def private_arm_models(
         offset = math.log(share / (1.0 - share))
         how = (setting.way, setting.noise, arm)
         weights = propensity_model(curator, strength, offset, "model", *how)
-        models.append(_with_error(weights, n, share, sd, columns))
+        models.append(with_error(weights, n, share, sd, columns))
     return tuple(models), sd
 
 
@@ -381,7 +381,7 @@ def kept_slopes(weights: Weights, n: int) -> float:
     return information / (information + weights.strength)
 
 
-def _with_error(
+def with_error(
     weights: Weights, n: int, share: float, share_sd: float, columns: Spreads
 ) -> PropensityModel:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""

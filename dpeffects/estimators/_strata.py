@@ -29,16 +29,18 @@ GIVEN = "Standard error and interval are for the covariates and treatments at ha
 
 @dataclass(frozen=True)
 class StrataOptions(Options):
-    """``weights``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
+    """``matching``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
 
-    weights: str = "means"
+    matching: str = "means"
 
     def __post_init__(self) -> None:
-        check_choice("weights", self.weights, WEIGHTS)
+        check_choice("matching", self.matching, WEIGHTS)
 
     def needs_memory(self) -> str:
         """Round robin deals records in their order."""
-        return 'weights="round_robin" goes by the order of rows' if self.weights != "means" else ""
+        return (
+            'matching="round_robin" goes by the order of rows' if self.matching != "means" else ""
+        )
 
 
 def capped_variance(curator: Curator, strata: MatchedStrata, cap: float) -> SamplingVariance:

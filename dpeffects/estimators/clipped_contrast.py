@@ -30,6 +30,7 @@ from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import diff_in_means
 from dpeffects.estimators._centres import (
     Centres,
+    Contrast,
     Residual,
     release_centres,
     release_lengths,
@@ -39,7 +40,7 @@ from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_contrast
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
+from dpeffects.inference.estimate import Effects, Estimate, Influence, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
@@ -180,7 +181,15 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         basis="randomised" if options.randomised else "association",
         details=details(centres, clip, math.sqrt(spread)),
         caution="" if options.randomised else "NOT ADJUSTED for covariates",
+        influence=arm_influence(centres, signs, clip),
     )
+
+
+def arm_influence(centres: Centres, signs: FloatArray, clip: float = math.inf) -> Influence:
+    """What rows add to a difference of means: residuals from the means of their arms."""
+    term = Contrast(Residual(centres.means), signs, clip)
+    ends = _ends(centres, centres.means, clip, signs)
+    return Influence(term, *ends, mean=0.0, size=float(centres.n))
 
 
 def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
@@ -365,25 +374,6 @@ class ArmMeans:
             possible=(-most, most),
             **about,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Contrast:
-    """Clipped residuals times the weight of their arm, with its sign."""
-
-    residual: RowFunction
-    signs: FloatArray
-    clip: float
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """What the residual reads."""
-        return self.residual.reads
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Terms of some rows."""
-        clipped = np.clip(self.residual(rows), -self.clip, self.clip)
-        return clipped * np.where(rows.treated, self.signs[0], self.signs[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from dpeffects.privacy.strata import MatchedStrata
 
 
 class GlobalMatchingOptions(StrataOptions):
-    """``weights``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
+    """``matching``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
 
 
 def shares(level: str, options: GlobalMatchingOptions) -> dict[str, float]:
@@ -36,7 +36,7 @@ def shares(level: str, options: GlobalMatchingOptions) -> dict[str, float]:
 def fit(curator: Curator, options: GlobalMatchingOptions, estimand: str) -> Estimate:
     """Release the estimate, then its variance with weights up to the square root of n."""
     n = curator.n
-    strata = MatchedStrata(curator, options.weights)
+    strata = MatchedStrata(curator, options.matching)
     difference = strata.difference_globally("estimate")
     sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
     if curator.has("variance"):

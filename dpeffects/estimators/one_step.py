@@ -70,7 +70,7 @@ from dpeffects.estimators.clipped_contrast import (
     details,
 )
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Part
+from dpeffects.inference.estimate import Effects, Estimate, Influence, Part
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -418,6 +418,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         details=details(centres, second, clip * math.sqrt(models.outcome_variance))
         | _known(models),
         caution="" if randomised else _caution(models, curves),
+        influence=Influence(term, -top, top, mean=total.mean, size=float(n)),
     )
 
 

@@ -73,7 +73,7 @@ from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, propensity_model
-from dpeffects.inference.estimate import Effects, Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -502,6 +502,7 @@ def _estimate(
             "slopes kept by the propensity model": f"{100.0 * model.kept:.0f} %",
         },
         caution=_caution(model.kept, clipped),
+        influence=total.influence(1.0 + error.further),
         notes=(
             _LINEAR,
             *((_SHIFTS,) if options.centre != "arms" else ()),
@@ -622,6 +623,12 @@ class WeightedSum:
         """The sum of scores over the size of the population."""
         known = float(self.centres.sizes @ self.row.middles)
         return (self.row.width * float(self.release.value[0]) + known) / self._size
+
+    def influence(self, factor: float) -> Influence:
+        """What rows add to the estimate, which has ``factor`` times `extra` in it."""
+        low, high = self.row.score.interval()
+        mean = min(max(self.extra * self._size / self.centres.n, low), high)
+        return Influence(self.row.score, low, high, mean, self._size / factor)
 
     def sampling(self, value: float, sd: float) -> SamplingVariance:
         """Mean square of the scores about the estimate, over n.

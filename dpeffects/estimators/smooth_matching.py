@@ -13,8 +13,8 @@ Where this differs from the paper, and why:
 - Outcomes are centred, which changes no matched difference, and what a record does when it leaves
   a stratum is added to what it does when it joins another: 4 B / n for balanced strata where the
   paper has 12 B / n. ``paper_constants=True`` keeps the paper's bound and its noise.
-- ``weights="means"`` compares means by stratum (weights 1 + c/t); ``"round_robin"`` is the paper's.
-  Means never have more noise or variance, and do not depend on the order of the records.
+- ``matching="means"`` compares means by stratum (weights 1 + c/t), ``"round_robin"`` is the
+  paper's. Means never have more noise or variance, and do not depend on the order of the records.
 - The paper spends epsilon / 2 on the shift of the estimate and the rest on the change of S; both
   together need less (claim 15). The part that S gets is chosen from n and the declared number of
   strata: the fewer records to a stratum, the more.
@@ -83,7 +83,7 @@ _SCALE_IS_PRIVATE = (
 class SmoothMatchingOptions(StrataOptions):
     """Options of matching with smooth sensitivity.
 
-    ``weights``: "means" (differences in means by stratum) or "round_robin" (the paper's).
+    ``matching``: "means" (differences in means by stratum) or "round_robin" (the paper's).
     ``paper_constants``: the paper's larger bound and noise. ``variance_noise``: "capped" or
     "smooth" (a smooth sensitivity for the variance too). ``sensitivity_noise``: the noise on the
     logarithm of a smooth sensitivity, "laplace" or "gaussian" (the paper's).
@@ -117,7 +117,7 @@ def uses_delta(options: SmoothMatchingOptions, facts: Facts) -> dict[str, float 
 
 def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Estimate:
     """Release ln S, then the estimate, then its variance; or the estimate alone."""
-    weights, paper = options.weights, options.paper_constants
+    weights, paper = options.matching, options.paper_constants
     lower, upper = curator.outcome_range
     twice = options.variance_noise == "smooth" and curator.has("variance")
     part = 0.5 if twice else 1.0
@@ -177,7 +177,7 @@ def _corrected(log_s: Noisy, limits: Lattice) -> float:
 
 def _smoothing(curator: Curator, options: SmoothMatchingOptions, part: float) -> Smoothing:
     """Divide the share of the estimate between its shift and the change of S."""
-    weights, paper = options.weights, options.paper_constants
+    weights, paper = options.matching, options.paper_constants
     lattice, guess = difference_lattice(curator.n, paper), _guess(curator)
     if not paper:
         return _least_noise(

@@ -131,7 +131,8 @@ class SitePolicy:
             check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
             Budget(self.total_epsilon, self.total_delta)
-            Bounds.declared(self.bounds)
+            if dated := list(Bounds.declared(self.bounds).dates):
+                raise PolicyError(f"{dated[0]!r}: a policy has no dates, give days as numbers")
         except (FieldError, DPEffectsError) as error:
             raise PolicyError(str(error)) from None
         if not (self.columns.get("outcome") and self.columns.get("treatment")):
@@ -227,7 +228,7 @@ class SitePolicy:
         return level, public
 
     def _check_formula(self, formula: Formula) -> None:
-        used = (formula.outcome_columns, (formula.treatment_column,), formula.covariate_columns)
+        used = (formula.outcome_columns, formula.treatment_columns, formula.covariate_columns)
         for role, names in zip(_ROLES, used, strict=True):
             for name in names:
                 if name not in self.columns[role]:

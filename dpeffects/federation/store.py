@@ -181,7 +181,7 @@ class Store:
         """Say which total does not cover a price, and no amount."""
         agreement, state = self._ledger.agreement, book.state(self._ledger.dataset)
         try:
-            require_like(state.terms, price.terms)
+            require_like(agreement.terms(state), price.terms)
         except BudgetError:
             return RefusalError("this site's ledger holds charges that protect something else")
         cost = agreement.composition.of_call(as_written(price.epsilon), as_written(price.delta))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpeffects.errors import FormulaError
 from dpeffects.formula import expression as ex
 from dpeffects.formula.encoding import Arrays, Levels, columns_of, prepared, resolve
-from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor
+from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor, Missing
 from dpeffects.formula.parser import Formula
 
 MAX_STRATA = 2**62
@@ -86,7 +86,7 @@ def _size(factor: Factor, binary: Collection[str]) -> int:
     match factor:
         case Categorical() | Cut():
             return columns_of(factor)
-        case Compare():
+        case Compare() | Missing():
             return 2
         case Column(name) if name in binary:
             return 2

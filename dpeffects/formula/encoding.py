@@ -82,17 +82,23 @@ class Encoding:
     @property
     def numeric_columns(self) -> tuple[str, ...]:
         """Data columns read as numbers."""
-        return self._reads(categorical=False)
+        return tuple(dict.fromkeys(n for f in self.factors for n in ex.number_columns(f)))
 
     @property
     def categorical_columns(self) -> tuple[str, ...]:
         """Data columns read as codes into their levels."""
-        return self._reads(categorical=True)
+        return tuple(f.column for f in self.factors if isinstance(f, Categorical))
 
-    def _reads(self, categorical: bool) -> tuple[str, ...]:
-        factors = (part.factor for column in self.columns for part in column.parts)
-        wanted = (f for f in factors if isinstance(f, Categorical) == categorical)
-        return tuple(dict.fromkeys(name for factor in wanted for name in ex.columns(factor)))
+    @property
+    def flags(self) -> tuple[ex.Missing, ...]:
+        """The ``is_na(x)`` that stand in terms."""
+        return tuple(dict.fromkeys(flag for f in self.factors for flag in ex.flags(f)))
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The factors of all columns, each once."""
+        parts = (part.factor for column in self.columns for part in column.parts)
+        return tuple(dict.fromkeys(parts))
 
     def ranges(self, bounds: Mapping[str, Interval]) -> Floats:
         """Smallest and largest value of each column, before scaling: an array of shape (d, 2).
@@ -103,8 +109,7 @@ class Encoding:
         >>> Encoding.build(parse("y ~ t | x:z - 1"), {}).ranges({"x": (-1, 2), "z": (0, 3)})
         array([[-3.,  6.]])
         """
-        factors = {part.factor for column in self.columns for part in column.parts}
-        known = {factor: range_of(factor, bounds) for factor in factors}
+        known = {factor: range_of(factor, bounds) for factor in self.factors}
         found = np.ones((len(self.columns), 2))
         for j, column in enumerate(self.columns):
             if column.parts:
@@ -129,7 +134,7 @@ class Encoding:
         """
 
         def of(part: FactorColumn) -> int:
-            if isinstance(part.factor, Categorical | Cut):
+            if isinstance(part.factor, Categorical | Cut | ex.Missing):
                 return 2
             return whole.get(part.factor.name, 0) if isinstance(part.factor, Column) else 0
 
@@ -188,6 +193,21 @@ class Encoding:
             for k, part in enumerate(column.parts):
                 _fill(out[:, j], part, columns, codes, work, first=k == 0)
         return out
+
+
+MISSING_LEVEL = "(missing)"
+"""The last level of a column whose missing values are a level of their own."""
+
+
+def with_missing(levels: tuple[Level, ...]) -> tuple[Level, ...]:
+    """Levels, and one more for missing values.
+
+    Examples
+    --------
+    >>> with_missing(("N", "S"))
+    ('N', 'S', '(missing)')
+    """
+    return levels if levels[-1:] == (MISSING_LEVEL,) else (*levels, MISSING_LEVEL)
 
 
 def width_of(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> int:
@@ -261,7 +281,7 @@ def resolve(factor: Factor, levels: Levels) -> Factor:
             f"term `{ex.shown(factor)}`: no levels are declared for `{factor.column}`; declare "
             f"them, or write C({factor.column}, levels=[...])"
         )
-    if factor.levels not in (None, declared):
+    if factor.levels is not None and declared not in (factor.levels, with_missing(factor.levels)):
         raise BoundsError(f"term `{ex.shown(factor)}`: other levels are declared for the column")
     return Categorical(factor.column, declared)
 

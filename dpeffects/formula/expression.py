@@ -79,6 +79,26 @@ class Call:
     x: Expression
 
 
+_FLAG = "\0is_na "
+
+
+def is_flag(key: str) -> bool:
+    """Whether a key of arrays is that of an ``is_na(x)``."""
+    return key.startswith(_FLAG)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """1 where a column has no value, else 0; the column may be of any type."""
+
+    column: str
+
+    @property
+    def key(self) -> str:
+        """Under which `evaluate` finds which values are missing; no column has such a name."""
+        return f"{_FLAG}{self.column}"
+
+
 @dataclass(frozen=True)
 class Categorical:
     """A column of levels, the first of them the reference; None if declared with the bounds."""
@@ -114,7 +134,7 @@ class Spline:
     include_intercept: bool = False
 
 
-Expression: TypeAlias = Column | Number | Unary | Binary | Compare | Call
+Expression: TypeAlias = Column | Number | Unary | Binary | Compare | Call | Missing
 Factor: TypeAlias = Expression | Categorical | Cut | Spline
 
 
@@ -180,9 +200,19 @@ def columns(factor: Factor) -> tuple[str, ...]:
     names = {
         node.name if isinstance(node, Column) else node.column: None
         for node in walk(factor)
-        if isinstance(node, Column | Categorical)
+        if isinstance(node, Column | Categorical | Missing)
     }
     return tuple(names)
+
+
+def number_columns(factor: Factor) -> tuple[str, ...]:
+    """Names of the columns that a factor computes with, each once."""
+    return tuple({node.name: None for node in walk(factor) if isinstance(node, Column)})
+
+
+def flags(factor: Factor) -> tuple[Missing, ...]:
+    """The ``is_na(x)`` inside a factor, each once."""
+    return tuple({node: None for node in walk(factor) if isinstance(node, Missing)})
 
 
 # How tightly each kind of node binds when printed; Python's own order.
@@ -202,7 +232,7 @@ def source(factor: Factor) -> str:
     """
     match factor:
         case Categorical(column, levels):
-            return f"C({_name(column)}{'' if levels is None else f', levels={list(levels)!r}'})"
+            return f"C({show_name(column)}{'' if levels is None else f', levels={list(levels)!r}'})"
         case Cut(x, points):
             return f"cut({render(x)[0]}, {_list(points)})"
         case Spline():
@@ -212,7 +242,7 @@ def source(factor: Factor) -> str:
                 f"lower_bound={lower}, upper_bound={upper}, "
                 f"include_intercept={factor.include_intercept})"
             )
-        case Column() | Call():
+        case Column() | Call() | Missing():
             return render(factor)[0]
     return f"I({render(factor)[0]})"
 
@@ -231,7 +261,9 @@ def render(expr: Expression) -> tuple[str, int]:
 
     match expr:
         case Column(name):
-            return _name(name), _ATOM
+            return show_name(name), _ATOM
+        case Missing(name):
+            return f"is_na({show_name(name)})", _ATOM
         case Number(value):
             return show_number(value), _MINUS if value < 0 else _ATOM
         case Unary(op, x):
@@ -246,7 +278,8 @@ def render(expr: Expression) -> tuple[str, int]:
     return f"{child(expr.left, least)} {expr.op} {child(expr.right, least + 1)}", least
 
 
-def _name(name: str) -> str:
+def show_name(name: str) -> str:
+    """A column as a formula names it."""
     plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
     return name if plain else f"`{name}`"
 
@@ -275,6 +308,8 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
             if name not in columns:
                 raise DataError(f"there is no numeric column `{name}`")
             return np.asarray(columns[name], dtype=np.float64)
+        case Missing():
+            return np.asarray(columns[expr.key], dtype=np.float64)
         case Number(value):
             return np.asarray(value, dtype=np.float64)
         case Unary(_, x):
@@ -290,6 +325,45 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
     return np.asarray(OPERATORS[expr.op](a, b))
 
 
+_MOST_PARTS = 12
+
+
+def is_binary(expr: Expression) -> bool:
+    """Whether an expression is 0 or 1 for all rows, whatever its columns hold.
+
+    It is made of comparisons and ``is_na(x)``, and 0 or 1 for everything that these can be.
+
+    Examples
+    --------
+    >>> high, old = Compare(">", Column("x"), Number(1)), Compare(">", Column("z"), Number(9))
+    >>> is_binary(Binary("*", high, old)), is_binary(Binary("+", high, old))
+    (True, False)
+    """
+    parts: dict[Expression, Column] = {}
+
+    def hidden(node: Expression) -> Expression:
+        match node:
+            case Compare() | Missing():
+                return parts.setdefault(node, Column(f"\0{len(parts)}"))
+            case Unary(op, x):
+                return Unary(op, hidden(x))
+            case Call(function, x):
+                return Call(function, hidden(x))
+            case Binary(op, left, right):
+                return Binary(op, hidden(left), hidden(right))
+        return node
+
+    whole = hidden(expr)
+    if not 0 < len(parts) <= _MOST_PARTS or set(number_columns(whole)) != {
+        part.name for part in parts.values()
+    }:
+        return False
+    each = np.indices((2,) * len(parts)).reshape(len(parts), -1)
+    with np.errstate(all="ignore"):
+        values = evaluate(whole, {x.name: each[k] for k, x in enumerate(parts.values())})
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
 def needs_domain(factor: Factor) -> set[str]:
     """Columns inside a function that is not defined everywhere; they need declared bounds.
 
@@ -302,9 +376,9 @@ def needs_domain(factor: Factor) -> set[str]:
     for node in walk(factor):
         match node:
             case Call(function, x) if FUNCTIONS[function].lower > -math.inf:
-                found.update(columns(x))
+                found.update(number_columns(x))
             case Binary("/", _, right):
-                found.update(columns(right))
+                found.update(number_columns(right))
             case Binary("**", left, Number(p)) if p < 0 or p != int(p):
-                found.update(columns(left))
+                found.update(number_columns(left))
     return found

@@ -10,9 +10,10 @@ import ast
 import difflib
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from dpeffects.errors import FormulaError, shorten
@@ -89,10 +90,10 @@ class Quotes:
         return shorten(back.strip(), most)
 
 
-def unquote(text: str) -> tuple[str, Quotes]:
+def unquote(text: str, forbidden: Mapping[str, str] = MappingProxyType({})) -> tuple[str, Quotes]:
     """Hide quoted text, and refuse symbols that have no place outside of it."""
     without = _QUOTED.sub(" ", text)
-    for symbol, advice in _FORBIDDEN.items():
+    for symbol, advice in {**_FORBIDDEN, **forbidden}.items():
         if symbol in without:
             raise FormulaError(f"`{shorten(text.strip())}`: {advice}")
     if hidden := re.search(r"(?<!\w)__\w*", without):
@@ -100,7 +101,7 @@ def unquote(text: str) -> tuple[str, Quotes]:
             f"`{shorten(hidden[0])}`: names with two leading underscores stand in backticks"
         )
     if not unicodedata.is_normalized("NFKC", without):  # Python would read another name
-        raise FormulaError("the formula has unusual letters; write such names in backticks")
+        raise FormulaError("there are unusual letters; write such names in backticks")
     quotes = Quotes()
     return re.sub(r"\s", " ", _QUOTED.sub(quotes.hide, text)), quotes
 
@@ -108,9 +109,9 @@ def unquote(text: str) -> tuple[str, Quotes]:
 # --- one factor: Python syntax in, expression out, the rest refused
 
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-_EQUALITY = {ast.Eq: "==", ast.NotEq: "!="}
-_COMPARISON = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", **_EQUALITY}
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+EQUALITY = {ast.Eq: "==", ast.NotEq: "!="}
+COMPARISON = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", **EQUALITY}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 _SPLINE = "write bs(x, knots=[...], lower_bound=..., upper_bound=...)"
 _ROWS = "it looks at other rows; compute it beforehand and give it as a column"
@@ -130,6 +131,7 @@ _CALL_ADVICE = {
         "pow": "write I(x ** 2)",
         "ln": "write log(x)",
         "where ifelse": "write I(x > 3)",
+        "isna isnull is_null isnan notna notnull": "write is_na(x) for missing values",
     }.items()
     for name in names.split()
 }
@@ -152,14 +154,18 @@ _NODE_ADVICE: dict[type[ast.AST], str] = {
 _SHAPES = ("C", "cut", "bs")
 
 
-class _FactorReader:
-    def __init__(self, token: Any, quotes: Quotes) -> None:
-        self.text, self.kind, self.quotes = token.token.strip(), token.kind.value, quotes
+class FactorReader:
+    """One text as a factor; `dpeffects.formula.condition` adds what stands in conditions only."""
+
+    def __init__(self, text: str, kind: str, quotes: Quotes) -> None:
+        self.text, self.kind, self.quotes = text.strip(), kind, quotes
 
     def refuse(self, why: str) -> NoReturn:
+        """Say what cannot be read, and what to write."""
         raise FormulaError(f"term `{self.quotes.show(self.text)}`: {self.quotes.show(why, 500)}")
 
     def factor(self) -> Factor:
+        """The factor."""
         if self.kind == "name":
             return self.column(self.text)
         node: ast.expr = ast.parse(self.text, mode="eval").body
@@ -171,12 +177,14 @@ class _FactorReader:
         return self.of_column(node)
 
     def of_column(self, node: ast.expr) -> Expression:
+        """An expression that reads a column."""
         expr = self.expression(node)
         if not ex.columns(expr):
             self.refuse("it has no column; name one, or remove the term")
         return expr
 
     def column(self, name: str) -> Column:
+        """A column by its name, or by what stood in backticks."""
         value = self.quotes.value(name)
         if isinstance(value, str):
             self.refuse("strings stand only in C(x, levels=[...]); a name stands in backticks")
@@ -185,6 +193,7 @@ class _FactorReader:
         return value or Column(name)
 
     def expression(self, node: ast.expr, depth: int = 0) -> Expression:
+        """A row-wise expression."""
         if depth > MAX_DEPTH:
             self.refuse(f"more than {MAX_DEPTH} levels of nesting; compute it beforehand")
         match node:
@@ -211,6 +220,7 @@ class _FactorReader:
         )
 
     def arithmetic(self, node: ast.BinOp, depth: int) -> Expression:
+        """Two expressions and an operator."""
         op, left = _ARITHMETIC[type(node.op)], self.expression(node.left, depth)
         if op == "**":
             what = "an exponent is a literal number; write exp(x * 0.69) for a power of x"
@@ -218,18 +228,20 @@ class _FactorReader:
         return Binary(op, left, self.expression(node.right, depth))
 
     def comparison(self, node: ast.Compare, depth: int) -> Expression:
-        if len(node.ops) > 1 or type(node.ops[0]) not in _COMPARISON:
+        """An expression compared with a number."""
+        if len(node.ops) > 1 or type(node.ops[0]) not in COMPARISON:
             self.refuse("compare once with < <= > >= == !=; a product of two comparisons is `and`")
-        op = _COMPARISON[type(node.ops[0])]
+        op = COMPARISON[type(node.ops[0])]
         left = self.expression(node.left, depth)
         right = self.expression(node.comparators[0], depth)
         if isinstance(left, ex.Number):
-            op, left, right = _MIRRORED[op], right, left
+            op, left, right = MIRRORED[op], right, left
         if not isinstance(right, ex.Number):
             self.refuse("compare with a number; write I(x - z > 0)")
         return Compare(op, left, right)
 
     def call(self, node: ast.Call, depth: int) -> Expression:
+        """A function of an expression."""
         if isinstance(node.func, ast.Attribute):
             self.method(node.func)
         if not isinstance(node.func, ast.Name):
@@ -237,14 +249,24 @@ class _FactorReader:
         name = node.func.id
         if name in _SHAPES:
             self.refuse(f"`{name}(...)` makes several columns; write it as a term of its own")
-        if name not in ex.FUNCTIONS and name != "I":
+        if name not in (*ex.FUNCTIONS, "I", "is_na"):
             self.unknown(name)
         if len(node.args) != 1 or node.keywords:
             self.refuse(f"`{name}` takes one argument; write {name}(x)")
+        if name == "is_na":
+            return ex.Missing(self.named(node.args[0], "is_na() takes a column"))
         x = self.expression(node.args[0], depth)
         return x if name == "I" else ex.Call(name, x)
 
+    def named(self, node: ast.expr, why: str) -> str:
+        """The name of a column that stands alone."""
+        column = self.expression(node)
+        if not isinstance(column, Column):
+            self.refuse(why)
+        return column.name
+
     def method(self, node: ast.Attribute) -> NoReturn:
+        """Refuse a method, or a function of a module."""
         name = node.attr
         module = isinstance(node.value, ast.Name) and node.value.id in ("np", "numpy", "math")
         if module and name in ex.FUNCTIONS:
@@ -253,26 +275,27 @@ class _FactorReader:
         self.refuse(f"methods and modules are not available: {advice}")
 
     def unknown(self, name: str) -> NoReturn:
+        """Refuse a function that is not known."""
         if name in _CALL_ADVICE:
             self.refuse(f"`{name}` is not available: {_CALL_ADVICE[name]}")
-        near = difflib.get_close_matches(name, [*ex.FUNCTIONS, *_SHAPES], n=1)
+        near = difflib.get_close_matches(name, [*ex.FUNCTIONS, "is_na", *_SHAPES], n=1)
         hint = f"did you mean `{near[0]}`? " if near else ""
         self.refuse(f"unknown function `{name}`; {hint}Available: {_allowed()}")
 
     def categorical(self, node: ast.Call) -> Categorical:
+        """C(x), with or without levels."""
         if len(node.args) != 1 or any(k.arg != "levels" for k in node.keywords):
             self.refuse("contrasts are always against the first level; write C(x, levels=[...])")
-        column = self.expression(node.args[0])
-        if not isinstance(column, Column):
-            self.refuse("C() takes a column; write cut(x, [...]) to group numbers")
+        name = self.named(node.args[0], "C() takes a column; write cut(x, [...]) to group numbers")
         if not node.keywords:
-            return Categorical(column.name)
+            return Categorical(name)
         levels = tuple(self.level(item) for item in self.items(node.keywords[0].value))
         if len(levels) < 2 or len(set(levels)) < len(levels):
             self.refuse("levels are at least two, all different")
-        return Categorical(column.name, levels)
+        return Categorical(name, levels)
 
     def cut(self, node: ast.Call) -> ex.Cut:
+        """cut(x, points)."""
         if len(node.args) != 2 or node.keywords:
             self.refuse("write cut(x, [0, 30, 50, 90])")
         points = tuple(self.number(item) for item in self.items(node.args[1]))
@@ -281,6 +304,7 @@ class _FactorReader:
         return ex.Cut(self.of_column(node.args[0]), points)
 
     def spline(self, node: ast.Call) -> ex.Spline:
+        """bs(x, ...)."""
         given = {k.arg: k.value for k in node.keywords}
         optional = {"degree", "include_intercept"}
         required = {"knots", "lower_bound", "upper_bound"}
@@ -301,11 +325,13 @@ class _FactorReader:
         return ex.Spline(x, knots, lower, upper, int(degree), full.value)
 
     def items(self, node: ast.expr) -> list[ast.expr]:
+        """The items of a list."""
         if not isinstance(node, ast.List | ast.Tuple):
             self.refuse("write the values out, as [1, 2, 3]")
         return node.elts
 
     def level(self, node: ast.expr) -> Level:
+        """A level of a column."""
         if isinstance(node, ast.Name) and isinstance(text := self.quotes.value(node.id), str):
             return text
         value = self.literal(node)
@@ -314,12 +340,14 @@ class _FactorReader:
         return value
 
     def number(self, node: ast.expr, what: str = "write a number, as 2.5") -> float:
+        """A number."""
         value = self.literal(node)
         if value is None or isinstance(value, bool):
             self.refuse(what)
         return float(value)
 
     def literal(self, node: ast.expr) -> int | float | bool | None:
+        """A literal number, True or False; None for anything else."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             value = self.literal(node.operand)
             return -value if value is not None and isinstance(node.op, ast.USub) else value
@@ -331,10 +359,10 @@ class _FactorReader:
 
 
 def _allowed() -> str:
-    return ", ".join([*ex.FUNCTIONS, "I", *_SHAPES])
+    return ", ".join([*ex.FUNCTIONS, "is_na", "I", *_SHAPES])
 
 
 def read_factor(token: Any, quotes: Quotes) -> Factor:
     """Read one factor from a token, or raise a FormulaError that says what to write instead."""
     with translated(quotes.show(token.token)):  # thousands of minus signs are nested too deeply
-        return _FactorReader(token, quotes).factor()
+        return FactorReader(token.token, token.kind.value, quotes).factor()

@@ -10,8 +10,8 @@ them, the factors, is read here with `ast` against an allow-list into the trees 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from dpeffects.errors import FormulaError, shorten
@@ -20,6 +20,7 @@ from dpeffects.formula.expression import Categorical, Column, Expression, Factor
 from dpeffects.formula.factors import Quotes, read_factor, translated, unquote
 
 Term: TypeAlias = tuple[Factor, ...]
+Treatment: TypeAlias = Expression | Categorical | ex.Cut
 
 MAX_LENGTH = 200_000
 MAX_TERMS = 10_000
@@ -30,8 +31,9 @@ MAX_ORDER = 10
 class Formula:
     """A parsed formula: what is read from the data, and nothing of the data.
 
-    ``source`` is the text as written. The outcome is a row-wise expression, the treatment a column
-    or a categorical with its levels, the first of them the reference. ``terms`` are tuples of
+    ``source`` is the text as written. The outcome is a row-wise expression. The treatment is a
+    column, a categorical with its levels or intervals between cut points, the first of them the
+    reference, or an expression that is 0 or 1. ``terms`` are tuples of
     factors (several in an interaction), lower orders first; ``intercept`` says whether the
     covariates come with a column of ones.
 
@@ -46,21 +48,17 @@ class Formula:
 
     source: str = field(compare=False)
     outcome: Expression
-    treatment: Column | Categorical
+    treatment: Treatment
     terms: tuple[Term, ...] = ()
     intercept: bool = True
 
     def __post_init__(self) -> None:
         _ = self.levels  # raises on two level lists for one column
-        if isinstance(self.treatment, Categorical) and len(self.treatment.levels or ()) < 2:
-            raise FormulaError(
-                f"treatment `{ex.shown(self.treatment)}`: it must have two levels or more; write "
-                f"C({self.treatment_column}, levels=[reference, other]) or the plain column"
-            )
+        _check_treatment(self.treatment)
         for role, names in (("outcome", self.outcome_columns), ("covariates", self._covariates)):
-            if self.treatment_column in names:
+            if both := [name for name in self.treatment_columns if name in names]:
                 raise FormulaError(
-                    f"the treatment `{self.treatment_column}` also stands in the {role}; remove it"
+                    f"the treatment `{both[0]}` also stands in the {role}; remove it"
                 )
         for name in self.outcome_columns:
             if name in self._covariates:
@@ -74,9 +72,20 @@ class Formula:
         return ex.columns(self.outcome)
 
     @property
-    def treatment_column(self) -> str:
-        """Name of the treatment column."""
-        return ex.columns(self.treatment)[0]
+    def treatment_columns(self) -> tuple[str, ...]:
+        """Columns the treatment is computed from."""
+        return ex.columns(self.treatment)
+
+    @property
+    def treatment_name(self) -> str:
+        """The name of the treatment's column, or how it is computed."""
+        computed = self.computed_treatment
+        return self.treatment_columns[0] if computed is None else ex.source(computed)
+
+    @property
+    def computed_treatment(self) -> Expression | ex.Cut | None:
+        """The treatment, where it is computed; None where it is a column."""
+        return None if isinstance(self.treatment, Column | Categorical) else self.treatment
 
     @property
     def covariate_columns(self) -> tuple[str, ...]:
@@ -95,7 +104,27 @@ class Formula:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns: outcome, treatment, covariates."""
-        return (*self.outcome_columns, self.treatment_column, *self._covariates)
+        return (*self.outcome_columns, *self.treatment_columns, *self._covariates)
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Columns whose missing values the formula asks for, by ``is_na(x)``."""
+        factors = (self.outcome, self.treatment, *self.factors)
+        return frozenset(flag.column for factor in factors for flag in ex.flags(factor))
+
+    def with_indicators(self, names: Iterable[str]) -> Formula:
+        """Return the same with a term ``is_na(x)`` for each name that has none.
+
+        Examples
+        --------
+        >>> str(parse("y ~ t | x + z + x:z").with_indicators(["x"]))
+        'y ~ t | x + z + is_na(x) + x:z'
+        """
+        wanted = [(ex.Missing(name),) for name in dict.fromkeys(names)]
+        more = [term for term in wanted if term not in self.terms]
+        terms = tuple(sorted((*self.terms, *more), key=len))
+        text = "".join(f" + {ex.source(factor)}" for (factor,) in more)
+        return replace(self, source=self.source.rstrip() + text, terms=terms)
 
     @property
     def has_covariates(self) -> bool:
@@ -128,17 +157,21 @@ class Formula:
         return f"{head}{' | ' if terms else ''}{terms}{'' if self.intercept else ' - 1'}"
 
 
-def parse(text: str) -> Formula:
+def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
     """Read ``outcome ~ treatment``, or ``outcome ~ treatment | covariates``.
 
     Covariates are joined by ``+``, interactions by ``:`` or ``*``; ``(a + b + c)**2`` gives all
-    pairs; ``- 1`` drops the intercept. Names that are not plain words stand in backticks. Any other
-    text is a FormulaError that names the term and what to write.
+    pairs; ``- 1`` drops the intercept. Names that are not plain words stand in backticks. ``.`` is
+    the sum of all ``declared`` columns but outcome and treatment, and the source of the formula
+    then has their names; ``. - x`` leaves one out. Any other text is a FormulaError that names the
+    term and what to write.
 
     Examples
     --------
     >>> parse("y ~ t | a*b - 1").terms
     ((Column(name='a'),), (Column(name='b'),), (Column(name='a'), Column(name='b')))
+    >>> parse("y ~ t | . - b", ["y", "a", "b", "c"]).source
+    'y ~ t | a + c'
     >>> parse("y ~ t | scale(x)")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     dpeffects.errors.FormulaError: term `scale(x)`: `scale` is not available: covariates are ...
@@ -156,16 +189,50 @@ def parse(text: str) -> Formula:
     left, _, right = bare.partition("~")
     middle, bar, rest = right.partition("|")
     outcome = _single(left, "outcome", "y, log(y) or I(y2 - y1)", quotes)
-    treatment = _single(middle, "treatment", "t or C(t, levels=[reference, other])", quotes)
+    example = "t, C(t, levels=[reference, other]) or I(dose > 1)"
+    treatment = _single(middle, "treatment", example, quotes)
     if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
         raise FormulaError(f"outcome `{ex.shown(outcome)}`: write one number a row, as I(y > 3)")
-    if not isinstance(treatment, Column | Categorical):
+    if isinstance(treatment, ex.Spline):
+        raise FormulaError(f"treatment `{ex.shown(treatment)}`: {dose_advice(treatment)}")
+    others = [x for x in declared or () if x not in (*ex.columns(outcome), *ex.columns(treatment))]
+    dot = None if declared is None else tuple(map(Column, others))
+    intercept, terms, written_out = _expand(rest, quotes, dot) if bar else (True, (), False)
+    formula = Formula(text, outcome, treatment, terms, intercept)
+    return replace(formula, source=str(formula)) if written_out else formula
+
+
+def has_dot(text: Any) -> bool:
+    """Whether a `.` may stand among the covariates: one that is no part of a name or a number."""
+    return isinstance(text, str) and bool(re.search(r"(?<!\w)\.(?!\w)", text.partition("|")[2]))
+
+
+# --- the treatment
+
+
+def dose_advice(treatment: Factor | str) -> str:
+    """What to write where a treatment is neither 0 or 1 nor one of some arms."""
+    dose = treatment if isinstance(treatment, str) else (*ex.columns(treatment), "dose")[0]
+    name = ex.show_name(dose)
+    return (
+        "a treatment is 0 or 1, or one of a few arms; of a dose write two arms, "
+        f"I({name} > 1), or several, cut({name}, [0, 1, 5])"
+    )
+
+
+def _check_treatment(treatment: Treatment) -> None:
+    """Refuse a treatment with less than two arms, and one that is a dose."""
+    if isinstance(treatment, Categorical) and len(treatment.levels or ()) < 2:
         raise FormulaError(
-            f"treatment `{ex.shown(treatment)}`: write a column of two values, t, or "
-            "C(t, levels=[reference, other])"
+            f"treatment `{ex.shown(treatment)}`: it must have two levels or more; write "
+            f"C({treatment.column}, levels=[reference, other]) or the plain column"
         )
-    intercept, terms = _expand(rest, quotes) if bar else (True, ())
-    return Formula(text, outcome, treatment, terms, intercept)
+    if isinstance(treatment, ex.Cut) and len(treatment.points) < 3:
+        raise FormulaError(
+            f"treatment `{ex.shown(treatment)}`: it has one arm; give cut() three points or more"
+        )
+    if not isinstance(treatment, Column | Categorical | ex.Cut) and not ex.is_binary(treatment):
+        raise FormulaError(f"treatment `{ex.shown(treatment)}`: {dose_advice(treatment)}")
 
 
 # --- the covariate part: operators
@@ -177,6 +244,12 @@ _OPERATOR_ADVICE = {
     **dict.fromkeys("<>=!", "write a comparison as I(x > 3)"),
     **dict.fromkeys("&@?;,$", "write terms joined by + or :"),
 }
+
+
+_NO_DOT = (
+    "`.` stands for all columns with declared bounds other than outcome and treatment, and there "
+    'are none: declare the covariates, bounds={"age": (18, 90), "*_hx": [0, 1]}, or name them'
+)
 
 
 def _tokens(text: str, quotes: Quotes) -> list[Any]:
@@ -196,16 +269,27 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
     return read_factor(tokens[0], quotes)
 
 
-def _expand(text: str, quotes: Quotes) -> tuple[bool, tuple[Term, ...]]:
-    """Expand the operators of the covariate part; formulaic sees made-up names only."""
+def _expand(
+    text: str, quotes: Quotes, dot: tuple[Column, ...] | None
+) -> tuple[bool, tuple[Term, ...], bool]:
+    """Expand the operators of the covariate part; formulaic sees made-up names only.
+
+    Returns whether there is an intercept, the terms, and whether a `.` stood for some of them.
+    """
     from formulaic.parser import DefaultFormulaParser
 
     tokens = _tokens(text, quotes)
     _check_operators(tokens, quotes.show(text))
     names: dict[Factor, str] = {}
     words = []
+    dots = [token for token in tokens if token.token == "."]
+    if dots and not dot:
+        raise FormulaError(_NO_DOT)
     for token in tokens:
-        if token.kind.value in ("name", "python"):
+        if token in dots:
+            each = [names.setdefault(column, f"f{len(names)}") for column in dot or ()]
+            words.append(f"({' + '.join(each)})")
+        elif token.kind.value in ("name", "python"):
             factor = read_factor(token, quotes)
             words.append(names.setdefault(factor, f"f{len(names)}"))
         else:
@@ -220,7 +304,7 @@ def _expand(text: str, quotes: Quotes) -> tuple[bool, tuple[Term, ...]]:
     for term in terms:
         if len(term) > MAX_ORDER:
             raise FormulaError(f"`{quotes.show(text)}`: more than {MAX_ORDER} factors in one term")
-    return () in terms, tuple(sorted((term for term in terms if term), key=len))
+    return () in terms, tuple(sorted((term for term in terms if term), key=len)), bool(dots)
 
 
 def _check_operators(tokens: Sequence[Any], text: str) -> None:
@@ -259,7 +343,7 @@ def _operator_advice(before: str, word: str, after: str) -> str:
 
 def _value_advice(before: str, word: str, after: str, depth: int) -> str:
     if word == ".":
-        return "name the covariates: they are part of what is declared"
+        return "write an exponent" if before == "**" else ""
     if before == "**":
         return "write one exponent" if after == "**" else ""
     alone = depth == 0 and before in ("", "+", "-") and after in ("", "+", "-")

@@ -22,6 +22,7 @@ from dpeffects.formula.expression import (
     Factor,
     Function,
     Interval,
+    Missing,
     Number,
     Spline,
     Unary,
@@ -76,7 +77,7 @@ def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
             ends = _call_range(factor, FUNCTIONS[function], _range(x, bounds))
         case Binary():
             ends = _binary_range(factor, bounds)
-        case Categorical():
+        case Categorical() | Missing():
             return 0.0, 1.0
         case Compare(left=x) | Cut(x=x) | Spline(x=x):
             if not isinstance(x, Column):  # in [0, 1] whatever the column holds

@@ -55,6 +55,20 @@ class Part:
     noise: bool = False
 
 
+@dataclass(frozen=True)
+class Influence:
+    """How an estimate adds up over rows: about the sum of ``term`` - ``mean`` over ``size``.
+
+    ``term`` is a row function with values from ``low`` to ``high``.
+    """
+
+    term: Any
+    low: float
+    high: float
+    mean: float
+    size: float
+
+
 BASES = {
     "adjusted": "adjusted for the covariates",
     "randomised": "treatment was randomised, as declared",
@@ -82,7 +96,8 @@ class Estimate:
     is cut; ``basis`` is one of `BASES`, or empty where the method's own words say it;
     ``notes`` are sentences for the reader;
     ``details`` are public or released values worth showing (match limits, arm sizes);
-    ``caution`` is what nobody should overlook, in a few words.
+    ``caution`` is what nobody should overlook, in a few words; ``influence`` says how rows make
+    the estimate, for variances by cluster and unit.
     """
 
     value: float
@@ -95,6 +110,7 @@ class Estimate:
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     caution: str = ""
+    influence: Influence | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.basis and self.basis not in BASES:

@@ -16,6 +16,7 @@ from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import (
     Terms,
+    agreed_terms,
     negligible,
     refusal,
     require_like,
@@ -26,17 +27,24 @@ from dpeffects.privacy.ledger import (
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a dataset allows, fixed when it is added to the ledger."""
+    """What a dataset allows, fixed when it is added to the ledger.
+
+    ``unit`` is the column all of whose rows every call must protect, where one was agreed on.
+    """
 
     budget: Budget
     composition: Composition
     limits: Cost
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        agreed_terms(self.unit)
 
     @classmethod
-    def make(cls, epsilon: float, delta: float, name: str) -> Self:
-        """Agree on a budget and a composition."""
+    def make(cls, epsilon: float, delta: float, name: str, unit: str | None = None) -> Self:
+        """Agree on a budget, a composition and perhaps a unit."""
         budget, rule = Budget(epsilon, delta), find_composition(name)
-        return cls(budget, rule, rule.limits(budget))
+        return cls(budget, rule, rule.limits(budget), unit)
 
     def body(self) -> dict[str, Any]:
         """Return the agreement for an entry."""
@@ -45,7 +53,11 @@ class Agreement:
             "delta": self.budget.delta,
             "composition": self.composition.name,
             "limits": self.limits,
-        }
+        } | ({} if self.unit is None else {"unit": self.unit})
+
+    def terms(self, state: State) -> Terms | None:
+        """What charges must protect: as agreed, or as the first of them does."""
+        return state.terms or agreed_terms(self.unit)
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
@@ -53,7 +65,7 @@ class Agreement:
         try:
             budget = Budget(body["epsilon"], body["delta"])
             rule = find_composition(body["composition"])
-            return cls(budget, rule, Cost.read(body["limits"]))
+            return cls(budget, rule, Cost.read(body["limits"]), body.get("unit"))
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
@@ -67,7 +79,7 @@ class Agreement:
 
     def check(self, state: State, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless a call with this budget fits."""
-        require_like(state.terms, terms)
+        require_like(self.terms(state), terms)
         if not self.composition.of_call(epsilon, delta).within(self.left(state)):
             raise self._refusal(state, (epsilon, delta))
 
@@ -114,7 +126,7 @@ class Agreement:
     ) -> tuple[State, Hold | None]:
         """Charge a call's reservation, or what is left where there is none; or refuse."""
         require_positive(spend)
-        require_like(state.terms, terms)
+        require_like(self.terms(state), terms)
         if hold is not None and not hold.open:
             raise BudgetError("the reservation of this call was settled; nothing was drawn")
         before = (hold or state).noncomposable_epsilon

@@ -246,6 +246,7 @@ def create_ledger(
     epsilon: float,
     delta: float = 0.0,
     composition: str = "sum",
+    unit: str | None = None,
 ) -> DurableLedger:
     """Create a ledger for a dataset, or add a dataset to a study's ledger.
 
@@ -261,6 +262,10 @@ def create_ledger(
         "sum": epsilons and deltas add up. "zcdp": charges add up as concentrated privacy, which
         allows many more Gaussian releases at a given total (and about as many Laplace releases);
         it needs a delta.
+    unit
+        The column of persons, say, all of whose rows every call must protect
+        (``dp_ate(..., unit="patient_id")``); calls that protect less are refused. Without it the
+        first charge says what the ledger protects, and others are refused.
 
     Returns
     -------
@@ -274,7 +279,7 @@ def create_ledger(
     (3.0, 1e-05)
     """
     _check_name(dataset)
-    agreement = Agreement.make(epsilon, delta, composition)
+    agreement = Agreement.make(epsilon, delta, composition, unit)
     store = _store(address)
     store.create()
     with store.session(write=True) as session:

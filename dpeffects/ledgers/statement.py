@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.guarantee import protected
 from dpeffects.ledgers.agreement import Agreement, payments
 from dpeffects.ledgers.entry import Entry, State, read_terms, to_plain
 from dpeffects.ledgers.loss_distributions import tight_epsilon
@@ -137,9 +138,9 @@ class Statement:
                 f"holds epsilon {call.epsilon:.6g}, delta {call.delta:.3g} since {call.since} "
                 f"({what})",
             )
-        if self.state.terms:
-            public = ", ".join(("n", *self.state.terms.public))
-            yield "Protects", f"one {self.state.terms.unit}; public: {public}"
+        if terms := self.agreement.terms(self.state):
+            public = ", ".join(("n", *terms.public))
+            yield "Protects", f"{protected(terms.unit)}; public: {public}"
         if self.state.charges:
             yield "Tighter", self._tighter()
 

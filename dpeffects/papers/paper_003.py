@@ -55,7 +55,7 @@ def _mismatches(item: str, words: str) -> str:
 @both("Algorithm 1", "exact single matching, in turn within strata")
 def _matching_agrees() -> Found:
     text = _mismatches("Algorithm 1", "estimate")
-    return Found(f'smooth_matching(weights="round_robin"): {text}', text.startswith("0 "))
+    return Found(f'smooth_matching(matching="round_robin"): {text}', text.startswith("0 "))
 
 
 @both("Figure 2", "nobody is used more than ceil(|other arm| / |own arm|) + 1 times")

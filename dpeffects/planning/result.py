@@ -31,6 +31,7 @@ from dpeffects.planning.setting import (
     declared_bounds,
     outcome_range,
     outcome_spread,
+    read_formula,
     refuse_former,
 )
 from dpeffects.privacy.budget import Budget
@@ -132,7 +133,7 @@ def plan(
     n: int,
     epsilon: float,
     delta: float = 0.0,
-    bounds: Mapping[str, Any] | None = None,
+    bounds: Any = None,
     method: str | None = None,
     estimand: str = "ATE",
     design: str = "observational",
@@ -214,10 +215,10 @@ def plan(
     >>> study.rows[0].half_width < 0.2
     True
     """
-    parsed = parse(formula)
     Budget(epsilon, delta)
     refuse_former(options)
-    known, two_valued = declared_bounds(parsed, bounds)
+    parsed, given = read_formula(formula, bounds)
+    known, two_valued = declared_bounds(parsed, given)
     check_whole("n", n, 4, _MOST)
     if repeats is not None:
         check_whole("repeats", repeats, 1)

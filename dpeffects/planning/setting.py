@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds, skeleton
+from dpeffects.design.codebook import Blank, opened
 from dpeffects.errors import BoundsError, OptionError
 from dpeffects.estimators._checks import check_between, is_number
-from dpeffects.formula import Formula
+from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, source
 from dpeffects.formula.ranges import range_of
 
@@ -72,22 +74,37 @@ def refuse_former(options: Mapping[str, Any]) -> None:
             raise OptionError(f"there is no argument {name} any more: write {_FORMER[name]}=...")
 
 
-def declared_bounds(formula: Formula, bounds: Mapping[str, Any] | None) -> tuple[Bounds, bool]:
+def read_formula(formula: str, bounds: Any) -> tuple[Formula, Bounds]:
+    """Read a formula, and the bounds of its columns; `.` stands for those declared by name."""
+    given = opened(bounds)
+    if isinstance(given, str):
+        raise BoundsError("a plan has no data to read bounds from: declare them")
+    given = given or {}
+    parsed = parse(formula, [n for n, x in given.items() if not isinstance(x, Blank)])
+    there = [n for n in parsed.columns if n not in given]
+    used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
+    needed = {n: x for n, x in given.items() if n in used}
+    return parsed, replace(Bounds.of_columns(needed, parsed.columns), dates={})  # days are numbers
+
+
+def declared_bounds(formula: Formula, known: Bounds) -> tuple[Bounds, bool]:
     """Bounds of the formula's columns, declared or in the formula; is the outcome 0 or 1 by them?
 
     An outcome with the levels 0 and 1 has two values. One with the range (0, 1) may have.
     """
-    if isinstance(bounds, str):
-        raise BoundsError("a plan has no data to read bounds from: declare them")
-    if not (bounds is None or isinstance(bounds, Mapping)):
-        raise BoundsError("bounds must map column names to ranges or levels")
-    known = Bounds.declared({n: x for n, x in (bounds or {}).items() if n in formula.columns})
+    name = formula.outcome.name if isinstance(formula.outcome, Column) else ""
+    two_valued = name in known and known.is_levels(name) and set(known[name]) == {0, 1}
+    if two_valued:
+        known = known.with_interval(name, 0.0, 1.0, source="declared")
+    known = known.as_used(design.uses(formula, {}))
     for name, levels in formula.levels.items():
         known = known.with_levels(name, levels, source="declared")
     for name in formula.columns:
         if name not in known and (ends := design.ends_in_formula(name, formula)):
             known = known.with_interval(name, *ends, source="declared")
-    arm = formula.treatment_column
+    arm = formula.treatment_name
+    if (arm,) != formula.treatment_columns:
+        raise OptionError(f"a plan makes up the treatment: write a column in the place of {arm}")
     if arm in known and known.is_levels(arm) and len(known[arm]) > 2:
         raise OptionError(f"a plan compares two arms: declare two of the levels of {arm!r}")
     missing = [n for n in formula.columns if n not in known and n != arm]
@@ -95,10 +112,6 @@ def declared_bounds(formula: Formula, bounds: Mapping[str, Any] | None) -> tuple
         raise BoundsError(
             f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
         )
-    name = formula.outcome.name if isinstance(formula.outcome, Column) else ""
-    two_valued = name in known and known.is_levels(name) and set(known[name]) == {0, 1}
-    if two_valued:
-        known = known.with_interval(name, 0.0, 1.0, source="declared")
     return known, two_valued
 
 

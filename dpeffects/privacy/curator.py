@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,12 +68,19 @@ class Curator:
 
     The order in which rows come may depend on what is in them. So whatever goes by position works
     on the rows in a secret order, drawn once, when it is first needed.
-    """
 
-    by_unit: ClassVar[bool] = False
+    Where rows have weights (claim 29) all sums have them, and ``n`` is what they add up to: the
+    number of records, of units that count once each, or a number that was released
+    (`release_size`). ``units`` is the public number of records or units.
+    """
 
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
+        self.weighted, self.units = rows.weighted, rows.n
+        if self.weighted and public:
+            raise OptionError("rows with weights have nothing that is public")
+        if rows.most_rows > 1 and not self.weighted:
+            raise OptionError("units of several rows need weights that add up to at most 1")
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
         self.arms = rows.arms
         self.values = rows.values or (0,) * (rows.width + 1)
@@ -143,15 +150,17 @@ class Curator:
         if self._is_public(phi, cells):
             noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
         else:
-            steps = Steps(totals, moves, grid.unit, grid.shape(self.n))
+            steps = Steps(totals, moves, grid.unit, grid.shape(self.units))
             noisy = self._releaser.release(label, steps, share=share, claim=within.claim, part=part)
         if cells is None:
-            noisy = replace(noisy, value=noisy.value + self._offset(grid))
+            noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
         return noisy
 
-    def _offset(self, grid: OnGrid) -> FloatArray | float:
-        """What the records' centres add to sums."""
-        return grid.offset(self.n)
+    def release_size(self, share: str) -> Noisy:
+        """Release what the weights of all rows add up to; from here on that is ``n``."""
+        size = self.sums("total weight", None, share=share)
+        self.n = max(round(float(size.value[0])), 1)
+        return size
 
     def norm_of_sum(
         self, label: str, phi: RowFunction, within: Box, *, share: str, part: float = 1.0
@@ -176,8 +185,9 @@ class Curator:
         left: list[tuple[int, Summand]] = []
         for k, (phi, within, cells, rate) in enumerate(asked):
             rehearse(phi, within.columns, cells, self.width)
-            grids.append(grid := within.on(self.n, rate, most))
-            if isinstance(grid, BoxGrid) and grid.squared_radius is None:
+            grids.append(grid := within.on(self.units, rate, most, self.weighted))
+            plain = isinstance(grid, BoxGrid) and grid.squared_radius is None
+            if plain and not self.weighted:
                 totals[k] = self._source.in_engine(phi, grid, cells)
             if totals.get(k) is None:
                 add = partial(
@@ -198,8 +208,9 @@ class Curator:
         ]
 
     def _is_public(self, *functions: Phi | Cells) -> bool:
-        """What neighbours have in common."""
-        return {_PARTS.get(x, x) for x in all_reads(*functions)} <= self._public
+        """What neighbours have in common; nothing, where rows have weights."""
+        parts = {_PARTS.get(x, x) for x in all_reads(*functions)}
+        return not self.weighted and parts <= self._public
 
     # --- values of single records -----------------------------------------------------------------
 
@@ -214,8 +225,8 @@ class Curator:
     @cached_property
     def _order(self) -> IntArray:
         """The secret order of the records."""
-        if self.by_unit:
-            raise OptionError("rows of one unit would be taken apart")
+        if self.weighted:
+            raise OptionError("this step needs records that count alike")
         return self._releaser.permutation(self.n)
 
     @cached_property
@@ -250,10 +261,11 @@ def _block_totals(
     for start in range(0, block.size, rows):
         some = block.some(slice(start, start + rows)) if block.size > rows else block
         cell = cells.of(some) if cells else None
-        if phi is None and cell is not None:
+        weight = some.weight if some.weight.size else None
+        if phi is None and cell is not None and weight is None:
             total = total + np.bincount(cell, minlength=size + 1)[:size, None]
         else:
-            total = total + grid.totals(values_of(phi, some, columns), cell, size)
+            total = total + grid.totals(values_of(phi, some, columns), cell, size, weight)
     return (np.asarray(total),)
 
 

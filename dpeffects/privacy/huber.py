@@ -51,6 +51,8 @@ class Huber:
     strength: float
     steepest: float = 1.0
     by_arm: bool = False
+    rows: int = 1
+    """Rows of a unit, at most: each is rounded by itself."""
     gradient_shifts = 4  # a gradient is its row times a number of either sign (claim 23)
     claims = (23, 24)
 
@@ -86,7 +88,8 @@ class Huber:
         largest = self.largest_weights(n, noise)
         off = 2.0**-50 + math.sqrt(self.size) * 2.0 ** (1 - kept_bits(self.size, GRID))
         off *= 1.0 if self.size <= 256 else 1.05
-        most = n * (_ACCOUNTED + off * (2.0 + largest)) + 2e-15 * noise
+        each = _ACCOUNTED + 3.0 * (self.rows - 1) * 2.0 ** -(descent.FINE + 1)
+        most = n * (each + off * (2.0 + largest)) + 2e-15 * noise
         return most / self.strength
 
     def solve(self, source: Source, noise: FloatArray | None = None) -> FloatArray:
@@ -103,7 +106,7 @@ class Huber:
             def rounding(size: float) -> float:
                 """Distance of a computed gradient from the true one, at weights of this norm."""
                 each = (
-                    2.0 ** -(descent.FINE + 1)
+                    self.rows * 2.0 ** -(descent.FINE + 1)
                     + 2.0**-50
                     + (along_error(self.size) + 2.0**-52) * size
                 )
@@ -163,6 +166,8 @@ def _block_sums(
                 factors = slopes * np.clip(residual, -1.0, 1.0)
             else:
                 factors = curvatures * exact_dots(rows, vectors[arm], GRID)
+            if some.weight.size:
+                factors, curvatures = factors * some.weight, curvatures * some.weight
             limbs[:, arm] += descent.derivative_sums(rows, factors, curvatures, precision)
     return (limbs,)
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpeffects.errors import BudgetError, LedgerError
+from dpeffects.errors import BudgetError, LedgerError, OptionError
+from dpeffects.guarantee import column_of, protected, rows_of
 from dpeffects.privacy.budget import Budget, as_written, round_up
 from dpeffects.privacy.charges import Spend
 
@@ -74,9 +75,13 @@ class Ledger(Account):
         The total allowed.
     parent
         A ledger that is charged too, and first.
+    unit
+        The column of persons, say, all of whose rows every call must protect (``dp_ate(...,
+        unit="patient_id")``). Without it a ledger takes what it protects from its first charge.
+        It refuses others, because an epsilon for outcomes, one for records and one for all rows of
+        a person do not add up.
     terms
-        What the charges protect; a ledger takes it from its first charge and refuses others,
-        because an outcome-level and a record-level epsilon do not add up.
+        The same in full, for this package.
 
     Examples
     --------
@@ -91,12 +96,13 @@ class Ledger(Account):
         delta: float = 0.0,
         *,
         parent: Account | None = None,
+        unit: str | None = None,
         terms: Terms | None = None,
     ) -> None:
         self._allowed = Budget(epsilon, delta)
         self._spends: list[Spend] = []
         self._spent = self._held = (Fraction(0), Fraction(0))
-        self._parent, self._terms = parent, terms
+        self._parent, self._terms = parent, terms or agreed_terms(unit)
         self._void: set[str] = set()
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -259,14 +265,48 @@ def require_positive(spend: Spend) -> None:
         raise BudgetError(f"a charge must be positive, got {spend.epsilon}, {spend.delta}")
 
 
+def agreed_terms(unit: str | None) -> Terms | None:
+    """What every charge of a ledger must protect, where a column of units was agreed on."""
+    if unit is None:
+        return None
+    if not (isinstance(unit, str) and unit):
+        raise OptionError("unit must be the name of a column, as in dp_ate(..., unit=...)")
+    return Terms(rows_of(unit))
+
+
 def require_like(held: Terms | None, terms: Terms | None) -> None:
     """Refuse charges that protect something else than those already here."""
     if terms and held and terms[:2] != held[:2]:
-        old, new = (f"{x.unit} (public: {', '.join(x.public) or 'n only'})" for x in (held, terms))
-        raise BudgetError(
-            f"this ledger holds charges for one {old}; a call for one {new} does not add to them: "
-            "give it a ledger of its own"
+        old, new = (
+            f"{protected(x.unit)} (public: {', '.join(x.public) or 'n only'})"
+            for x in (held, terms)
         )
+        raise BudgetError(
+            f"this ledger protects {old}; this call protects {new}. {_mixed(held.unit, terms.unit)}"
+        )
+
+
+def _mixed(held: str, new: str) -> str:
+    """Say what the sum of charges that protect different things would be worth."""
+    columns = [column for column in map(column_of, (held, new)) if column]
+    if not columns:
+        return "The two do not add up: give the call a ledger of its own"
+    if len(columns) == 2:
+        why = (
+            f"rows of one {columns[0]} may be of several {columns[1]}, so that the sum would be a "
+            "promise for neither"
+        )
+    else:
+        finer = "an outcome" if "outcome" in (held, new) else "a record"
+        why = (
+            f"what is spent to protect {finer} protects one {columns[0]} with k rows at k times "
+            f"its epsilon only, and what is spent to protect one {columns[0]} protects a record "
+            "only as long as it stays with its own, so that the sum would be a promise for neither"
+        )
+    return (
+        f"The two do not add up: {why}. Give the call a ledger of its own, and report both; or ask "
+        f"for the same unit in all calls (a ledger can be made for one: unit=...)"
+    )
 
 
 def refusal(needed: Amounts, allowed: Budget, left: tuple[float, float]) -> BudgetError:

@@ -59,6 +59,8 @@ class Logistic:
     centred: bool = True
     arm: int | None = None
     """Where the treatment has several levels: the one against all others."""
+    rows: int = 1
+    """Rows of a unit, at most: each is rounded by itself."""
     hessian_bound = 0.25
     gradient_shifts = 3
     claims = (21, 20)
@@ -97,7 +99,9 @@ class Logistic:
         """Distance of a computed mean gradient from the true one, at weights of this norm."""
         _, row, l1 = self._norms
         left_out = l1 * 2.0 ** -kept_bits(self.width, GRID) * size
-        each = left_out / 4.0 + 2.0**-48 + 2.0**-53 * abs(self.offset) + 2.0 ** -(FINE + 1)
+        each = (
+            left_out / 4.0 + 2.0**-48 + 2.0**-53 * abs(self.offset) + self.rows * 2.0 ** -(FINE + 1)
+        )
         return 1.01 * row * each
 
     def gradient_left(self, n: int, noise: float = 0.0) -> float:
@@ -196,7 +200,8 @@ class Logistic:
         row = self._norms[1]
         image = descent.times(hessian, step) if callable(hessian) else hessian @ step
         size, missed = row * norm(step), norm(gradient - image)
-        return 1.01 * (missed + row * (2.0 ** -(_QUICK.bits[0] + 1) * size + size**2 / 20.0))
+        coarse = self.rows * 2.0 ** -(_QUICK.bits[0] + 1)
+        return 1.01 * (missed + row * (coarse * size + size**2 / 20.0))
 
 
 def least_penalty(d: int, centred: bool = False) -> float:
@@ -223,6 +228,8 @@ def _block_sums(
     rows = whole_rows(block.covariates, problem.centred, out)
     chance = sigmoid(exact_dots(rows, parts[0], GRID, parts[1]) + problem.offset)
     factors, curvatures = chance - problem.cases(block), (1.0 - chance) * chance
+    if block.weight.size:
+        factors, curvatures = factors * block.weight, curvatures * block.weight
     if vector is not None:
         factors = curvatures * exact_dots(rows, vector, GRID)
     return (descent.derivative_sums(rows, factors, curvatures, precision),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -43,12 +43,32 @@ class Fit:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be released, by public numbers."""
-        if self.curator.by_unit:
-            raise OptionError("rows of one unit would be taken apart")
+        if self._rows > 1:
+            known = replace(self.problem, rows=self._rows)
+            object.__setattr__(self, "problem", known)
         if self.share in self.curator._releaser.split.mu:
             raise PrivacyError("a minimiser needs a share with a delta of its own")
         if isinstance(self.problem, Huber):
             rehearse(self.problem.terms, self.problem.size + 2, None, self.curator.width)
+
+    @property
+    def _rows(self) -> int:
+        """Rows of a unit, at most."""
+        return self.curator._source.most_rows
+
+    @property
+    def volume(self) -> float:
+        """Epsilon for the change of volume from noise to weights (claims 21, 29)."""
+        bound, strength = self.problem.hessian_bound, self.problem.strength
+        return volume_price(strength, bound) if self._rows == 1 else bound / strength * _WIDER
+
+    def noise(self, kind: str) -> str:
+        """The kind of noise in an objective: that of units of several rows is not Gaussian."""
+        if self._rows == 1:
+            return kind
+        if kind == "gaussian":
+            raise OptionError('noise="gaussian" is not for units of several rows: leave it out')
+        return "laplace"
 
     def solve(self, noise: FloatArray | None = None) -> FloatArray:
         """Minimise the objective plus noise'w."""
@@ -97,11 +117,11 @@ def propensity_weights(curator: Curator, penalty: float, share: str) -> Noisy:
     because each of the two returned vectors is within g / penalty of its minimiser. Where there
     are more than two arms, one row of weights for each: that arm against all others.
     """
-    n, d = curator.n, curator.width
+    n, d = curator.units, curator.width
     arms: Iterable[int | None] = [None] if curator.arms == 2 else range(curator.arms)
     problems = [Logistic(d, penalty, centred=False, arm=arm) for arm in arms]
     fits = [Fit(curator, problem, share) for problem in problems]
-    g = problems[0].gradient_left(n)
+    g = replace(problems[0], rows=curator._source.most_rows).gradient_left(n)
     bound = 2.0 * d / (n * penalty) + 2.0 * math.sqrt(d) * g / penalty
     solved = [fit.solve() for fit in fits]
     values, unit = _in_steps(solved[0] if len(fits) == 1 else np.stack(solved), bound)
@@ -157,8 +177,12 @@ def minimise(
     ===== ======== =================== =================== ======
     """
     fit, releaser = Fit(curator, problem, share), curator._releaser
-    n, d, strength, whole = curator.n, problem.width, problem.strength, fit.price(part)
-    volume, last = volume_price(strength, problem.hessian_bound), _SOLVER * whole.epsilon
+    if curator._source.most_rows > 1:  # what units cost for the volume is linear (claim 29)
+        least = 2.0 * problem.hessian_bound / fit.price(part).epsilon
+        fit = Fit(curator, replace(problem, strength=max(problem.strength, least)), share)
+    problem, noise = fit.problem, fit.noise(noise)
+    n, d, strength, whole = curator.units, problem.width, problem.strength, fit.price(part)
+    volume, last = fit.volume, _SOLVER * whole.epsilon
     epsilon = round_down(Fraction(whole.epsilon) - Fraction(volume) - Fraction(last))
     if epsilon <= 0:
         raise PrivacyError("the penalty is too small for noise in the objective; nothing drawn")
@@ -217,7 +241,7 @@ def noisy_predictions(
         raise OptionError("rows to predict at must have norm at most 1")
     count, size = at.shape
     gram = at @ at.T if count <= size else at.T @ at
-    wider = 1.0 + max(1e-6, curator.n * math.sqrt(count) * along_error(size))
+    wider = 1.0 + max(1e-6, curator.units * math.sqrt(count) * along_error(size))
     widest = math.sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)) * wider + 1e-9
     l1 = min(float(np.linalg.norm(at, axis=1).sum()), math.sqrt(count) * widest) * wider
     return _linear(fit, label, along(at, fit.solve()), (l1, widest), 24, "auto")
@@ -236,7 +260,7 @@ def _linear(
 
     One record moves the weights by at most ``bound`` in L2 (claims 20, 24).
     """
-    slope, error = fit.problem.gradient_bound[1], fit.problem.solver_error(fit.curator.n)
+    slope, error = fit.problem.gradient_bound[1], fit.problem.solver_error(fit.curator.units)
     bound = (2.0 * slope / fit.problem.strength + 2.0 * error) * _WIDER
     steps, unit = _in_steps(values, bound)
     l1, l2 = (size * bound / unit for size in norms)

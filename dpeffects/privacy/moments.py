@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
-from dpeffects.privacy.exact import exact_products, scratch_buffer
+from dpeffects.privacy.exact import exact_products, row_norms_squared, scratch_buffer
+from dpeffects.privacy.rows import MOST_ROWS
 from dpeffects.privacy.sets import (
     Box,
     BoxGrid,
@@ -23,6 +24,7 @@ from dpeffects.privacy.sets import (
     add_up,
     bits_for,
     times,
+    weigh,
 )
 
 
@@ -45,8 +47,11 @@ class Gram:
         """Entries of z."""
         return self.box.columns
 
-    def on(self, n: int, rate: float, most: int = 18) -> GramGrid:
-        """The products on the finest grid of z: sums are within 2^56 steps, a scale 2^41."""
+    def on(self, n: int, rate: float, most: int = 18, weighted: bool = False) -> GramGrid:
+        """The products on the finest grid of z: sums are within 2^56 steps, a scale 2^41.
+
+        Weights are in z, as their roots, and need no bits.
+        """
         assert self.box.radius is not None
         bits = min(most, 18, bits_for(n, rate, 2.0**15, 36) // 2)
         unit = self.box.radius / 2.0**bits
@@ -84,15 +89,21 @@ class GramGrid(OnGrid):
         """|zz'|_F = |z|^2 <= r2, |zz' - ww'|_F^2 <= 2 r2^2; L1 is (|z|_1^2 + |z|^2) / 2."""
         r2, d = self._squared_radius, self.rows.box.columns
         single = Norms((d + 1) * r2 // 2 + 1, r2 * r2)
-        return Reach(single, times(single, 2, 2), times(single, 2, 4))
+        return Reach(single, times(single, 2, 2))
 
     def shape(self, n: int) -> Matrices:
         """Sums of n products zz', |z|^2 <= r2."""
         return Matrices(self.rows.box.columns, self._squared_radius, n)
 
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
+    def totals(
+        self,
+        values: FloatArray,
+        cell: IntArray | None,
+        size: int,
+        weight: FloatArray | None = None,
+    ) -> IntArray:
         """Exact products, by cell."""
-        z, by_cell = self.rows.project(values), []
+        z, by_cell = self._weighted(values, weight), []
         bits, upper = self._squared_radius.bit_length(), np.triu_indices(values.shape[1])
         if cell is not None and cell.max(initial=0) == size:
             z[cell == size] = 0.0
@@ -102,6 +113,23 @@ class GramGrid(OnGrid):
             by_cell.append(exact_products(part, z, bits)[upper])
         last = exact_products(z, z, bits)[upper] - sum(by_cell)
         return np.stack([*by_cell, last])
+
+    def _weighted(self, values: FloatArray, weight: FloatArray | None) -> FloatArray:
+        """Rows in steps; with weights w, of norm at most sqrt(w) times the radius (claim 29)."""
+        if weight is None:
+            return self.rows.project(values)
+        radius = self.rows.box.radius
+        assert radius is not None
+        with np.errstate(all="ignore"):
+            root = np.sqrt(weight)
+            values *= root[:, None]
+            norm = np.sqrt(row_norms_squared(values))
+            short = root * radius - 0.51 * math.sqrt(values.shape[1]) * self.rows.step
+            far = norm > short
+            values[far] *= (np.maximum(short[far], 0.0) / norm[far])[:, None]
+        z = self.rows.project(values)
+        z[row_norms_squared(z) * MOST_ROWS > weight * MOST_ROWS * self._squared_radius] = 0.0
+        return z
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +147,14 @@ class WithSquares:
         if not 0.0 <= self.count <= 2.0:
             raise OptionError("the constant beside columns must be from 0 to 2")
 
-    def on(self, n: int, rate: float, most: int = 30) -> SquaresGrid:
+    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> SquaresGrid:
         """The set on its finest grid: z in steps of 2^-(bits + 1)."""
-        bits = bits_for(n, rate, self.columns + 2.0 * self.count, most)
+        if weighted:
+            most = min(most, 20)  # the constant is up to four times a column (claim 29)
+        bits = bits_for(n, rate, self.columns + 2.0 * self.count, most, weighted)
         half = np.full(self.columns, 0.5)
-        return SquaresGrid(
-            BoxGrid(Box(-half, half), 2.0 ** (bits + 1), 2.0 ** -(bits + 1)), bits, self.count
-        )
+        rows = BoxGrid(Box(-half, half), 2.0 ** (bits + 1), 2.0 ** -(bits + 1), weighted)
+        return SquaresGrid(rows, bits, self.count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +172,7 @@ class SquaresGrid(OnGrid):
 
     @property
     def _ones(self) -> int:
-        return math.ceil(self.count * 2.0 ** (self.bits + 1))
+        return math.ceil(self.count * self.rows.steps)
 
     @cached_property
     def reach(self) -> Reach:
@@ -151,21 +180,28 @@ class SquaresGrid(OnGrid):
         k, top = self.rows.box.columns, 2**self.bits
         move, square, ones = 2 * top + 1, top // 4 + 1, self._ones
         single = Norms(k * (top + square) + ones, k * (top**2 + square**2) + ones**2)
-        return Reach(single, Norms(k * move, k * move**2), times(single, 2, 4))
+        reach = Reach(single, Norms(k * move, k * move**2))
+        return reach.weighted() if self.rows.weighted else reach
 
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
+    def totals(
+        self,
+        values: FloatArray,
+        cell: IntArray | None,
+        size: int,
+        weight: FloatArray | None = None,
+    ) -> IntArray:
         """Sums by cell: the constant, the columns, the squares."""
         z = self.rows.project(values)
         squares = np.floor(z * z * 2.0 ** -(self.bits + 1) + (0.5 - 2.0 ** (self.bits - 2)))
         parts = [z, squares]
         if self.count:
             parts.insert(0, np.full((len(z), 1), float(self._ones)))
-        return add_up(np.concatenate(parts, axis=1), cell, size)
+        return add_up(weigh(np.concatenate(parts, axis=1), weight), cell, size)
 
-    def offset(self, n: int) -> FloatArray:
+    def offset(self, n: float) -> FloatArray:
         """The squares are measured from 1/8."""
         k = self.rows.box.columns
-        ones = [n * (self.count - self._ones * self.unit)] if self.count else []
+        ones = [n * (self.count - self._ones * self.rows.step)] if self.count else []
         return np.array([*ones, *[0.0] * k, *[n / 8.0] * k])
 
 
@@ -175,26 +211,38 @@ class Bins(OnGrid):
 
     columns: int
     bins: int
+    weighted: bool = False
     claim: ClassVar[int] = 8
-    unit: ClassVar[float] = 1.0
 
-    def on(self, n: int, rate: float, most: int = 30) -> Bins:
-        """Counts are whole numbers: there is one grid."""
-        return self
+    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> Bins:
+        """Counts are whole numbers, or whole numbers of weights: there is one grid."""
+        return replace(self, weighted=weighted)
+
+    @property
+    def unit(self) -> float:
+        """A record, or the least weight."""
+        return 1.0 / MOST_ROWS if self.weighted else 1.0
 
     @property
     def reach(self) -> Reach:
         """1 in each histogram; two records differ in at most two bins of each."""
-        single, two = (Norms(size, size) for size in (self.columns, 2 * self.columns))
-        return Reach(single, two, two)
+        reach = Reach(*(Norms(size, size) for size in (self.columns, 2 * self.columns)))
+        return reach.weighted() if self.weighted else reach
 
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
+    def totals(
+        self,
+        values: FloatArray,
+        cell: IntArray | None,
+        size: int,
+        weight: FloatArray | None = None,
+    ) -> IntArray:
         """Counts of all histograms by cell, one after the other; what is no bin is in the first."""
+        counted = None if weight is None else weight * MOST_ROWS
         by_cell = []
         for column in values.T:
             inside = (column >= 0) & (column < self.bins)
             index = np.where(inside, column, 0.0).astype(np.int64)
             place = index if cell is None else np.int64(self.bins) * cell + index
-            counts = np.bincount(place, minlength=(size + 1) * self.bins)
+            counts = np.bincount(place, counted, (size + 1) * self.bins)
             by_cell.append(counts[: size * self.bins].reshape(size, self.bins))
-        return np.concatenate(by_cell, axis=1)
+        return np.concatenate(by_cell, axis=1).astype(np.int64)

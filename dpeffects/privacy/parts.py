@@ -39,7 +39,7 @@ def by_block(curator: Curator, learner: Learner, blocks: int, size: int) -> Cura
     In the secret order place i is in block i mod ``blocks``, so that one record moves one row.
     A block in which the learner fails answers with NaN.
     """
-    if curator.by_unit or not 2 <= blocks <= curator.n or size < 1:
+    if curator.weighted or not 2 <= blocks <= curator.n or size < 1:
         raise OptionError("blocks must be from 2 to n, of records that are units")
     answers = np.full((blocks, size), np.nan)
     matrix, rows = curator._rows.covariates(), curator._rows

@@ -27,6 +27,10 @@ T = TypeVar("T")
 
 ROWS = 2**15
 """Rows in a block, at most: the room that exact sums within a block are made for."""
+WEIGHT_BITS = 16
+"""Weights of rows are multiples of 2^-16, from 0 to 1."""
+MOST_ROWS = 2**WEIGHT_BITS
+"""Rows of one unit that can have a weight other than 0."""
 _THREADS = os.cpu_count() or 1
 
 
@@ -37,6 +41,9 @@ class Block:
     ``arm`` is there where the treatment has more than two levels: who is not in the first one,
     number 0, counts as treated.
     ``answers`` are those of a learner, where a row is a block of records (`Curator.by_block`).
+    ``weight`` is there where rows do not count alike: how much each counts (`privacy.units`).
+    ``unit`` and ``cluster`` say whose row it is, and in which cluster, where that matters;
+    ``observed`` whether its outcome is known, where that is modelled.
     """
 
     treated: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -46,6 +53,9 @@ class Block:
     answers: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     unit: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     arm: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    weight: FloatArray = field(default_factory=lambda: np.zeros(0))
+    cluster: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    observed: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @property
     def size(self) -> int:
@@ -190,7 +200,7 @@ def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:
     rows, none = 3, np.zeros(3)
     matrix, answers = np.zeros((rows, width)), np.zeros((rows, columns))
     codes = none.astype(np.int64)
-    zeros = Block(none > 0, none, matrix, codes, answers, arm=codes)
+    zeros = Block(none > 0, none, matrix, codes, answers, arm=codes, weight=none, observed=none > 0)
     with np.errstate(all="ignore"):
         for function, size in ((phi, columns), (cells.function if cells else None, 1)):
             if function is not None:
@@ -210,7 +220,15 @@ class Source(Protocol):
 
     @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records, or of units that have several rows."""
+
+    @property
+    def weighted(self) -> bool:
+        """True where rows have weights; blocks then come with them."""
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows of a unit can have a weight, at most."""
 
     @property
     def width(self) -> int:
@@ -260,9 +278,10 @@ class Rows:
     ``covariates`` makes the encoded matrix in [0, 1]^d when it is first needed; ``strata`` the
     stratum of each record and the number of strata, where covariates are discrete. ``values`` has
     the number of values that each encoded column, and last the outcome, could take by its type and
-    bounds: 1 for a constant, 2 for an indicator, 0 for a continuum. ``unit``, in rising order, says
-    whose row it is, from 0 to units - 1: then n is the number of units. ``arm`` is given where the
-    treatment has more than two levels, ``arms`` of them.
+    bounds: 1 for a constant, 2 for an indicator, 0 for a continuum. ``arm`` is given where the
+    treatment has more than two levels, ``arms`` of them. ``weight`` is given where rows do not
+    count alike, ``unit`` where several rows are one unit's, ``units`` of them, and ``cluster``
+    where records belong together.
     """
 
     outcome: FloatArray
@@ -274,14 +293,28 @@ class Rows:
     values: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     answers: FloatArray | None = None
-    unit: IntArray | None = None
     arm: IntArray | None = None
     arms: int = 2
+    weight: FloatArray | None = None
+    unit: IntArray | None = None
+    units: int = 0
+    cluster: IntArray | None = None
+    observed: BoolArray | None = None
 
     @property
     def n(self) -> int:
         """Number of records, or of units."""
-        return int(self.treated.size if self.unit is None else self.unit[-1] + 1)
+        return int(self.treated.size if self.unit is None else self.units)
+
+    @property
+    def weighted(self) -> bool:
+        """True where rows have weights."""
+        return self.weight is not None
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a unit that can have a weight."""
+        return 1 if self.unit is None else MOST_ROWS
 
     @property
     def n_strata(self) -> int | None:
@@ -331,17 +364,15 @@ class Rows:
 
     def _blocks(self, parts: tuple[str, ...]) -> Iterator[Block]:
         whole: dict[str, npt.NDArray[Any]] = {"treated": self.treated}
+        if self.weight is not None:
+            whole["weight"] = self.weight
         for part in parts:
             value = getattr(self, part)
             whole[part] = value() if callable(value) else value
         if "strata" in parts:
             whole["strata"] = whole["strata"][0]
-        cuts, size = np.arange(0, self.treated.size, ROWS), self.treated.size
-        if self.unit is not None:  # a block never ends within a unit
-            whole["unit"] = self.unit
-            cuts = np.unique(np.searchsorted(self.unit, self.unit[cuts]))
-        for start, stop in zip(cuts, [*cuts[1:], size], strict=True):
-            yield Block(**{name: x[start:stop] for name, x in whole.items()})
+        for start in range(0, self.treated.size, ROWS):
+            yield Block(**{name: x[start : start + ROWS] for name, x in whole.items()})
 
 
 @dataclass(frozen=True)
@@ -372,6 +403,8 @@ class TwoArms:
     names: tuple[str, ...]
     arms: int = 2
     n_strata: None = None
+    weighted: bool = False
+    most_rows: int = 1
 
     @classmethod
     def of(cls, source: Source, arms: tuple[int, int]) -> TwoArms:

@@ -16,11 +16,14 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import DataError, OptionError
 from dpeffects.privacy.exact import exact_products, row_norms_squared, scratch_buffer
+from dpeffects.privacy.rows import MOST_ROWS, WEIGHT_BITS
 
 _TOP = 56
 """Totals stay below 2^56 steps: nothing overflows, and the noise has room."""
 _FEW = 8
 """Up to this many cells, sums by cell are a product of matrices."""
+_WEIGHTED = 38
+"""Bits of a row's contribution with its weight: a block of them adds up exactly in floats."""
 
 
 class Norms(NamedTuple):
@@ -93,11 +96,19 @@ class Steps(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Norms of one contribution, of the difference of two, and of two where either may be 0."""
+    """Norms of one contribution, and of the difference of two."""
 
     single: Norms
     same: Norms
-    absent: Norms
+
+    def weighted(self) -> Reach:
+        """The same where contributions are weighted means of such and of 0 (claim 29)."""
+        return Reach(*(times(x, MOST_ROWS, MOST_ROWS**2) for x in (self.single, self.or_none)))
+
+    @property
+    def or_none(self) -> Norms:
+        """The difference of two contributions, either of which may be 0."""
+        return Norms(*map(max, self.same, self.single))
 
     def sensitivity(self, cells: int | None, public_cells: bool) -> Sensitivity:
         """Sensitivity where neighbours replace a record (claim 5).
@@ -137,14 +148,23 @@ class OnGrid(Protocol):
     def reach(self) -> Reach:
         """Norms of what a record contributes."""
 
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
-        """Add up contributions of some rows by cell; cell ``size`` is dropped."""
+    def totals(
+        self,
+        values: FloatArray,
+        cell: IntArray | None,
+        size: int,
+        weight: FloatArray | None = None,
+    ) -> IntArray:
+        """Add up contributions of some rows by cell; cell ``size`` is dropped.
+
+        Weights are multiples of 2^-16, and given where the grid was made for them.
+        """
 
     def shape(self, n: int) -> Matrices | Cubes | None:
         """What else is known of how one of n records moves the sums."""
         return None
 
-    def offset(self, n: int) -> FloatArray | float:
+    def offset(self, n: float) -> FloatArray | float:
         """What the centre adds to a sum over n records."""
         return 0.0
 
@@ -158,7 +178,7 @@ class Within(Protocol):
     def columns(self) -> int:
         """Numbers that a row function returns for each record."""
 
-    def on(self, n: int, rate: float, most: int = ...) -> OnGrid:
+    def on(self, n: int, rate: float, most: int = ..., weighted: bool = False) -> OnGrid:
         """The finest grid for sums of n contributions, with noise of 1 / rate times their size."""
 
 
@@ -173,11 +193,18 @@ def entries(within: Within, cells: int | None = None) -> float:
     return (moves.l1 / moves.l2) ** 2 if shape is None else shape.entries
 
 
-def bits_for(n: float, rate: float, largest: float = 1.0, most: int = 30) -> int:
-    """Bits of the finest grid on which sums and noise fit, from public numbers."""
+def bits_for(
+    n: float, rate: float, largest: float = 1.0, most: int = 30, weighted: bool = False
+) -> int:
+    """Bits of the finest grid on which sums and noise fit, from public numbers.
+
+    Weights take `WEIGHT_BITS` of those that there are.
+    """
     room = _TOP - math.ceil(math.log2(max(n, 1.0)))
     noise = _TOP - 1 - math.ceil(math.log2(max(largest, 1.0)) + max(0.0, -math.log2(rate)))
     bits = min(most, room, noise)
+    if weighted:
+        bits = min(most, _WEIGHTED - WEIGHT_BITS, min(room, noise) - WEIGHT_BITS)
     if bits < 6:
         raise DataError("too many records, or an epsilon too small, for exact sums")
     return bits
@@ -223,20 +250,23 @@ class Box:
         """Largest distance from the centre, by column."""
         return np.maximum(np.abs(self.low - self.centre), np.abs(self.high - self.centre))
 
-    def on(self, n: int, rate: float, most: int = 30) -> BoxGrid:
+    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> BoxGrid:
         """The box on its finest grid."""
-        if self.whole:
-            bits_for(n * float(self.half.max()), rate, float(self.half.sum()))  # is there room?
-            return BoxGrid(self, 1.0, 1.0)
-        widest = float(self.half.max())
+        largest = float(self.half.max())
+        if self.whole:  # is there room?
+            if weighted and largest > 2.0 ** (_WEIGHTED - WEIGHT_BITS):
+                raise OptionError("whole numbers of a set are too large for weights")
+            bits_for(n * largest, rate, float(self.half.sum()), weighted=weighted)
+            return BoxGrid(self, 1.0, 1.0, weighted)
         if self.radius is not None:
-            widest, most = min(widest, self.radius), min(most, 20)
-        return self.with_bits(bits_for(n, rate, float(self.half.sum()) / widest, most), widest)
+            largest, most = min(largest, self.radius), min(most, 20)
+        bits = bits_for(n, rate, float(self.half.sum()) / largest, most, weighted)
+        return self.with_bits(bits, largest, weighted)
 
-    def with_bits(self, bits: int, widest: float | None = None) -> BoxGrid:
+    def with_bits(self, bits: int, widest: float | None = None, weighted: bool = False) -> BoxGrid:
         """The box on a grid of 2^bits steps from the centre to the end of its widest column."""
         widest = widest or float(self.half.max())
-        return BoxGrid(self, 2.0**bits / widest, widest / 2.0**bits)
+        return BoxGrid(self, 2.0**bits / widest, widest / 2.0**bits, weighted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,12 +286,21 @@ class Cube(Box):
 
 
 @dataclass(frozen=True, eq=False)
-class BoxGrid:
-    """A box in steps of a grid: ``steps`` in one unit of the values, each of size ``unit``."""
+class BoxGrid(OnGrid):
+    """A box in steps of a grid: ``steps`` in one unit of the values, each of size ``step``.
+
+    With ``weighted`` rows a step of the sums is 2^-16 of that.
+    """
 
     box: Box
     steps: float
-    unit: float
+    step: float
+    weighted: bool = False
+
+    @property
+    def unit(self) -> float:
+        """Value of one step of the sums."""
+        return self.step / MOST_ROWS if self.weighted else self.step
 
     @cached_property
     def ends(self) -> tuple[FloatArray, FloatArray]:
@@ -309,7 +348,7 @@ class BoxGrid:
         assert self.squared_radius is not None
         values -= self.box.centre
         norm = np.sqrt(row_norms_squared(values))
-        short = radius - 0.51 * math.sqrt(self.box.columns) * self.unit
+        short = radius - 0.51 * math.sqrt(self.box.columns) * self.step
         values *= np.minimum(1.0, short / np.maximum(norm, 1e-300))[:, None]
         values += self.box.centre
         for j, column in enumerate(values.T):
@@ -323,29 +362,35 @@ class BoxGrid:
         pairs = list(zip(low, high, strict=True))
         single = norms_of([max(abs(a), abs(b)) for a, b in pairs])
         same = norms_of([b - a for a, b in pairs])
-        absent = norms_of([max(b, 0) - min(a, 0) for a, b in pairs])
         if self.squared_radius is not None:
             r2, k = self.squared_radius, self.box.columns
             single = Norms(*map(min, single, (math.isqrt(k * r2), r2)))
-            two = (math.isqrt(4 * k * r2), 4 * r2)
-            same, absent = (Norms(*map(min, norms, two)) for norms in (same, absent))
-        return Reach(single, same, absent)
+            same = Norms(*map(min, same, (math.isqrt(4 * k * r2), 4 * r2)))
+        reach = Reach(single, same)
+        return reach.weighted() if self.weighted else reach
 
-    def totals(self, values: FloatArray, cell: IntArray | None, size: int) -> IntArray:
+    def totals(
+        self,
+        values: FloatArray,
+        cell: IntArray | None,
+        size: int,
+        weight: FloatArray | None = None,
+    ) -> IntArray:
         """Sums by cell; whole numbers below 2^53 add up exactly in floats."""
-        return add_up(self.project(values), cell, size)
+        return add_up(weigh(self.project(values), weight), cell, size)
 
     def shape(self, n: int) -> Matrices | Cubes | None:
         """In a cube no contribution exceeds half the width, wherever it is (claim 28)."""
         if not isinstance(self.box, Cube):
             return None
-        return Cubes(self.box.columns, 2 * max(int(np.abs(x).max()) for x in self.ends))
+        half = max(int(np.abs(x).max()) for x in self.ends)
+        return Cubes(self.box.columns, 2 * half * (MOST_ROWS if self.weighted else 1))
 
     def whole(self, values: FloatArray) -> IntArray:
         """Whole numbers within a set of one column."""
         return self.project(values[:, None].copy())[:, 0].astype(np.int64)
 
-    def offset(self, n: int) -> FloatArray:
+    def offset(self, n: float) -> FloatArray:
         """What n centres add to the sums."""
         return n * np.asarray(self.box.centre)
 
@@ -366,6 +411,13 @@ class BoxGrid:
 
 COUNT = Box(1.0, 1.0, centre=0.0, whole=True)
 """One for each record: counts by cell."""
+
+
+def weigh(whole: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Whole numbers times weights in steps of 2^-16, in place: whole numbers again."""
+    if weight is not None:
+        whole *= (weight * MOST_ROWS)[:, None]
+    return whole
 
 
 def add_up(values: FloatArray, cell: IntArray | None, size: int) -> IntArray:

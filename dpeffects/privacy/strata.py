@@ -21,6 +21,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.errors import OptionError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells, Rows, Totals, reads
@@ -192,6 +193,8 @@ class MatchedStrata:
 
     def __init__(self, curator: Curator, weights: str) -> None:
         self._curator, self._weights = _few_strata(curator), weights
+        if curator.weighted:
+            raise OptionError("exact matching needs records that count alike")
         self._cells = Cells(_cell, 2 * self._curator.n_strata)
         _, sizes, _ = self._curator.exact_sums(None, COUNT, self._cells, rate=1.0)
         self._sizes, self.n = Sizes(sizes[:, 0]), curator.n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dpeffects.guarantee import counted
 from dpeffects.report.blocks import alert, closing, header
 from dpeffects.report.paragraph import describe, paragraph
 from dpeffects.results.covariate_balance import (
@@ -48,9 +49,10 @@ def _(balance: Balance, conf_level: float) -> str:
 
 def _arms(balance: Balance) -> Pairs:
     (treated, sd), (outside, outside_sd) = balance.treated, balance.scores_outside
-    rows = [("Treated", f"{treated:.0f} of {balance.n} records (noise sd {sd:.3g})")]
+    who = counted(balance.guarantee.unit)
+    rows = [("Treated", f"{treated:.0f} of {balance.n} {who} (noise sd {sd:.3g})")]
     if balance.edges:
-        scores = f"{100 * outside:.1f} % of records have scores below {LOW} or above {HIGH}"
+        scores = f"{100 * outside:.1f} % of {who} have scores below {LOW} or above {HIGH}"
         rows += [
             ("Overlap", f"{scores} (noise sd {100 * outside_sd:.2g} %)"),
             ("Model", f"about {100 * balance.model_noise:.0f} % of its log odds are noise"),

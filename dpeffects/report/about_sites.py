@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpeffects.guarantee import KINDS, alarm
+from dpeffects.guarantee import KINDS, alarm, column_of, counted
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.report.blocks import (
@@ -134,12 +134,17 @@ def _guarantees(fit: Combined) -> Table:
     epsilons = numbers([float(release.guarantee.epsilon) for release, _ in sites])
     deltas = numbers([float(release.guarantee.delta) for release, _ in sites])
     rows = [
-        (release.site, epsilon, delta, f"one {release.guarantee.unit}", release.guarantee.status)
+        (release.site, epsilon, delta, _protects(release), release.guarantee.status)
         for (release, _), epsilon, delta in zip(sites, epsilons, deltas, strict=True)
     ]
     columns = ("site", "epsilon", "delta", "protects", "guarantee")
     title = "Guarantees: of each site to the people in its own data"
     return Table(title, columns, (*rows, *_more(fit, 5)), "lrrll")
+
+
+def _protects(release: SiteRelease) -> str:
+    unit = release.guarantee.unit
+    return unit if column_of(unit) else f"one {unit}"
 
 
 def _heterogeneity(fit: Combined) -> Pairs:
@@ -167,16 +172,17 @@ def _left_out(fit: Combined) -> Pairs | None:
 def _opening(fit: Combined, interval: Interval | Unavailable) -> str:
     missing = missing_words(interval)
     lack = f", without {missing}" if missing else ""
+    whose = counted(fit.releases[0].guarantee.unit)
     text = (
         f"{effect_words(fit)} was combined from "
         f"{len(fit.used)} of {len({*fit.left_out, *(r.site for r in fit.releases)})} sites with "
-        f"{fit.n} records{lack}"
+        f"{fit.n} {whose}{lack}"
     )
     if fit.status.startswith("void"):
         return f"NOT PRIVATE ({fit.status.removeprefix('void: ')}): {text}; the guarantee is void."
     if fit.status != "exact":
         return f"{KINDS[fit.status].alert()}: {text}."
-    return f"T{text[1:]}, each of which released under differential privacy for its own records."
+    return f"T{text[1:]}, each of which released under differential privacy for its own {whose}."
 
 
 def _prices(fit: Combined) -> str:

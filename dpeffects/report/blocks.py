@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry
-from dpeffects.guarantee import KINDS
+from dpeffects.formula import parse
+from dpeffects.formula.expression import source as source_of
+from dpeffects.guarantee import KINDS, column_of, counted
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
@@ -31,6 +34,20 @@ SOURCES = {
     "private": "found privately",
     "data": "READ FROM THE DATA (not private)",
 }
+
+
+def level_words(result: Record) -> str:
+    """The level in words, and who is private at it."""
+    if column_of(result.guarantee.unit) and result.level == "sample":
+        return f"sample level ({result.guarantee.unit} are private)"
+    return LEVELS.get(result.level, result.level)
+
+
+def size_words(result: Record, always: bool = False) -> str:
+    """n, and what it counts: records are named where that is ``always`` wanted."""
+    if column_of(result.guarantee.unit):
+        return f"{result.n} {counted(result.guarantee.unit)}, each with all of its rows"
+    return f"{result.n} records" if always else f"{result.n}"
 
 
 def words_of(estimand: str) -> str:
@@ -123,17 +140,41 @@ def p_text(p: float | Unavailable) -> str:
 def header(result: Record) -> Pairs:
     """What was estimated, how, from what, and under which promise."""
     rows = [
-        ("Formula", result.formula),
+        ("Formula", formula_text(result.formula)),
         ("Estimand", asked_for(result)),
-        ("Method", f"{result.method} at {LEVELS.get(result.level, result.level)}"),
+        ("Method", f"{result.method} at {level_words(result)}"),
         ("Options", _options(result)),
         ("Assumes", assumed(result)),
-        ("Records", f"n = {result.n}"),
+        ("Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
+        ("Who counts", "; ".join(result.sample.values())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
+
+
+def formula_text(formula: str, most: int = 320) -> str:
+    """Return a formula, shortened where its covariates would fill more than a few lines.
+
+    Examples
+    --------
+    >>> formula_text("y ~ t | " + " + ".join(f"x{k}" for k in range(40)), 40)
+    'y ~ t | x0 + x1 + ... + x39 (40 terms)'
+    """
+    if len(formula) <= most:
+        return formula
+    head, _, _ = formula.partition("|")
+    try:
+        terms = [":".join(map(source_of, term)) for term in parse(formula).terms]
+    except FormulaError:  # a result that was read may hold any text
+        return formula
+    if len(terms) < 3:
+        return formula
+    count = len(terms)
+    while len(head) + sum(map(len, terms)) + 3 * len(terms) > most - 20 and len(terms) > 2:
+        del terms[-2]
+    return f"{head}| {' + '.join([*terms[:-1], '...', terms[-1]])} ({count} terms)"
 
 
 def assumed(result: Record) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
-from dpeffects.guarantee import alarm
+from dpeffects.guarantee import alarm, protected
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.report.blocks import percent, starred
 from dpeffects.results.numbers import number, numbers
@@ -121,8 +121,8 @@ class Comparison(Shown):
         units = glance["unit"].unique()
         if len(units) > 1:
             notes.append(
-                "The guarantees protect different things (one record, or its outcome only): their "
-                "epsilons do not compare."
+                f"The guarantees protect different things ({'; '.join(map(protected, units))}): "
+                "their epsilons do not compare."
             )
         return tuple(notes)
 

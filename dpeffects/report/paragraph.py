@@ -8,10 +8,18 @@ from functools import cache, singledispatch
 from importlib import metadata
 from typing import Any
 
-from dpeffects.guarantee import KINDS, Guarantee
+from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.blocks import LEVELS, bounds_text, percent, relation, words_of
+from dpeffects.report.blocks import (
+    bounds_text,
+    formula_text,
+    level_words,
+    percent,
+    relation,
+    size_words,
+    words_of,
+)
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
@@ -47,9 +55,11 @@ def paragraph(record: Record, findings: Iterable[str], missing: str = "", subjec
         opening(subject or effect_words(record), "estimated", record.guarantee, missing),
         f"Caution: {record.caution}." if record.caution else "",
         f"The method was {record.method_title} ({record.method}) at "
-        f"{LEVELS.get(record.level, record.level)}, applied to n = {record.n} records with the "
-        f"formula {record.formula}.",
+        f"{level_words(record)}, applied to n = {size_words(record, always=True)}"
+        f"{',' if column_of(record.guarantee.unit) else ''} with the "
+        f"formula {formula_text(record.formula)}.",
         _bounds(record),
+        f"Who counts: {'; '.join(record.sample.values())}." if record.sample else "",
         _budget(record),
         *findings,
         software(),
@@ -156,13 +166,14 @@ def _promise(guarantee: Guarantee) -> str:
         return "privacy"
     epsilon, delta = number(guarantee.epsilon), number(guarantee.delta)
     price = f"({epsilon}, {delta})" if guarantee.delta else epsilon
-    whom = "everything in one record" if guarantee.unit == "record" else "the outcome of one record"
-    if guarantee.unit == "record" and "treatment" in guarantee.public:
+    unit = guarantee.unit
+    whom = "the outcome of one record" if unit == "outcome" else protected(unit)
+    if unit == "record" and "treatment" in guarantee.public:
         whom += " but its treatment"
     known = ", ".join(guarantee.public) or "nothing"
     return (
-        f"{price}-differential privacy for {whom} (neighbouring data sets replace one record; "
-        f"taken as public: {known})"
+        f"{price}-differential privacy for {whom} (neighbouring data sets replace "
+        f"{unit if column_of(unit) else 'one record'}; taken as public: {known})"
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from dpeffects import documents, writing
 from dpeffects.claims import title_of
 from dpeffects.errors import OptionError
-from dpeffects.guarantee import Guarantee
+from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import describe, versions
 from dpeffects.results.average import Result
@@ -127,7 +127,7 @@ def checklist(parts: Sequence[Part]) -> list[Check]:
         _bounds_check(parts),
         _noise(parts),
         ("The ledger", "A result does not know what else was released: see the ledger.", ASK),
-        ("One person, one record", "Not known from a result; if not, multiply epsilon.", ASK),
+        _person(parts),
         ("Cautions", _each(parts, lambda p: _caution(p) or "none"), "accuracy, not privacy"),
     ]
 
@@ -180,7 +180,18 @@ def _unit(guarantee: Guarantee) -> str:
         return "record: everything in one record is protected, but for what is public"
     if guarantee.unit == "nothing":
         return "nothing is protected"
+    if column_of(guarantee.unit):
+        return f"{guarantee.unit}: {protected(guarantee.unit)}, is protected"
     return f"{guarantee.unit}: only that is protected; covariates and treatment count as public"
+
+
+def _person(parts: Sequence[Part]) -> Check:
+    columns = dict.fromkeys(filter(None, (column_of(part.guarantee.unit) for part in parts)))
+    if not columns:
+        return "One person, one record", "Not known from a result; if not, multiply epsilon.", ASK
+    names = ", ".join(columns)
+    text = f"Not known from a result: has each person one value of {names}? If not, multiply."
+    return "One person, one unit", text, ASK
 
 
 def _bounds_check(parts: Sequence[Part]) -> Check:

@@ -37,6 +37,8 @@ _OVERLAP = (
     "OVERLAP-WEIGHTED: in each group records count by p (1 - p), p the chance of treatment; where "
     "effects vary within a group this is not its average effect"
 )
+_THERE = 0
+"""Any value, for a covariate of which only is_na(x) is read."""
 _KIND, _VERSION, _UNCHECKED = "dpeffects effect function", 2, 1
 """What a saved file says of itself; files of version 1 have no checksum."""
 
@@ -189,6 +191,8 @@ class CateFunction(SeveralRows):
             values: list[Any] = list(points)
         elif self.space.is_levels(column):
             values = list(self.space[column])
+        elif column not in self.space:
+            values = [_THERE, None]
         else:
             values = np.linspace(*self.space.interval(column), points).tolist()
         fixed = {name: self._middle(name) for name in names} | at
@@ -196,6 +200,8 @@ class CateFunction(SeveralRows):
 
     def _middle(self, name: str) -> Any:
         """The median or the most frequent level, as released."""
+        if name not in self.space:
+            return _THERE
         if not self.space.is_levels(name):
             return float(self.quantiles(name, [0.5])[0])
         terms, levels = design.names(self._formula, self.space)[1:], self.space[name]
@@ -258,7 +264,10 @@ class CateFunction(SeveralRows):
     def values(self, points: int | Mapping[str, Sequence[Any]] = 3) -> dict[str, Sequence[Any]]:
         """Values of each covariate that `tidy` shows."""
         if isinstance(points, Mapping):
-            return {name: np.atleast_1d(values).tolist() for name, values in points.items()}
+            return {
+                name: np.atleast_1d(np.asarray(values, dtype=object)).tolist()
+                for name, values in points.items()
+            }
         if isinstance(points, bool) or not isinstance(points, int) or points < 1:
             raise OptionError(f"points maps covariates to values, or is a number, got {points!r}")
         shares = np.linspace(0.1, 0.9, points) if points > 1 else np.array([0.5])
@@ -267,6 +276,7 @@ class CateFunction(SeveralRows):
             if self.space.is_levels(name)
             else self._rounded(name, self.quantiles(name, shares))
             for name in self.covariates
+            if name in self.space
         }
 
     def _rounded(self, name: str, values: FloatArray) -> list[float]:
@@ -288,7 +298,8 @@ class CateFunction(SeveralRows):
     def from_dict(cls, document: dict[str, Any]) -> Self:
         """Read what `to_dict` gave; ValueError where its parts do not fit together."""
         fit = super().from_dict(document)
-        require(all(name in fit.space for name in fit.covariates), "space")
+        there = fit.space.keys() | fit._formula.flags
+        require(all(name in there for name in fit.covariates), "space")
         names = design.names(fit._formula, fit.space)
         require(len(names) == len(fit.function.margins) + 1, "space")
         return fit

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Union, get_args, get_origi
 import numpy as np
 
 from dpeffects import documents
+from dpeffects.dates import as_date
 from dpeffects.design.bounds import SOURCES, Bounds
 from dpeffects.errors import DataError
 from dpeffects.guarantee import Guarantee
@@ -142,6 +143,7 @@ def _(value: Bounds) -> dict[str, Any]:
         name: {
             "levels" if value.is_levels(name) else "range": plain(value[name]),
             "source": value.source(name),
+            **({"since": value.dates[name]} if name in value.dates else {}),
         }
         for name in value
     }
@@ -266,7 +268,9 @@ def _read_bounds(value: Any) -> Bounds:
             low, high = map(finite, entry["range"])
             require(low < high, "range")
             bounds = bounds.with_interval(name, low, high, source=source)
-    return bounds
+    dates = {name: entry["since"] for name, entry in value.items() if "since" in entry}
+    require(all(isinstance(x, str) and as_date(x) for x in dates.values()), "since")
+    return dataclasses.replace(bounds, dates=dates)
 
 
 READERS |= {float: _read_float, Any: _read_any, Guarantee: _read_guarantee, Bounds: _read_bounds}

@@ -71,13 +71,13 @@ class Record(Reported):
     outcome, treatment
         Names of the two columns.
     n
-        Number of records (public).
+        Number of records, or of persons where several rows are one person's (public).
     guarantee, spends
         What is promised, and the charges that paid for it.
     epsilon_asked
         Budget the caller set; the spends never sum to more.
     level
-        "sample" (whole records are private) or "label" (outcomes are).
+        "sample" (whole records are private, or all rows of a person) or "label" (outcomes are).
     bounds
         Triples of name, range in words and source.
     noise_source
@@ -85,6 +85,9 @@ class Record(Reported):
     notes, details, options, citation
         Sentences for the reader, released or public values worth showing, the method's options,
         the paper to cite.
+    sample
+        Who counts, and for how much, in words, by the argument that asked for it: units, a subset,
+        weights, missing values, clusters.
     """
 
     estimand: str
@@ -104,6 +107,7 @@ class Record(Reported):
     details: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     citation: str = ""
+    sample: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def basis(self) -> str:

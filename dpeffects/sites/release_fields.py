@@ -11,7 +11,7 @@ from typing import Any
 from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.estimands import AVERAGES
-from dpeffects.guarantee import Guarantee
+from dpeffects.guarantee import Guarantee, column_of
 from dpeffects.inference.estimate import BASES, Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.sites import document
@@ -26,6 +26,7 @@ KINDS_SENT = ("exact", "asymptotic")
 
 Fields = dict[str, document.Check]
 
+_LONGEST_UNIT = 100
 _texts = partial(many, check=text)
 _not_negative = partial(number, least=0.0)
 
@@ -66,6 +67,13 @@ def _sampling(value: Any, name: str) -> SamplingVariance | Unavailable:
     return sampling
 
 
+def _unit(value: Any, name: str) -> str:
+    """Records, outcomes, or all rows of one value of a column, as `rows_of` writes it."""
+    if isinstance(value, str) and column_of(value) and len(value) <= _LONGEST_UNIT:
+        return text(value, name)
+    return one_of(value, name, allowed=("record", "outcome"))
+
+
 def _largest(value: Any, name: str) -> float:
     return math.inf if value is None else _not_negative(value, name)
 
@@ -81,7 +89,7 @@ _released = partial(
 GUARANTEE: Fields = {
     "epsilon": _positive,
     "delta": partial(number, least=0.0, most=1.0),
-    "unit": partial(one_of, allowed=("record", "outcome")),
+    "unit": _unit,
     "neighbours": text,
     "public": _texts,
     "kind": partial(one_of, allowed=KINDS_SENT),

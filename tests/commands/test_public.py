@@ -9,8 +9,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.auditing.audit_result import AuditResult
+from dpeffects.design.codebook import read_bounds
 from dpeffects.estimators import conditional_methods, proved, registry
-from dpeffects.files import read_bounds, toml_key, toml_text
+from dpeffects.files import toml_key, toml_text
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
 
 # --- methods ----------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def test_a_plan_is_drawn(planned, capsys):
         (["--half-width", 0], "half_width must be positive"),
         (["--option", "n=3"], "an argument of its own"),
         (["--option", "colour=red"], "unknown option"),
-        (["--bounds", "data.csv"], "not TOML"),
+        (["--bounds", "data.csv"], "needs a column with the names"),
         (["--estimand", "ATT"], "estimates ATE"),
         (["--plot", "no/plan.png"], "cannot be written"),
     ],

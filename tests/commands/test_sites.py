@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dpeffects import cli
-from dpeffects.files import read_bounds
+from dpeffects.design.codebook import read_bounds
 from dpeffects.sites import SiteRelease
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[2])}
@@ -84,7 +84,7 @@ def test_parquet_and_standard_output(folder, capsys):
 
 
 def test_options_of_the_method(folder, capsys):
-    more = ["--option", "weights=round_robin", "--option", "paper_constants=true"]
+    more = ["--option", "matching=round_robin", "--option", "paper_constants=true"]
     more += ["--share", "estimate=0.5", "--seed", "3", "--request", "r1"]
     assert release("north", *more) == 0
     made = SiteRelease.load("north.json")
@@ -207,15 +207,13 @@ def test_data_that_cannot_be_read(folder, capsys, data, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("y = [0, 1]", "one table, [bounds]"),
-        ("[bounds]\ny = [0, 1]", "y = {range = [0, 1]}"),
-        ("[bounds]\ny = {range = 3}", "bounds of 'y'"),
-        ("[bounds]\ny = {range = [0, 1], levels = [0, 1]}", "bounds of 'y'"),
+        ("[bounds]\ny = 1", "y = {range = [0, 1]}"),
+        ("[bounds]\ny = {range = 3}", "'y': a range has a lower and an upper end"),
         ("[bounds]\ny = {range = [1, 0]}", "lower must be below upper"),
-        ("[bounds]\nq = {range = [0, 1]}", "does not have"),
+        ("[bounds]\nyy = {range = [0, 1]}", "does not have; did you mean 'y'"),
         ("[bounds", "not TOML"),
         ("[bounds]\n[other]", "one table"),
-        ("bounds = 3", "one table"),
+        ("bounds = 3", "write bounds = [0, 1]"),
     ],
 )
 def test_bounds_that_cannot_be_read(folder, capsys, text, words):

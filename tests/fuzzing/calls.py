@@ -19,7 +19,7 @@ RIGHT: dict[str, tuple[Any, ...]] = {
     "shares": ({"estimate": 2}, {"variance": 1e-9}, {"estimate": 1e-300, "variance": 1e300}, {}),
     "estimand": ("ATE", "ATT", "ATC"),
     "arms": ("private", "public"),
-    "weights": ("means", "round_robin"),
+    "matching": ("means", "round_robin"),
     "average": ("estimates", "models"),
     "estimator": ("aipw", "ipw", "regression"),
     "effect_range": ((-1, 1), (0, 1e-9), (-1e300, 1e300)),

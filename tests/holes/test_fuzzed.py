@@ -150,5 +150,5 @@ def test_bounds_of_an_arrow_table_are_declared():
     arrow = pytest.importorskip("pyarrow")
     table = arrow.table({"y": [0.0, 1.0], "x": [1.0, 2.0]})
     assert dpe.declare(table, y=(0, 1)).bounds["y"] == (0.0, 1.0)
-    with pytest.raises(dpe.DPEffectsError, match="no column 'z'"):
+    with pytest.raises(dpe.DPEffectsError, match="'z' that the data does not have"):
         dpe.declare(table, z=(0, 1))

@@ -75,7 +75,7 @@ PATHS = {
     "model_folds": ate("model_folds", folds=4),
     "model_folds, any model": ate("model_folds", folds=12, **ANY),
     "model_folds, predictions": ate("model_folds", folds=12, average="predictions", **ANY),
-    "round robin": ate("smooth_matching", "y ~ t | g", weights="round_robin", delta=1e-5),
+    "round robin": ate("smooth_matching", "y ~ t | g", matching="round_robin", delta=1e-5),
     "effects at points": points,
 }
 ONLY_SUMS = {

@@ -279,6 +279,8 @@ class Sized:
     outcome_range = (0.0, 1.0)
     values = ()
     names = ()
+    weighted = False
+    most_rows = 1
 
 
 class FarLogistic(Logistic):

@@ -21,12 +21,12 @@ BOUNDS = {"y": (0, 1), "x": (0, 90), "g": ["a", "b", "c"]}
 FORMULA = "y ~ t | cut(x, [0, 40, 90]) * g"
 CASES = [
     ("smooth_matching", {}),
-    ("smooth_matching", {"weights": "round_robin"}),
-    ("smooth_matching", {"weights": "round_robin", "paper_constants": True}),
+    ("smooth_matching", {"matching": "round_robin"}),
+    ("smooth_matching", {"matching": "round_robin", "paper_constants": True}),
     ("smooth_matching", {"variance_noise": "smooth"}),
     ("smooth_matching", {"sensitivity_noise": "gaussian"}),
     ("global_matching", {}),
-    ("global_matching", {"weights": "round_robin"}),
+    ("global_matching", {"matching": "round_robin"}),
 ]
 IDS = [f"{name[:6]}-{'-'.join(map(str, options.values())) or 'default'}" for name, options in CASES]
 cases = pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
@@ -101,7 +101,7 @@ def printed_sensitivity(data, beta):
 
 def test_algorithm_2_of_the_paper_with_all_of_epsilon():
     """The spread of the estimates is 2 S / epsilon, for S by the printed formula."""
-    data, options = frame(2_000, 3), {"weights": "round_robin", "paper_constants": True}
+    data, options = frame(2_000, 3), {"matching": "round_robin", "paper_constants": True}
     beta = 1.0 / (2 * math.log(2 / 1e-5))
     fits = [run("smooth_matching", options, data, seed=s, variance=False) for s in range(600)]
     assert fits[0].details["smoothing beta"] == pytest.approx(beta, rel=1e-5)
@@ -160,9 +160,9 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, options):
     data = frame(20_000, 5)
     target = dpe.reference(FORMULA, data, name, bounds=BOUNDS)
     fit = run(name, options, data, epsilon=1e6)
-    near = 0.15 if options.get("weights", "means") == "means" else 1.0
+    near = 0.15 if options.get("matching", "means") == "means" else 1.0
     assert fit.estimate == pytest.approx(target.estimate, abs=near * target.std_error)
-    more = 1.1 if options.get("weights", "means") == "means" else 1.4
+    more = 1.1 if options.get("matching", "means") == "means" else 1.4
     assert 0.9 * target.std_error < fit.std_error < more * target.std_error
 
 
@@ -201,11 +201,11 @@ def test_covariates_that_are_no_strata_are_refused(name, case):
     [
         ({}, {"delta": 0.0}, OptionError, "needs a delta"),
         ({}, {"delta": 0.0, "bounds": {"g": list("abc"), "x": (0, 90)}}, OptionError, "a delta"),
-        ({"weights": "mean"}, {}, OptionError, "weights"),
+        ({"matching": "mean"}, {}, OptionError, "matching"),
         ({"paper_constants": 1}, {}, OptionError, "True or False"),
         ({"variance_noise": "none"}, {}, OptionError, "variance_noise"),
         ({"sensitivity_noise": "none"}, {}, OptionError, "sensitivity_noise"),
-        ({"weight": "means"}, {}, OptionError, "Did you mean 'weights'"),
+        ({"matchin": "means"}, {}, OptionError, "Did you mean"),
         ({}, {"level": "label"}, OptionError, "level"),
         ({}, {"epsilon": 1e-5}, DPEffectsError, "too small"),
         ({}, {"delta": 1e-60}, BudgetError, "too small"),
@@ -263,7 +263,7 @@ def test_half_the_noise_of_the_paper():
     """The same call with the paper's constants: at least twice the noise, in released scales."""
     for n in (600, 5000, 50_000):
         ours = run("smooth_matching", {}, frame(n))
-        paper = {"weights": "round_robin", "paper_constants": True}
+        paper = {"matching": "round_robin", "paper_constants": True}
         assert ours.noise_variance < run("smooth_matching", paper, frame(n)).noise_variance / 4
 
 

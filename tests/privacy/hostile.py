@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dpeffects.privacy import units as weights_of_units
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
@@ -14,7 +15,6 @@ from dpeffects.privacy.moments import Bins, Gram, WithSquares
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
 from dpeffects.privacy.sets import COUNT, Box, Cube, Matrices
-from dpeffects.privacy.units import UnitCurator
 from dpeffects.unproved.seeded import SeededNoise
 
 NASTY = np.array(
@@ -26,13 +26,28 @@ KEYS = 4096
 
 
 def curator(
-    keys, unit=None, max_rows=0, public=(), shares=("a",), epsilon=1.0, delta=0.0, uses=None
+    keys,
+    unit=None,
+    max_rows=None,
+    own=None,
+    public=(),
+    shares=("a",),
+    epsilon=1.0,
+    delta=0.0,
+    uses=None,
 ):
-    """A curator whose records are keys, which row functions look answers up by (as strata)."""
-    keys = np.asarray(keys, np.int64)
-    if unit is not None:
-        order = np.argsort(unit, kind="stable")
-        keys, unit = keys[order], np.unique(np.asarray(unit)[order], return_inverse=True)[1]
+    """A curator whose records are keys, which row functions look answers up by (as strata).
+
+    ``own`` are weights of rows before they are divided among the rows of a unit.
+    """
+    keys, weighted = np.asarray(keys, np.int64), {}
+    if unit is not None or own is not None:
+        own = np.ones(len(keys)) if own is None else np.asarray(own, np.float64)
+        rows = None
+        if unit is not None:
+            sizes = weights_of_units.UnitSizes.of(unit := np.asarray(unit), own > 0)
+            rows, weighted = sizes.of_rows(unit), {"unit": unit, "units": sizes.names.size}
+        weighted["weight"] = weights_of_units.row_weights(own, rows, max_rows)
     zeros = np.zeros(len(keys))
     rows = Rows(
         zeros,
@@ -41,12 +56,10 @@ def curator(
         lambda: zeros[:, None],
         1,
         strata=lambda: (keys, KEYS),
-        unit=unit,
+        **weighted,
     )
     split = Split.of(Budget(epsilon, delta), dict.fromkeys(shares, 1.0), uses)
     releaser = Releaser(split, Ledger(epsilon, delta), SeededNoise(0))
-    if max_rows:
-        return UnitCurator(rows, releaser, frozenset(public), max_rows)
     return Curator(rows, releaser, frozenset(public))
 
 
@@ -208,9 +221,8 @@ def pairs_of_units(cases, seed, most_violations=10):
     for case in range(cases):
         if len(found.violations) >= most_violations:
             break
-        within = random_set(rng)
-        within = within if type(within) is Box else COUNT
-        most, units = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+        within, units = random_set(rng), int(rng.integers(1, 5))
+        most = None if rng.random() < 0.5 else int(rng.integers(1, 9))
         cells = None if rng.random() < 0.4 else hostile_cells(rng, int(rng.integers(1, 5)))
         phi = None
         if not (within is COUNT and cells):
@@ -224,12 +236,26 @@ def pairs_of_units(cases, seed, most_violations=10):
         keep = unit != gone
         unit2 = np.concatenate([unit[keep], np.full(more, gone)])
         key2 = np.concatenate([key[keep], rng.integers(0, KEYS, more)])
+        own = (None, None)
+        if rng.random() < 0.5:
+            kept, new = rng.choice(OWN, len(unit)), rng.choice(OWN, more)
+            own = (kept, np.concatenate([kept[keep], new]))
+        if rng.random() < 0.2:  # weights of records that have a row each
+            key2, unit2, own = key.copy(), None, (rng.choice(OWN, len(key)),)
+            key2[0], own = rng.integers(0, KEYS), (*own, own[0].copy())
+            own[1][0], unit, most = rng.choice(OWN), None, None
         name = (case, type(within).__name__, most)
-        compare(found, name, phi, within, cells, key, key2, (unit, unit2), most)
+        compare(found, name, phi, within, cells, key, key2, (unit, unit2), most, own)
     return found
 
 
-def compare(found, case, phi, within, cells, key, other, units=(None, None), most=0):
+OWN = np.array([0.0, 1.0, 0.5, 0.3, 1e-9, 7.0, -1.0, np.nan, np.inf])
+"""Weights of rows, as they may come."""
+
+
+def compare(
+    found, case, phi, within, cells, key, other, units=(None, None), most=None, own=(None, None)
+):
     """Totals on two neighbours; what fails on rows of zeros is refused in public."""
     try:
         curator([0], None if units[0] is None else [0], most).exact_sums(
@@ -239,7 +265,7 @@ def compare(found, case, phi, within, cells, key, other, units=(None, None), mos
         found.refused += 1
         return
     both = [
-        curator(keys, unit, most).exact_sums(phi, within, cells, rate=1.0)
-        for keys, unit in zip((key, other), units, strict=True)
+        curator(keys, unit, most, weights).exact_sums(phi, within, cells, rate=1.0)
+        for keys, unit, weights in zip((key, other), units, own, strict=True)
     ]
     found.compare(case, *both)

@@ -31,7 +31,7 @@ BUGS = {
     "products differ by too little": (moments.GramGrid, "reach", "single, 2, 2", "single, 1, 1"),
     "matrices move by too little": (moments.GramGrid, "reach", "single, 2, 2", "single, 2, 1"),
     "half the matrix": (moments.GramGrid, "shape", "_squared_radius, n", "_squared_radius // 2, n"),
-    "half the cube": (sets.BoxGrid, "shape", "2 * max", "max"),
+    "half the cube": (sets.BoxGrid, "shape", "2 * half", "half"),
     "the ball is not kept": (
         sets.BoxGrid,
         "_into_ball",
@@ -39,11 +39,24 @@ BUGS = {
         "1.0)\n    return [self._round(x, j) for j, x in enumerate(values.T)]\n",
     ),
     "squares cost nothing": (moments.SquaresGrid, "reach", "2 * top + 1, top // 4 + 1", "top, 0"),
-    "units are not bounded": (
+    "rows of a unit all count": (units, "row_weights", "if rows is not None:", "if False:"),
+    "a weight of a unit above 1": (
         units,
-        "project_units",
-        "l1, squared = most * grid.reach.single.l1, most**2 * grid.reach.single.squared_l2",
-        "l1, squared = 9 * most * grid.reach.single.l1, 2**60",
+        "row_weights",
+        "posinf=1.0, neginf=0.0), 0.0, 1.0)",
+        "posinf=1.0, neginf=0.0), 0.0, 9.0)",
+    ),
+    "a unit may be nothing": (
+        sets.Reach,
+        "or_none",
+        "self.same, self.single",
+        "self.same, self.same",
+    ),
+    "weights of a unit's products": (
+        moments.GramGrid,
+        "_weighted",
+        "root = np.sqrt(weight)",
+        "root = weight = np.ones(len(values))",
     ),
 }
 

@@ -1,4 +1,5 @@
 import contextlib
+import json
 import threading
 from fractions import Fraction
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpeffects.errors import BudgetError, OptionError
 from dpeffects.flow import merge_shares
+from dpeffects.guarantee import column_of, rows_of
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger, Terms
@@ -112,6 +114,70 @@ def test_only_like_charges_add_up():
     assert "VOID" not in repr(parent)
     Ledger(1.0, parent=parent, terms=Terms("record", void=("seeded",))).charge(spend(0.5))
     assert "VOID: seeded" in repr(parent)
+
+
+RECORD, PATIENT, CLINIC = (Terms(x) for x in ("record", rows_of("patient_id"), rows_of("clinic")))
+OUTCOME = Terms("outcome", ("covariates", "treatment"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (RECORD, PATIENT, "one patient_id with k rows at k times its epsilon"),
+        (PATIENT, RECORD, "one patient_id with k rows at k times its epsilon"),
+        (OUTCOME, PATIENT, "spent to protect an outcome protects one patient_id"),
+        (PATIENT, CLINIC, "rows of one patient_id may be of several clinic"),
+    ],
+)
+def test_a_ledger_does_not_mix_units(first, second, said):
+    ledger = Ledger(2.0)
+    ledger.charge(spend(0.5), first)
+    for refused in (ledger.charge, lambda s, t: ledger.reserve(Budget(0.1), t, {})):
+        with pytest.raises(BudgetError, match=said) as caught:
+            refused(spend(0.5), second)
+        assert "promise for neither" in str(caught.value)
+        assert "ledger of its own" in str(caught.value)
+    assert ledger.remaining == (1.5, 0.0)
+    ledger.charge(spend(0.5), first)
+
+
+def test_a_ledger_for_a_unit_refuses_calls_that_protect_less():
+    ledger = Ledger(1.0, unit="patient_id")
+    with pytest.raises(BudgetError, match="everything about one patient_id, in however many rows"):
+        ledger.charge(spend(0.5), RECORD)
+    ledger.charge(spend(0.5), PATIENT)
+    for nothing in ("", 3, ["patient_id"]):
+        with pytest.raises(OptionError, match="name of a column"):
+            Ledger(1.0, unit=nothing)
+
+
+NAMES = [
+    "patient_id",
+    "record",
+    "outcome",
+    "Patient number",
+    'a "quoted" name',
+    "two\nlines",
+    "two\\nlines",
+    "x" * 500,
+    "x" * 499 + "y",
+    "Größe",
+    "\u202eright to left",
+    "\ud800 alone",
+    " ",
+    "_{x} & 50 % \\ <b>",
+]
+
+
+def test_every_column_has_words_of_its_own():
+    units = [rows_of(name) for name in NAMES]
+    assert len({*units, "record", "outcome"}) == len(NAMES) + 2
+    for unit in units:
+        assert unit.isprintable()
+        assert len(unit) < 90
+        assert unit == f"all rows of one {column_of(unit)}"
+        json.dumps(unit).encode()
+    assert column_of("record") == column_of("outcome") == ""
 
 
 def test_a_share_too_small_to_use_is_refused_before_anything_is_drawn():

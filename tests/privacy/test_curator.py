@@ -17,7 +17,6 @@ from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
 from dpeffects.privacy.sets import COUNT, Box, Cube, Sensitivity, Steps, add_up
-from dpeffects.privacy.units import project_units, unit_bits
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
@@ -29,7 +28,7 @@ def test_no_record_moves_more_than_its_set():
     assert found.closest == 1.0
 
 
-def test_no_unit_moves_more_than_its_rows():
+def test_no_unit_moves_more_than_a_record():
     found = pairs_of_units(1000, seed=8)
     assert not found.violations
     assert found.pairs > 900
@@ -40,7 +39,7 @@ def test_no_unit_moves_more_than_its_rows():
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_found(bug, monkeypatch):
     plant(monkeypatch, bug)
-    search = pairs_of_units if "unit" in bug else pairs_of_records
+    search = pairs_of_units if "unit" in bug or "weight" in bug else pairs_of_records
     assert search(3000, seed=9, most_violations=1).violations
 
 
@@ -300,20 +299,12 @@ def test_a_set_has_room_for_its_sums():
     assert counts[:, 499].tolist() == [1, 1]
 
 
-def test_squares_of_sums_of_many_rows_do_not_overflow():
-    rng = np.random.default_rng(15)
-    grid = Box(-np.ones(4), np.ones(4)).on(2000, 1.0, unit_bits(1000, 4))
-    sums = rng.uniform(-1, 1, (500, 4)) * 10.0 ** rng.uniform(0, 13, (500, 1))
-    steps = project_units(grid, np.trunc(sums), 1, 1000).astype(object)
-    squared = 1000**2 * grid.reach.single.squared_l2
-    assert squared < 2**62
-    assert max((row * row).sum() for row in steps) <= squared
-
-
-def test_nothing_is_public_where_units_have_rows():
-    held = curator([1, 2, 3], [0, 0, 1], 2, public=("treatment", "covariates"))
+def test_nothing_is_public_where_rows_have_weights():
+    with pytest.raises(OptionError, match="nothing that is public"):
+        curator([1, 2, 3], [0, 0, 1], public=("treatment", "covariates"))
+    held = curator([1, 2, 3], [0, 0, 1])
     assert held.sums("rows", None, share="a").scale > 0
-    with pytest.raises(OptionError, match="taken apart"):
+    with pytest.raises(OptionError, match="count alike"):
         halves(held, {"a": 1.0}, {"a": 1.0}, lambda half: None, {})
 
 

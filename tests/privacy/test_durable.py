@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, DPEffectsError, LedgerError, OptionError
+from dpeffects.guarantee import rows_of
 from dpeffects.ledgers import (
     create_ledger,
     ledger_datasets,
@@ -107,6 +108,41 @@ class TestBothBackends:
         ledger.charge(spend("c", 0.5), Terms("record", void=("seeded",)))
         assert "VOID: seeded" in repr(ledger)
         assert ledger.remaining == (1.0, 0.0)  # what protects nobody counts too
+
+    def test_units_are_not_mixed(self, address):
+        """Neither in a first charge nor by a second process that reserved before it."""
+        ledger = create_ledger(address, "nsw", epsilon=2.0)
+        patients = Terms(rows_of("patient_id"))
+        first = ledger.reserve(Budget(0.5), patients, ABOUT)
+        second = open_ledger(address).reserve(Budget(0.5), TERMS, ABOUT)
+        first.charge(spend("a", 0.5), patients)
+        with pytest.raises(BudgetError, match="k rows at k times its epsilon"):
+            second.charge(spend("b", 0.5), TERMS)
+        second.settle()
+        with pytest.raises(BudgetError, match="rows of one patient_id may be of several clinic"):
+            open_ledger(address).reserve(Budget(0.1), Terms(rows_of("clinic")), ABOUT)
+        first.settle()
+        assert ledger.remaining == (1.5, 0.0)
+        assert "everything about one patient_id, in however many rows" in str(ledger.summary())
+        assert set(ledger.to_frame()["unit"]) == {"all rows of one patient_id"}
+        assert "sound" in ledger.verify()
+
+    @pytest.mark.parametrize("unit", ["patient_id", 'Patient "no"\n\ud800' + 300 * "x"])
+    def test_a_unit_can_be_agreed_on(self, address, unit):
+        create_ledger(address, "nsw", epsilon=2.0, unit=unit)
+        ledger = open_ledger(address)
+        assert ledger.agreement.unit == unit
+        assert "in however many rows" in " ".join(str(ledger.summary()).split())
+        with pytest.raises(BudgetError, match="unit="):
+            ledger.reserve(Budget(0.5), TERMS, ABOUT)
+        call = ledger.reserve(Budget(0.5), Terms(rows_of(unit)), ABOUT)
+        call.charge(spend("a", 0.5), Terms(rows_of(unit)))
+        call.settle()
+        assert "sound" in ledger.verify()
+        assert "unit" not in create_ledger(address, "other", epsilon=1.0).agreement.body()
+        with pytest.raises(OptionError, match="name of a column"):
+            create_ledger(address, "third", epsilon=1.0, unit="")
+        assert ledger_datasets(address) == ("nsw", "other")
 
     def test_several_datasets(self, address):
         create_ledger(address, "nsw", epsilon=1.0)

@@ -23,13 +23,11 @@ from dpeffects.privacy.huber import GRID, Huber, along, along_error, bounded_ter
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_l1
 from dpeffects.privacy.noise import gaussian_scale
-from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows, reads
-from dpeffects.privacy.units import UnitCurator
 from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy import problems
 from tests.privacy.nasty import fitted_rows, fitted_weights
-from tests.privacy.problems import Bare, Case, curator, fit_logistic, held, huber
+from tests.privacy.problems import Case, curator, fit_logistic, held, huber
 
 PURE, SHARE = Share(1.0), Share(1.0, 1e-6)
 
@@ -426,15 +424,12 @@ ASKS = {
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_units_pooled_shares_and_empty_ledgers_are_refused(name):
-    """Rows of one unit, a share that is part of a pool, a budget that is spent: nothing drawn."""
+def test_pooled_shares_and_empty_ledgers_are_refused(name):
+    """A share that is part of a pool, a budget that is spent: nothing drawn."""
     rng = np.random.default_rng(14)
     y, t, x = data(rng)
     pooled = of(y, t, x, SHARE, mu={"a": 0.1})
     refused(pooled, PrivacyError, "delta of its own", ASKS[name])
-    rows = Rows(y, (0.0, 1.0), t, lambda: x, 3, unit=np.arange(len(t)) // 2)
-    releaser = Releaser(Split({"a": Share(1.0)}), Ledger(1e9), Bare())
-    refused(UnitCurator(rows, releaser, frozenset(), 2), OptionError, "unit", ASKS[name])
     refused(of(y, t, x, ledger=Ledger(1e-6)), BudgetError, "left", ASKS[name])
 
 

@@ -1,0 +1,279 @@
+"""Which rows count, and for how much: units, clusters, weights, a subset, complete records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
+from dpeffects.formula import Formula
+from dpeffects.formula.condition import Condition, read_condition
+from dpeffects.privacy.units import UnitSizes, row_weights
+
+MISSING = {
+    "error": "missing values are refused",
+    "indicator": "of a covariate: a level or an indicator of its own, with a public fill",
+    "complete": "a record without a value counts as nothing",
+    "weight": "of the outcome: records that have one stand for those that do not, by a released "
+    "model of who has one",
+}
+"""What can be done about missing values of a column."""
+_MISSING_SAID = {
+    "indicator": "missing values of {} have an indicator or a level of their own",
+    "complete": "records without {} count as nothing",
+    "weight": "records with {} stand for those without, by a released model",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which rows count, and for how much.
+
+    ``complete`` are columns without which a row counts as nothing, ``observed`` those of an outcome
+    whose absence is modelled, ``upper`` is the declared upper bound of the weights.
+    """
+
+    unit: str | None = None
+    max_rows: int | None = None
+    cluster: str | None = None
+    weights: str | None = None
+    upper: float = 1.0
+    subset: Condition | None = None
+    complete: tuple[str, ...] = ()
+    observed: tuple[str, ...] = ()
+    policies: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def asked(
+        cls,
+        formula: Formula,
+        read: Collection[str] | None = None,
+        *,
+        unit: str | None = None,
+        max_rows: int | None = None,
+        cluster: str | None = None,
+        missing: str | Mapping[str, str] = "error",
+        weights: str | None = None,
+        subset: str | None = None,
+    ) -> Sample:
+        """Check what a call asks for; ``read`` are the columns that the method reads."""
+        for name, column in (("unit", unit), ("cluster", cluster), ("weights", weights)):
+            if not (column is None or (isinstance(column, str) and column)):
+                raise OptionError(f"{name} must be the name of a column, got {_kind(column)}")
+            if column in formula.outcome_columns:
+                raise OptionError(f"{name}={column!r} is the outcome")
+        whole = isinstance(max_rows, int) and not isinstance(max_rows, bool)
+        if not (max_rows is None or (whole and 1 <= max_rows <= 2**15)):
+            raise OptionError("max_rows must be a whole number from 1 to 32768")
+        if max_rows is not None and unit is None:
+            raise OptionError("max_rows is for units of several rows: write unit=... too")
+        if not (subset is None or isinstance(subset, str)):
+            raise OptionError(f"subset must be text such as 'age >= 18', got {_kind(subset)}")
+        policies = missing_by_column(missing, formula)
+        read = formula.columns if read is None else read
+        of = {w: tuple(k for k, x in policies.items() if x == w and k in read) for w in MISSING}
+        return cls(
+            unit=unit,
+            max_rows=max_rows,
+            cluster=cluster,
+            weights=weights,
+            subset=None if subset is None else read_condition(subset),
+            complete=of["complete"],
+            observed=of["weight"],
+            policies=policies,
+        )
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that it reads beside the formula's, and what asks for each."""
+        own = {self.unit: "unit", self.cluster: "cluster", self.weights: "weights"}
+        subset = dict.fromkeys(self.subset.columns if self.subset else (), "subset")
+        return {**subset, **{name: what for name, what in own.items() if name is not None}}
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All columns that weights are made of."""
+        return tuple(dict.fromkeys([*self.columns, *self.complete, *self.observed]))
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows do not all count 1."""
+        some = (self.unit, self.weights, self.subset)
+        return bool(self.complete or self.observed) or any(x is not None for x in some)
+
+    @property
+    def size_is_public(self) -> bool:
+        """Whether weights add up to n, whoever is in the data."""
+        some = (self.max_rows, self.weights, self.subset)
+        return not (self.complete or self.observed) and all(x is None for x in some)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a variance goes by squares of sums: of clusters, of units, of weighted rows."""
+        return any(x is not None for x in (self.unit, self.cluster, self.weights))
+
+    def described(self, size: float | None = None, clusters: str = "") -> dict[str, str]:
+        """Say who counts, and for how much, by what asks for it.
+
+        ``size`` is the released sum of the weights, ``clusters`` how many clusters there are.
+        """
+        said: dict[str, str] = {}
+        who = "records" if self.unit is None else f"values of {self.unit}"
+        if self.unit is not None:
+            once = f"each {self.unit} counts once, in however many rows"
+            many = f"each row counts, up to {self.max_rows} of one {self.unit}"
+            said["unit"] = once if self.max_rows is None else many
+        if self.subset is not None:
+            said["subset"] = f"subset {shorten(str(self.subset))}"
+        if self.weights is not None:
+            said["weights"] = f"weights {self.weights}, from 0 to {self.upper:g}"
+        for word, what in _MISSING_SAID.items():
+            if names := [name for name, policy in self.policies.items() if policy == word]:
+                said[f"missing, {word}"] = what.format(listed(names))
+        if size is not None:
+            part = self.weights is not None or self.max_rows is not None or bool(self.observed)
+            full = "in all as much as about {} {} in full (noisy), the least effective size"
+            said["size"] = (full if part else "about {} {} count (noisy)").format(round(size), who)
+        if self.cluster is not None and clusters:
+            said["cluster"] = f"standard error by {self.cluster} (clusters: {clusters})"
+        return said
+
+    def own(self, frame: nw.DataFrame[Any]) -> FloatArray:
+        """What each row counts by itself, from 0 to 1."""
+        own = np.ones(len(frame))
+        for name in self.complete:
+            own[is_missing(frame[name])] = 0.0
+        if self.weights is not None:
+            column = frame[self.weights]
+            if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
+                raise DataError(f"weights {self.weights!r} must be numbers")
+            values = floats(column)
+            if self.weights not in self.complete and np.isnan(values).any():
+                raise DataError(f"weights {self.weights!r} has missing values")
+            own *= np.clip(np.nan_to_num(values), 0.0, self.upper) / self.upper
+        if self.subset is not None:
+            names, numeric = self.subset.columns, self.subset.numeric
+            arrays = {name: _compared(frame[name], name in numeric) for name in names}
+            own[~self.subset.holds(arrays)] = 0.0
+        return own
+
+    def has_outcome(self, frame: nw.DataFrame[Any]) -> BoolArray:
+        """Which rows have the outcome, where that is modelled."""
+        found = np.ones(len(frame), np.bool_)
+        for name in self.observed:
+            found &= ~is_missing(frame[name])
+        return found
+
+    def weight(
+        self, frame: nw.DataFrame[Any], unit: IntArray | None, sizes: UnitSizes | None
+    ) -> FloatArray:
+        """What each row counts."""
+        rows = None if sizes is None or unit is None else sizes.of_rows(unit)
+        return row_weights(self.own(frame), rows, self.max_rows)
+
+    def parts(self, frame: nw.DataFrame[Any], sizes: UnitSizes | None) -> dict[str, Any]:
+        """The parts of a block that are made here."""
+        unit = None if self.unit is None else identifiers(frame[self.unit])
+        found: dict[str, Any] = {}
+        if unit is not None:
+            found["unit"] = unit
+        if self.weighted:
+            found["weight"] = self.weight(frame, unit, sizes)
+        if self.cluster is not None:
+            found["cluster"] = identifiers(frame[self.cluster])
+        if self.observed:
+            found["observed"] = self.has_outcome(frame)
+        return found
+
+    def sizes_of(self, frame: nw.DataFrame[Any]) -> UnitSizes | None:
+        """How many rows the units of a frame in memory have."""
+        if self.unit is None:
+            return None
+        return UnitSizes.of(identifiers(frame[self.unit]), self.own(frame) > 0.0)
+
+
+def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dict[str, str]:
+    """What is done about missing values, by column of the formula.
+
+    One word is for all columns that it has a meaning for: "indicator" for covariates, "weight" for
+    the outcome, "complete" for all.
+    """
+    outcome, treatment = set(formula.outcome_columns), formula.treatment_columns
+    covariates = set(formula.covariate_columns)
+    known = dict.fromkeys(formula.columns, "error")
+    if isinstance(missing, str):
+        _check_word("missing", missing)
+        able = {"indicator": covariates, "weight": outcome, "error": set()}
+        return known | dict.fromkeys(able.get(missing, set(known)), missing)
+    if not isinstance(missing, Mapping):
+        raise OptionError(f"missing must be a word or a mapping, got {type(missing).__name__}")
+    for name, word in missing.items():
+        _check_word(f"missing[{name!r}]", word)
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise OptionError(f"missing names a column {name!r} that is not in the formula.{hint}")
+        if word == "indicator" and name not in covariates:
+            what = "treatment" if name in treatment else "outcome"
+            raise OptionError(f'missing[{name!r}] is the {what}: write "complete", not "indicator"')
+        if word == "weight" and name not in outcome:
+            raise OptionError(f'missing[{name!r}]: "weight" is for the outcome')
+    return known | {str(name): word for name, word in missing.items()}
+
+
+def _check_word(what: str, word: Any) -> None:
+    if not (isinstance(word, str) and word in MISSING):
+        hint = did_you_mean(word, MISSING) if isinstance(word, str) else ""
+        raise OptionError(f"{what} must be one of {', '.join(MISSING)}, got {_kind(word)}.{hint}")
+
+
+def _kind(value: Any) -> str:
+    return (
+        shorten(repr(value), 40) if isinstance(value, str | int | float) else type(value).__name__
+    )
+
+
+def is_missing(column: nw.Series[Any]) -> BoolArray:
+    """Which values are null or NaN."""
+    missing = column.is_null()
+    if column.dtype.is_float():
+        missing = missing | column.is_nan().fill_null(True)
+    return np.asarray(missing.to_numpy(), np.bool_)
+
+
+def floats(column: nw.Series[Any]) -> FloatArray:
+    """Numbers, NaN where they are missing."""
+    values = column.cast(nw.Float64).to_numpy()
+    return np.asarray(values, np.float64)
+
+
+def _compared(column: nw.Series[Any], number: bool) -> Any:
+    """A column as conditions compare it."""
+    if number or column.dtype.is_numeric():
+        if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
+            raise DataError(f"column {column.name!r} is compared as a number, but it is not one")
+        return floats(column)
+    values = np.empty(len(column), object)
+    missing = is_missing(column)
+    values[:] = [None if gone else x for x, gone in zip(column.to_list(), missing, strict=True)]
+    return values
+
+
+def identifiers(column: nw.Series[Any]) -> IntArray:
+    """A whole number for each value, the same for equal values: names of units or clusters."""
+    import pandas as pd
+
+    if is_missing(column).any():
+        raise DataError(f"column {column.name!r} has missing values: every row needs its own")
+    if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
+        return column.cast(nw.Int64).to_numpy().astype(np.int64)
+    if column.dtype.is_float():
+        return (floats(column) + 0.0).view(np.int64)  # -0 is 0
+    texts = column if column.dtype == nw.String else column.cast(nw.String)
+    values = np.empty(len(column), object)
+    values[:] = texts.to_list()
+    return pd.util.hash_array(values, categorize=False).view(np.int64)

@@ -1,0 +1,76 @@
+"""Outcomes that are missing at random: records that have one stand for those that do not.
+
+A logistic model of who has an outcome, given covariates and treatment, is released first. Then rows
+without an outcome count as nothing, and the others by the inverse of their chance to have one, over
+the largest such weight. Everything that follows is a sum over weighted rows like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.design.features import unit_rows
+from dpeffects.estimators import _propensity
+from dpeffects.estimators._propensity import Setting, Spreads
+from dpeffects.estimators.arm_sums import treated_count
+from dpeffects.estimators.strengths import SPREAD
+from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.units import seen_as
+
+SHARES = {"observed": 0.04, "response": 0.3}
+LEAST = 0.1
+"""Chances to have an outcome are kept above this."""
+
+
+@reads("observed")
+def has_outcome(rows: Block) -> BoolArray:
+    """Who has an outcome."""
+    return rows.observed
+
+
+@reads("covariates", "treated")
+def with_treatment(rows: Block) -> FloatArray:
+    """Covariates, and the treatment beside them."""
+    return np.column_stack([rows.covariates, rows.treated])
+
+
+@dataclass(frozen=True)
+class Represented:
+    """How many records a record with an outcome stands for, over the most that any does."""
+
+    model: Propensity
+    reads: ClassVar[tuple[str, ...]] = ("covariates", "treated", "observed")
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Weights of some rows, within [0, 1]."""
+        chance = self.model.scores(unit_rows(with_treatment(rows)))
+        return np.where(rows.observed, self.model.low / chance, 0.0)
+
+
+def respond(curator: Curator) -> tuple[Curator, dict[str, str]]:
+    """Release the model, and return the curator of the rows with their weights."""
+    columns = (*curator.names, "treated"), (*curator.values[:-1], 2, 2)
+    response = seen_as(curator, None, has_outcome, (with_treatment, *columns))
+    count = treated_count(response, "observed")
+    share = _propensity.share_treated(response, count)
+    price, d = response.epsilon("response"), response.width
+    setting = Setting((response.n, response.n), d, response.delta("response"), LEAST, "objective")
+    strength = _propensity.plan(setting, {1.0: (price, price)})[1]
+    offset = math.log(share / (1.0 - share))
+    weights = propensity_model(response, strength, offset, "response")
+    typical = Spreads(np.full(d - 1, 0.5), np.full(d - 1, SPREAD), 0.0)
+    sd = _propensity.share_sd(response, count)
+    model = _propensity.with_error(weights, response.n, share, sd, typical)
+    chances = model.within((LEAST, 1.0))
+    details = {
+        "records with an outcome (noisy)": f"{100.0 * share:.0f} %",
+        "chances to have an outcome": f"from {chances.low:.2g} to {chances.high:.2g}",
+    }
+    return seen_as(curator, Represented(chances)), details

@@ -1,0 +1,425 @@
+"""``"age >= 18 & sex == 'f'"``: which rows belong to a subset, as plain data.
+
+A condition is read as a factor of a formula is (`dpeffects.formula.factors`): with `ast`, against
+an allow-list, and nothing is run. ``&``, ``|`` and ``~`` are other words for ``and``, ``or`` and
+``not`` and bind as loosely as these do, as in `pandas.DataFrame.query`. Logic is that of SQL: a
+comparison with a missing value is unknown, so is its negation, and what is unknown is outside.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeffects.arrays import BoolArray
+from dpeffects.errors import DataError, FormulaError, shorten
+from dpeffects.formula import expression as ex
+from dpeffects.formula.expression import Level
+from dpeffects.formula.factors import (
+    COMPARISON,
+    EQUALITY,
+    MAX_DEPTH,
+    MIRRORED,
+    FactorReader,
+    translated,
+    unquote,
+)
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+Truth: TypeAlias = tuple[BoolArray, BoolArray]  # where it is true, where it is false
+
+MAX_LENGTH = 20_000
+
+
+class Condition:
+    """What holds for the rows of a subset; made by `read_condition`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read, in order, each once."""
+        return tuple(dict.fromkeys(name for node in self._leaves() for name in node.names))
+
+    @property
+    def numeric(self) -> frozenset[str]:
+        """Columns that must be numbers."""
+        leaves = (node for node in self._leaves() if isinstance(node, Compared))
+        return frozenset(name for node in leaves for name in ex.number_columns(node.x))
+
+    @property
+    def values(self) -> dict[str, tuple[Level, ...]]:
+        """Values that columns are compared with by ``==``, ``!=`` and ``in``, by column."""
+        found: dict[str, tuple[Level, ...]] = {}
+        for node in self._leaves():
+            if isinstance(node, OneOf):
+                both = (*found.get(node.column, ()), *node.levels)
+                found[node.column] = tuple(dict.fromkeys(both))
+        return found
+
+    def holds(self, columns: Arrays) -> BoolArray:
+        """Which rows the condition holds for, row by row; False where it is unknown.
+
+        Numbers are arrays of floats with NaN for missing values, others arrays of objects with
+        None.
+
+        Examples
+        --------
+        >>> read_condition("~(age < 18)").holds({"age": np.array([17.0, 18.0, np.nan])})
+        array([False,  True, False])
+        """
+        with np.errstate(all="ignore"):
+            return self._truth(columns)[0]
+
+    def _leaves(self) -> Iterator[Leaf]:
+        raise NotImplementedError
+
+    def _truth(self, columns: Arrays) -> Truth:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Compared(Condition):
+    """A row-wise number, compared with a literal one."""
+
+    x: ex.Compare
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns that the number is computed from."""
+        return ex.columns(self.x)
+
+    def _leaves(self) -> Iterator[Leaf]:
+        yield self
+
+    def _truth(self, columns: Arrays) -> Truth:
+        numbers = {name: _numbers(name, columns) for name in ex.number_columns(self.x)}
+        flags = {x.key: _missing(_array(x.column, columns)) for x in ex.flags(self.x)}
+        left = ex.evaluate(self.x.left, numbers | flags)
+        known = ~reduce(np.logical_or, map(np.isnan, [left, *numbers.values()]))
+        true = ex.COMPARISONS[self.x.op](left, self.x.right.value)
+        return true & known, ~true & known
+
+    def __str__(self) -> str:
+        return ex.render(self.x)[0]
+
+
+@dataclass(frozen=True)
+class OneOf(Condition):
+    """A column that has one of some values."""
+
+    column: str
+    levels: tuple[Level, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def _leaves(self) -> Iterator[Leaf]:
+        yield self
+
+    def _truth(self, columns: Arrays) -> Truth:
+        values = _array(self.column, columns)
+        known = ~_missing(values)
+        if values.dtype.kind in "fiub":
+            if any(isinstance(level, str) for level in self.levels):
+                raise DataError(f"column {self.column!r} holds numbers: compare it with a number")
+            true = reduce(np.logical_or, [values == level for level in self.levels])
+        else:
+            wanted = set(self.levels)
+            true = np.fromiter((_is_in(value, wanted) for value in values), bool, len(values))
+        return true & known, ~true & known
+
+    def __str__(self) -> str:
+        return self.show("==", "in")
+
+    def show(self, one: str, several: str) -> str:
+        """The condition with the words for one value and for several."""
+        if len(self.levels) == 1:
+            return f"{ex.show_name(self.column)} {one} {self.levels[0]!r}"
+        return f"{ex.show_name(self.column)} {several} {list(self.levels)!r}"
+
+
+@dataclass(frozen=True)
+class Missing(Condition):
+    """A column without a value."""
+
+    column: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
+    def _leaves(self) -> Iterator[Leaf]:
+        yield self
+
+    def _truth(self, columns: Arrays) -> Truth:
+        missing = _missing(_array(self.column, columns))
+        return missing, ~missing
+
+    def __str__(self) -> str:
+        return f"is_na({ex.show_name(self.column)})"
+
+
+Leaf: TypeAlias = Compared | OneOf | Missing
+
+
+@dataclass(frozen=True)
+class Not(Condition):
+    """The opposite; unknown where the condition is."""
+
+    x: Condition
+
+    def _leaves(self) -> Iterator[Leaf]:
+        yield from self.x._leaves()
+
+    def _truth(self, columns: Arrays) -> Truth:
+        true, false = self.x._truth(columns)
+        return false, true
+
+    def __str__(self) -> str:
+        if isinstance(self.x, OneOf):
+            return self.x.show("!=", "not in")
+        return f"~{self.x}" if isinstance(self.x, Missing) else f"~({self.x})"
+
+
+@dataclass(frozen=True)
+class All(Condition):
+    """Several conditions at once."""
+
+    parts: tuple[Condition, ...]
+
+    def _leaves(self) -> Iterator[Leaf]:
+        for part in self.parts:
+            yield from part._leaves()
+
+    def _truth(self, columns: Arrays) -> Truth:
+        true, false = zip(*(part._truth(columns) for part in self.parts), strict=True)
+        return reduce(np.logical_and, true), reduce(np.logical_or, false)
+
+    def __str__(self) -> str:
+        return " & ".join(f"({x})" if isinstance(x, All | Either) else str(x) for x in self.parts)
+
+
+@dataclass(frozen=True)
+class Either(Condition):
+    """At least one of several conditions."""
+
+    parts: tuple[Condition, ...]
+
+    def _leaves(self) -> Iterator[Leaf]:
+        for part in self.parts:
+            yield from part._leaves()
+
+    def _truth(self, columns: Arrays) -> Truth:
+        true, false = zip(*(part._truth(columns) for part in self.parts), strict=True)
+        return reduce(np.logical_or, true), reduce(np.logical_and, false)
+
+    def __str__(self) -> str:
+        return " | ".join(f"({x})" if isinstance(x, Either) else str(x) for x in self.parts)
+
+
+def _array(name: str, columns: Arrays) -> NDArray[Any]:
+    if name not in columns:
+        raise DataError(f"there is no column {name!r}")
+    return np.asarray(columns[name])
+
+
+def _numbers(name: str, columns: Arrays) -> NDArray[np.float64]:
+    values = _array(name, columns)
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"column {name!r} is compared as a number, but it does not hold numbers")
+    return values.astype(np.float64, copy=False)
+
+
+def _missing(values: NDArray[Any]) -> BoolArray:
+    import pandas as pd
+
+    return np.asarray(pd.isna(values), dtype=np.bool_)
+
+
+def _is_in(value: Any, wanted: set[Level]) -> bool:
+    try:
+        return value in wanted
+    except TypeError:  # lists and the like are no levels
+        return False
+
+
+# --- from text
+
+_EXAMPLE = "write a condition such as age >= 18 & sex == 'f', with other names in backticks"
+_TYPED = {
+    r"\b(?i:is\s+(not\s+)?(null|none|na|nan))\b": "write is_na(x), or ~is_na(x)",
+    r"&&": "write & or `and`",
+    r"\|\|": "write | or `or`",
+    r"<>": "write != for `is not equal`",
+    r"!(?!=)": "write ~ or `not`",
+    r"(?<![<>=!])=(?!=)|={3}": "write == to compare",
+    r"\b(AND|OR|NOT|IN)\b": "write & | ~ and in, in small letters",
+    r"@": "write the value itself, without @",
+}
+_MISSING = "write is_na(x) for a missing value, and ~is_na(x) for one that is there"
+_METHODS = {
+    **dict.fromkeys(("isna", "isnull", "notna", "notnull", "is_null", "is_nan"), _MISSING),
+    "isin": "write x in ['a', 'b']",
+    "is_in": "write x in ['a', 'b']",
+    "between": "write 18 <= x <= 65",
+}
+_FORBIDDEN = {
+    "#": "a condition has no comments; remove `#`",
+    "%": "`%` is not available; compute it beforehand and give it as a column",
+}
+
+
+class _ConditionReader(FactorReader):
+    """A factor reader that knows conditions too."""
+
+    def refuse(self, why: str) -> NoReturn:
+        raise FormulaError(f"subset `{self.quotes.show(self.text)}`: {self.quotes.show(why, 500)}")
+
+    def condition(self, node: ast.expr, depth: int = 0) -> Condition:
+        if depth > MAX_DEPTH:
+            self.refuse(f"more than {MAX_DEPTH} levels of nesting; compute it beforehand")
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                parts = tuple(self.condition(value, depth + 1) for value in values)
+                return All(parts) if isinstance(op, ast.And) else Either(parts)
+            case ast.UnaryOp(op=ast.Not(), operand=x):
+                return Not(self.condition(x, depth + 1))
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                ends = pairwise([left, *others])
+                pairs = [self.pair(a, op, b) for op, (a, b) in zip(ops, ends, strict=True)]
+                return pairs[0] if len(pairs) == 1 else All(tuple(pairs))
+            case ast.Call(func=ast.Name(id="is_na"), args=[x], keywords=[]):
+                return Missing(self.named(x, "is_na() takes a column"))
+            case ast.Call(func=ast.Name(id="I"), args=[x], keywords=[]):
+                return self.condition(x, depth + 1)
+            case ast.Name(id=name) if not isinstance(self.quotes.value(name), str):
+                return OneOf(self.column(name).name, (True,))
+            case ast.Constant():
+                self.refuse("it names no column; write a condition such as age >= 18")
+        self.of_column(node)  # which has its own advice
+        self.refuse("compare it with a number, as x > 0")
+
+    def pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Condition:
+        """One comparison; of a chain, two neighbours."""
+        if any(isinstance(x, ast.Constant) and x.value is None for x in (left, right)):
+            self.refuse(_MISSING)
+        if isinstance(op, ast.In | ast.NotIn):
+            name = self.named(left, "in compares a column with values, as x in ['a', 'b']")
+            found = OneOf(name, tuple(dict.fromkeys(self.level(x) for x in self.items(right))))
+            if not found.levels:
+                self.refuse("there is no value in the list")
+            return found if isinstance(op, ast.In) else Not(found)
+        if type(op) not in COMPARISON:
+            self.refuse(f"compare with < <= > >= == != or in; {_MISSING}")
+        symbol = COMPARISON[type(op)]
+        if self.is_literal(left):
+            left, symbol, right = right, MIRRORED[symbol], left
+        self.check_sides(left, right)
+        if type(op) in EQUALITY and isinstance(left, ast.Name):
+            found = OneOf(self.column(left.id).name, (self.level(right),))
+            return found if symbol == "==" else Not(found)
+        if self.text_of(right) is not None:
+            self.refuse("text has no order, and is compared with a column alone: list its values")
+        return Compared(ex.Compare(symbol, self.of_column(left), ex.Number(self.number(right))))
+
+    def check_sides(self, left: ast.expr, right: ast.expr) -> None:
+        """Refuse what is no comparison with a literal value, and say what was meant."""
+        if self.is_literal(left):
+            self.refuse("two values are compared; compare a column with a value, as age >= 18")
+        if isinstance(right, ast.List | ast.Tuple | ast.Set):
+            self.refuse("write x in [...] for several values")
+        if self.is_literal(right):
+            return
+        if isinstance(right, ast.Name):
+            name = self.column(right.id).name
+            if name.lower() in ("nan", "na", "null", "none", "nat"):
+                self.refuse(_MISSING)
+            if name.lower() in ("true", "false"):
+                self.refuse(f"write {name.title()}")
+            self.refuse(
+                f"text stands in quotes: {name!r}; two columns of numbers are compared by their "
+                "difference, as x - z > 0"
+            )
+        self.of_column(right)
+        self.refuse("compare with a number: write x - z > 0 for x > z")
+
+    def text_of(self, node: ast.expr) -> str | None:
+        value = self.quotes.value(node.id) if isinstance(node, ast.Name) else None
+        return value if isinstance(value, str) else None
+
+    def is_literal(self, node: ast.expr) -> bool:
+        return self.text_of(node) is not None or self.literal(node) is not None
+
+    def level(self, node: ast.expr) -> Level:
+        if isinstance(node, ast.Name) and self.text_of(node) is None:
+            self.refuse(f"text stands in quotes: {self.column(node.id).name!r}")
+        return super().level(node)
+
+    def method(self, node: ast.Attribute) -> NoReturn:
+        if node.attr in _METHODS:
+            self.refuse(_METHODS[node.attr])
+        super().method(node)
+
+    def call(self, node: ast.Call, depth: int) -> ex.Expression:
+        if isinstance(node.func, ast.Name) and node.func.id in ("C", "cut", "bs"):
+            self.refuse(f"`{node.func.id}` is for formulas; compare the column, as 18 <= x <= 65")
+        return super().call(node, depth)
+
+    def unknown(self, name: str) -> NoReturn:
+        if name in _METHODS or name.lower() in ("is_na", "is.na", "ismissing", "is_missing"):
+            self.refuse(_METHODS.get(name, _MISSING))
+        super().unknown(name)
+
+
+def read_condition(text: str) -> Condition:
+    """Read which rows belong to a subset.
+
+    Row-wise numbers are compared with a number, columns with a text, a number or True and False, or
+    with a list of them after ``in`` and ``not in``; ``is_na(x)`` finds missing values. Conditions
+    are joined by ``&``, ``|``, ``~`` or ``and``, ``or``, ``not``. A column alone holds where it is
+    True or 1. Names that are not plain words stand in backticks.
+
+    Examples
+    --------
+    >>> c = read_condition("age >= 18 & sex == 'f' | ~is_na(dose)")
+    >>> str(c), c.columns
+    ("age >= 18 & sex == 'f' | ~is_na(dose)", ('age', 'sex', 'dose'))
+    >>> read_condition("sex = 'f'")
+    Traceback (most recent call last):
+    dpeffects.errors.FormulaError: subset `sex = 'f'`: write == to compare
+    """
+    if not isinstance(text, str):
+        raise FormulaError(
+            f"a subset is a condition as text, as \"age >= 18 & sex == 'f'\", not "
+            f"{type(text).__name__}"
+        )
+    if len(text) > MAX_LENGTH:
+        raise FormulaError(f"a condition has {MAX_LENGTH} characters at most; give it as a column")
+    bare, quotes = unquote(text, _FORBIDDEN)
+    reader = _ConditionReader(text.strip(), "python", quotes)
+    for pattern, advice in _TYPED.items():
+        if re.search(pattern, bare):
+            reader.refuse(advice)
+    words = bare.replace("&", " and ").replace("|", " or ").replace("~", " not ")
+    try:
+        tree = ast.parse(words.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        reader.refuse(_EXAMPLE)
+    with translated(text):
+        found = reader.condition(tree)
+    texts = {
+        name for name, values in found.values.items() if any(isinstance(v, str) for v in values)
+    }
+    if both := sorted(texts & found.numeric):
+        reader.refuse(f"`{shorten(both[0])}` is compared with a number and with text")
+    return found
