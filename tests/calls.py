@@ -171,6 +171,10 @@ EFFECTS = {
     "diff_in_means, no variance": ate("diff_in_means", variance=False),
     "diff_in_means, shares": ate("diff_in_means", shares={"counts": 0.6}),
     "diff_in_means, found bounds": ate("diff_in_means", n=1500, declared=(), epsilon=4.0),
+    "diff_in_means, checked bounds": ate("diff_in_means", n=400, epsilon=4.0, check_bounds=True),
+    "diff_in_means, checked bounds of a subset": ate(
+        "diff_in_means", n=400, epsilon=8.0, check_bounds=True, subset="x1 > 0.2"
+    ),
     "private_psm": ate("private_psm"),
     "private_psm, rich": ate("private_psm", formula=RICH),
     "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1),
@@ -189,6 +193,17 @@ EFFECTS = {
     "private_psm, three arms, label": ate("private_psm", formula=THREE, level="label"),
     "private_psm, three arms, label, exhausted": ate(
         "private_psm", formula=THREE, level="label", contrasts="pairwise", match_limit=1
+    ),
+    "diff_in_means, three arms": ate("diff_in_means", formula=THREE, contrasts="pairwise"),
+    "private_ipw, three arms": ate("private_ipw", formula=THREE),
+    "private_ipw, three arms, output": ate(
+        "private_ipw", formula=THREE, propensity="output", clip=0.2, **DELTA
+    ),
+    "private_ipw, three arms, Gaussian": ate(
+        "private_ipw", formula=THREE, noise="gaussian", centre="middle", **DELTA
+    ),
+    "private_ipw, three arms, label": ate(
+        "private_ipw", formula=THREE, level="label", contrasts="pairwise"
     ),
     "private_ipw": ate("private_ipw"),
     "private_ipw, rich": ate("private_ipw", formula=RICH),
@@ -220,9 +235,22 @@ EFFECTS = {
     "auto, trial": ate("auto", n=3000, design="randomised"),
     "auto, label": ate("auto", level="label"),
     "auto, found bounds": ate("auto", n=4000, declared=("g", "z"), epsilon=8.0),
+    "auto, three arms": ate("auto", formula=THREE),
+    "one_step, three arms": ate("one_step", n=400, formula=THREE, contrasts="pairwise"),
+    "one_step, three arms, trial": ate(
+        "one_step", n=400, formula=THREE, design="randomised", epsilon=4.0
+    ),
+    "one_step, three arms, Gaussian": ate("one_step", n=3000, formula=THREE, pool="all", **DELTA),
+    "one_step, three arms, label": ate("one_step", n=400, formula=THREE, level="label"),
+    "clipped_contrast, three arms": ate("clipped_contrast", formula=THREE),
+    "clipped_contrast, three arms, label": ate(
+        "clipped_contrast", formula=THREE, level="label", contrasts="pairwise"
+    ),
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
     "one_step, Gaussian models": ate("one_step", n=3000, pool="models", models=0.4, **DELTA),
+    "one_step, checked bounds": ate("one_step", n=400, epsilon=8.0, check_bounds=True),
+    "one_step, label, checked bounds": ate("one_step", n=400, level="label", check_bounds=True),
     "one_step, label": ate("one_step", n=400, level="label"),
     "one_step, trial": ate("one_step", n=400, design="randomised"),
     "one_step, ATT": att("one_step", n=3000, clip=0.1),

@@ -26,7 +26,7 @@ def by_record(fit: Fit, weights: FloatArray) -> Records:
         function = partial(_huber, problem=problem, weights=weights)
         return fit.curator._source.gather(function, *reads)
     function = partial(_logistic, problem=problem, weights=weights)
-    return fit.curator._source.gather(function, "covariates")
+    return fit.curator._source.gather(function, *problem.reads)
 
 
 def gradient(fit: Fit, weights: FloatArray) -> FloatArray:
@@ -45,7 +45,7 @@ def log_volume(fit: Fit, weights: FloatArray) -> float:
 def _logistic(block: Block, problem: Logistic, weights: FloatArray) -> Records:
     rows = whole_rows(block.covariates, True) / (2.0**LOGISTIC_GRID * unit_norm(problem.width))
     chance = sigmoid(rows @ weights + problem.offset)
-    return rows, *_counted(block, chance - block.treated, chance * (1.0 - chance))
+    return rows, *_counted(block, chance - problem.cases(block), chance * (1.0 - chance))
 
 
 def _huber(block: Block, problem: Huber, weights: FloatArray) -> Records:

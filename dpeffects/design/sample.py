@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.errors import DataError, OptionError, did_you_mean, shorten
+from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
 from dpeffects.privacy.units import UnitSizes, row_weights
@@ -23,6 +23,11 @@ MISSING = {
     "model of who has one",
 }
 """What can be done about missing values of a column."""
+_MISSING_SAID = {
+    "indicator": "missing values of {} have an indicator or a level of their own",
+    "complete": "records without {} count as nothing",
+    "weight": "records with {} stand for those without, by a released model",
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Sample:
     def asked(
         cls,
         formula: Formula,
+        read: Collection[str] | None = None,
         *,
         unit: str | None = None,
         max_rows: int | None = None,
@@ -55,7 +61,7 @@ class Sample:
         weights: str | None = None,
         subset: str | None = None,
     ) -> Sample:
-        """Check what a call asks for."""
+        """Check what a call asks for; ``read`` are the columns that the method reads."""
         for name, column in (("unit", unit), ("cluster", cluster), ("weights", weights)):
             if not (column is None or (isinstance(column, str) and column)):
                 raise OptionError(f"{name} must be the name of a column, got {_kind(column)}")
@@ -69,7 +75,8 @@ class Sample:
         if not (subset is None or isinstance(subset, str)):
             raise OptionError(f"subset must be text such as 'age >= 18', got {_kind(subset)}")
         policies = missing_by_column(missing, formula)
-        of = {word: tuple(k for k, x in policies.items() if x == word) for word in MISSING}
+        read = formula.columns if read is None else read
+        of = {w: tuple(k for k, x in policies.items() if x == w and k in read) for w in MISSING}
         return cls(
             unit=unit,
             max_rows=max_rows,
@@ -109,6 +116,32 @@ class Sample:
     def grouped(self) -> bool:
         """Whether a variance goes by squares of sums: of clusters, of units, of weighted rows."""
         return any(x is not None for x in (self.unit, self.cluster, self.weights))
+
+    def described(self, size: float | None = None, clusters: str = "") -> dict[str, str]:
+        """Say who counts, and for how much, by what asks for it.
+
+        ``size`` is the released sum of the weights, ``clusters`` how many clusters there are.
+        """
+        said: dict[str, str] = {}
+        who = "records" if self.unit is None else f"values of {self.unit}"
+        if self.unit is not None:
+            once = f"each {self.unit} counts once, in however many rows"
+            many = f"each row counts, up to {self.max_rows} of one {self.unit}"
+            said["unit"] = once if self.max_rows is None else many
+        if self.subset is not None:
+            said["subset"] = f"subset {shorten(str(self.subset))}"
+        if self.weights is not None:
+            said["weights"] = f"weights {self.weights}, from 0 to {self.upper:g}"
+        for word, what in _MISSING_SAID.items():
+            if names := [name for name, policy in self.policies.items() if policy == word]:
+                said[f"missing, {word}"] = what.format(listed(names))
+        if size is not None:
+            part = self.weights is not None or self.max_rows is not None or bool(self.observed)
+            full = "in all as much as about {} {} in full (noisy), the least effective size"
+            said["size"] = (full if part else "about {} {} count (noisy)").format(round(size), who)
+        if self.cluster is not None and clusters:
+            said["cluster"] = f"standard error by {self.cluster} (clusters: {clusters})"
+        return said
 
     def own(self, frame: nw.DataFrame[Any]) -> FloatArray:
         """What each row counts by itself, from 0 to 1."""
@@ -170,7 +203,7 @@ def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dic
     One word is for all columns that it has a meaning for: "indicator" for covariates, "weight" for
     the outcome, "complete" for all.
     """
-    outcome, treatment = set(formula.outcome_columns), formula.treatment_column
+    outcome, treatment = set(formula.outcome_columns), formula.treatment_columns
     covariates = set(formula.covariate_columns)
     known = dict.fromkeys(formula.columns, "error")
     if isinstance(missing, str):
@@ -185,7 +218,7 @@ def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dic
             hint = did_you_mean(name, known)
             raise OptionError(f"missing names a column {name!r} that is not in the formula.{hint}")
         if word == "indicator" and name not in covariates:
-            what = "treatment" if name == treatment else "outcome"
+            what = "treatment" if name in treatment else "outcome"
             raise OptionError(f'missing[{name!r}] is the {what}: write "complete", not "indicator"')
         if word == "weight" and name not in outcome:
             raise OptionError(f'missing[{name!r}]: "weight" is for the outcome')
@@ -238,6 +271,8 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
         raise DataError(f"column {column.name!r} has missing values: every row needs its own")
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
+    if column.dtype.is_float():
+        return (floats(column) + 0.0).view(np.int64)  # -0 is 0
     texts = column if column.dtype == nw.String else column.cast(nw.String)
     values = np.empty(len(column), object)
     values[:] = texts.to_list()

@@ -22,8 +22,8 @@ from dpeffects.estimators.clipped_contrast import (
     refuse_unadjusted,
 )
 from dpeffects.estimators.one_step import OneStepOptions
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec
-from dpeffects.inference.estimate import Estimate
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
+from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 
@@ -151,6 +151,13 @@ def fit(curator: Curator, options: Chosen, estimand: str) -> Estimate:
     return replace(estimate, notes=(*estimate.notes, options.why))
 
 
+def fit_arms(curator: Curator, options: Chosen, estimand: str, contrasts: Contrasts) -> Effects:
+    """Let the chosen method estimate the effects between more than two arms."""
+    assert options.method.fit_arms is not None
+    found = options.method.fit_arms(curator, options.own, estimand, contrasts)
+    return replace(found, notes=(*found.notes, options.why))
+
+
 _CHOOSES = "the method chooses it by public numbers"
 _FORMER = {
     "adjust": 'method="one_step" always adjusts, method="clipped_contrast" never does, and '
@@ -171,6 +178,7 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=uses_delta,
     fit=fit,
+    fit_arms=fit_arms,
     reference=reference,
     needs_covariates=False,
     former_options=_FORMER,

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy import descent
 from dpeffects.privacy.descent import (
@@ -162,14 +162,19 @@ class Logistic:
         scale = 2.0**GRID * divisor
         parts = np.stack([weights, tail]) / scale
         add = partial(_block_sums, problem=self, parts=parts, precision=precision)
-        penalty, limbs = self.penalty(source.n) * left**2, source.fold(add, *self._parts)[0]
+        penalty, limbs = self.penalty(source.n) * left**2, source.fold(add, *self.reads)[0]
         gradient, hessian = descent.derivatives(limbs, scale, source.n, penalty, precision)
         product = partial(self._times, source, parts, scale, penalty)
         gradient = gradient + penalty * weights + tilt * left
         return gradient, hessian if precision.bits else product
 
+    def cases(self, block: Block) -> BoolArray:
+        """Who is treated, or in the arm that is held against all others."""
+        return block.treated if self.arm is None else block.arm == self.arm
+
     @property
-    def _parts(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
+        """The parts of a row that it gets, beside who is treated."""
         return ("covariates",) if self.arm is None else ("covariates", "arm")
 
     def _times(
@@ -184,7 +189,7 @@ class Logistic:
             precision=_SLOPES,
             vector=fewer * vector / scale,
         )
-        limbs = source.fold(add, *self._parts)[0]
+        limbs = source.fold(add, *self.reads)[0]
         image, _ = descent.derivatives(limbs, scale, source.n, penalty, _SLOPES)
         return image / fewer + penalty * vector
 
@@ -222,8 +227,7 @@ def _block_sums(
     out = scratch_buffer("logistic.rows", block.size, problem.width)
     rows = whole_rows(block.covariates, problem.centred, out)
     chance = sigmoid(exact_dots(rows, parts[0], GRID, parts[1]) + problem.offset)
-    treated = block.treated if problem.arm is None else block.arm == problem.arm
-    factors, curvatures = chance - treated, (1.0 - chance) * chance
+    factors, curvatures = chance - problem.cases(block), (1.0 - chance) * chance
     if block.weight.size:
         factors, curvatures = factors * block.weight, curvatures * block.weight
     if vector is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.report.about_conditional import EFFECTS, listed, noise_sentence
 from dpeffects.report.blocks import (
@@ -55,6 +56,7 @@ def _(fit: ArmEffects, conf_level: float) -> str:
     findings = [
         f"The arms are {', '.join(fit.arms)}. {what} between arms, with {percent(conf_level)} "
         f"intervals, are {listed(rows)}.",
+        "" if fit.associated else "All of them are averages over the records of all arms.",
         "" if _missing(fit) else _at_once(fit, conf_level, True),
         noise_sentence(rows),
     ]
@@ -65,7 +67,9 @@ def _(fit: ArmEffects, conf_level: float) -> str:
 
 
 def _header(fit: ArmEffects) -> Pairs:
-    (formula, estimand, *rows) = header(fit).rows
+    (formula, (name, words), *rows) = header(fit).rows
+    average = ESTIMANDS[fit.estimand].words
+    estimand = name, words.replace(average, f"{average} over the records of all arms", 1)
     arms = ", ".join((f"{fit.arms[0]} (reference)", *fit.arms[1:]))
     return Pairs((formula, estimand, ("Arms", arms), *rows))
 

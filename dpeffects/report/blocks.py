@@ -149,6 +149,7 @@ def header(result: Record) -> Pairs:
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
+        ("Who counts", "; ".join(result.sample.values())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
 

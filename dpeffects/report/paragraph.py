@@ -59,6 +59,7 @@ def paragraph(record: Record, findings: Iterable[str], missing: str = "", subjec
         f"{',' if column_of(record.guarantee.unit) else ''} with the "
         f"formula {formula_text(record.formula)}.",
         _bounds(record),
+        f"Who counts: {'; '.join(record.sample.values())}." if record.sample else "",
         _budget(record),
         *findings,
         software(),

@@ -85,6 +85,9 @@ class Record(Reported):
     notes, details, options, citation
         Sentences for the reader, released or public values worth showing, the method's options,
         the paper to cite.
+    sample
+        Who counts, and for how much, in words, by the argument that asked for it: units, a subset,
+        weights, missing values, clusters.
     """
 
     estimand: str
@@ -104,6 +107,7 @@ class Record(Reported):
     details: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     citation: str = ""
+    sample: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def basis(self) -> str:

@@ -285,8 +285,8 @@ def test_lazy_frames_are_read_by_arm(engine, level):
 
 
 REFUSED = {
-    "another method": ({"method": "diff_in_means"}, "diff_in_means compares two arms"),
-    "the default": ({"method": "auto"}, 'write method="private_psm", or compare two'),
+    "another method": ({"method": "model_folds"}, "model_folds compares two arms"),
+    "what to write": ({"method": "sample_aggregate"}, 'write method="auto", or compare two'),
     "an unknown word": ({"contrasts": "all"}, "contrasts must be one of reference, pairwise"),
     "a list": ({"contrasts": ["high"]}, "contrasts must be one of"),
     "two limits": ({"match_limit": (1, 2)}, "one whole number where there are 3 arms"),
@@ -313,7 +313,7 @@ def test_one_effect_is_wanted_elsewhere():
         dpe.dp_att(FORMULA, frame, epsilon=1, ledger=ledger)
     with pytest.raises(OptionError, match="compares two arms"):
         dpe.dp_balance(FORMULA, frame, epsilon=1, ledger=ledger)
-    with pytest.raises(OptionError, match=r"learner compares .* use dp_ate with method=.private_p"):
+    with pytest.raises(OptionError, match=r"learner compares .* use dp_ate with method=.auto"):
         dpe.dp_cate(FORMULA, frame, epsilon=1, ledger=ledger)
     with pytest.raises(OptionError, match="a plan compares two arms"):
         dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS, method="private_psm")
@@ -357,7 +357,7 @@ def test_an_arm_of_one_record_has_the_widest_interval():
 def test_what_is_said_of_other_calls_can_be_followed():
     frame = data(500)
     for call in (dpe.dp_att, dpe.dp_balance, dpe.dp_cate):
-        with pytest.raises(OptionError, match='use dp_ate with method="private_psm"'):
+        with pytest.raises(OptionError, match='use dp_ate with method="auto"'):
             call(FORMULA, frame, epsilon=1)
     with pytest.raises(OptionError, match="a plan compares two arms"):
         dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS)
