@@ -195,7 +195,7 @@ class Estimation:
         self.notes: list[str] = []
         void = (*self.noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
         terms = Terms(self.protects, tuple(sorted(self.public)), void)
-        budget, account = request.budget, _account(request.ledger, request.dataset)
+        budget, account = request.budget, account_of(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
         self._reservation = account.reserve(budget, terms, about) if account else None
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
@@ -533,7 +533,7 @@ def _check_release(request: Request) -> None:
         raise OptionError(f"by must be a string of discrete terms, got {request.by!r}")
 
 
-def _account(ledger: Account | Address | None, dataset: str | None) -> Account | None:
+def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:
     """Return the account to charge: the one given, or a dataset's in a file or on a server."""
     if isinstance(ledger, str | os.PathLike):
         return open_ledger(ledger, dataset)
@@ -569,7 +569,7 @@ def _result(
 ) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
-    about = _about(estimation) | {"sample": _who_counts(estimation, released)}
+    about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
     released = _cautioned(released, estimation.clipped.caution)
     match released:
@@ -641,7 +641,7 @@ def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     return released
 
 
-def _about(estimation: Estimation) -> dict[str, Any]:
+def facts_about(estimation: Estimation) -> dict[str, Any]:
     """The fields that all results have."""
     request, spec, design = estimation.request, estimation.spec, estimation.design
     formula = design.formula
