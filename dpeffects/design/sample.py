@@ -96,7 +96,7 @@ class Sample:
         return {**subset, **{name: what for name, what in own.items() if name is not None}}
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def read_columns(self) -> tuple[str, ...]:
         """All columns that weights are made of."""
         return tuple(dict.fromkeys([*self.columns, *self.complete, *self.observed]))
 
