@@ -40,6 +40,7 @@ def dp_ate(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -109,6 +110,9 @@ def dp_ate(
     subset
         ``"age >= 18 & sex == 'f'"``: other records count as nothing, and how many are inside is
         released.
+    check_bounds
+        True releases, out of the share "check_bounds", how many values of each numeric column lay
+        outside its declared range and were clipped to it, with a caution where it is many.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
@@ -156,6 +160,7 @@ def dp_ate(
         missing=missing,
         weights=weights,
         subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -196,6 +201,7 @@ def dp_cate(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -209,7 +215,7 @@ def dp_cate(
     Parameters
     ----------
     formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed, unit, max_rows,
-    missing, weights, subset
+    missing, weights, subset, check_bounds
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
         "r_learner" (careful where overlap is poor; the default for functions and points),
@@ -276,6 +282,7 @@ def dp_cate(
         missing=missing,
         weights=weights,
         subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -300,6 +307,7 @@ def dp_balance(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -313,7 +321,7 @@ def dp_balance(
     Parameters
     ----------
     formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed, unit, max_rows, missing,
-    weights, subset
+    weights, subset, check_bounds
         As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
     estimand
         "ATE", "ATT" or "ATC": which weights the adjusted differences have.
@@ -360,6 +368,7 @@ def dp_balance(
         missing=missing,
         weights=weights,
         subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
