@@ -124,29 +124,8 @@ ARM_TERM = _weighted_arms.ArmTerm(FROM_ARMS, CHANCES, np.array([0.8, 0.5, 0.6]),
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
 THREE_CENTRES = (0.6, 0.4, 0.3)
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
-ARM_SCORE = _arm_models.ArmScore(
-    STANDARD,
-    np.array([0.1, -0.2, 0.3]),
-    0.4 * RNG.normal(size=(3, D - 1)),
-    0.05,
-    np.array([0.3, 0.3, 0.4]),
-    RNG.normal(size=(3, 7, 3)),
-)
-ARM_TERM = _weighted_arms.ArmTerm(BY_ARM, ARM_SCORE, np.array([3.0, 2.0, 4.0]), 0.3)
-ARM_MODELS = (MODEL, *(Propensity.within(k * WEIGHTS, -0.2, (0.2, 0.9)) for k in (-0.3, 0.5)))
 FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
 CASES = {
-    "ArmTerm": [ARM_TERM],
-    "AlongScore": [_weighted_arms.AlongScore(ARM_TERM, np.array([0.5, 0.7, 0.3]))],
-    "_ArmNewton": [_arm_models._ArmNewton(ARM_SCORE, 0.8)],
-    "_ArmRow": [
-        _arm_models._ArmRow(STANDARD, BY_ARM, 0.3, shares, (0.7, 0.7, 0.25))
-        for shares in (None, np.array([0.3, 0.3, 0.4]))
-    ],
-    "InverseChance": [
-        _ipw_arms.InverseChance(ARM_MODELS, *(np.array([0.6, 0.4, k]) for k in (0.3, 0.1, 2.0)))
-    ],
-    "OwnBeyondClip": [_ipw_arms.OwnBeyondClip(ARM_MODELS)],
     "_FromMean": [FROM_MEAN],
     "_Square": [_clusters._Square(FROM_MEAN)],
     "has_outcome": [_response.has_outcome],
