@@ -83,7 +83,8 @@ def dp_ate(
     contrasts
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
-        "pairwise" each with each. One budget pays for all.
+        "pairwise" each with each. One budget pays for all, and all effects are averages over the
+        records of all arms.
     unit
         The column that says whose row it is, where a person has several: everything of one person
         is protected then, in however many rows. n is the number of persons. Each of them counts
