@@ -217,7 +217,10 @@ class Estimation:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
-        sample = Sample.asked(parse(request.formula), self.formula.columns, **asked)
+        formula, read = (
+            _with_groups(x, request.by) for x in (parse(request.formula), self.formula)
+        )
+        sample = Sample.asked(formula, read.columns, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
@@ -329,9 +332,7 @@ class Estimation:
 
     def _read_groups(self, by: str) -> LoadedTable | LazyTable:
         """Read the columns that make groups."""
-        formula = self.formula
-        text = f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}"
-        groups = self._columns(parse(text))
+        groups = self._columns(_with_groups(replace(self.formula, terms=(), intercept=True), by))
         if isinstance(self.table, LazyTable):
             self.table.require_same_kinds(groups)
         count = groups.design.strata().count
@@ -507,6 +508,14 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     return spec, options, formula
 
 
+def _with_groups(formula: Formula, by: str | None) -> Formula:
+    """The formula, with the terms that make groups after its own."""
+    if not isinstance(by, str):
+        return formula
+    groups = parse(f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}")
+    return replace(formula, terms=(*formula.terms, *groups.terms))
+
+
 def _formula(request: Request, spec: MethodSpec) -> Formula:
     """The formula, with what the method reads of it."""
     formula = parse(request.formula)
@@ -515,7 +524,8 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    responds = "weight" in missing_by_column(request.missing, formula).values()
+    policies = missing_by_column(request.missing, _with_groups(formula, request.by))
+    responds = "weight" in policies.values()
     if not spec.uses_covariates and not responds:
         formula = replace(formula, terms=())
     if not spec.uses_outcome:
