@@ -36,7 +36,7 @@ from dpeffects.errors import (
     did_you_mean,
 )
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
-from dpeffects.estimators._clusters import with_group_variance
+from dpeffects.estimators._clusters import with_group_variance, with_group_variances
 from dpeffects.estimators._response import respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
@@ -286,11 +286,6 @@ class Estimation:
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
             )
-        if self.sample.cluster is not None:
-            raise OptionError(
-                f"cluster is for two arms, and {columns.arm_count} levels of "
-                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
-            )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
@@ -414,12 +409,17 @@ class Estimation:
             if self.request.check_bounds:
                 self.clipped = self._check_bounds(releaser, curator.n)
             target = self.points if self.spec.conditional else self.request.estimand
+            released: Any
             if self.contrasts and self.spec.fit_arms:
-                return self.spec.fit_arms(curator, self.options, target, self.contrasts)
-            released = self.spec.fit(curator, self.options, target)
-            if isinstance(released, Estimate) and curator.has(_clusters.SHARE):
-                by_cluster, clusters = self.sample.cluster is not None, self._cluster_count()
-                released = with_group_variance(curator, released, by_cluster, clusters)
+                released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
+            else:
+                released = self.spec.fit(curator, self.options, target)
+            if curator.has(_clusters.SHARE):
+                groups = self.sample.cluster is not None, self._cluster_count()
+                if isinstance(released, Estimate):
+                    released = with_group_variance(curator, released, *groups)
+                elif self.contrasts:
+                    released = with_group_variances(curator, released, *groups)
             return released
 
     def _to_check(self, public: bool = False) -> tuple[str, ...]:
