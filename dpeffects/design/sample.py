@@ -13,6 +13,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
+from dpeffects.guarantee import counted, escaped, printed, rows_of
 from dpeffects.privacy.units import UnitSizes, row_weights
 
 MISSING = {
@@ -124,24 +125,25 @@ class Sample:
         ``size`` is the released sum of the weights, ``clusters`` how many clusters there are.
         """
         said: dict[str, str] = {}
-        who = "records" if self.unit is None else f"values of {self.unit}"
+        who = "records" if self.unit is None else counted(rows_of(self.unit))
         if self.unit is not None:
-            once = f"each {self.unit} counts once, in however many rows"
-            many = f"each row counts, up to {self.max_rows} of one {self.unit}"
+            unit = printed(self.unit)
+            once = f"each {unit} counts once, in however many rows"
+            many = f"each row counts, up to {self.max_rows} of one {unit}"
             said["unit"] = once if self.max_rows is None else many
         if self.subset is not None:
-            said["subset"] = f"subset {shorten(str(self.subset))}"
+            said["subset"] = f"subset {shorten(escaped(str(self.subset)))}"
         if self.weights is not None:
-            said["weights"] = f"weights {self.weights}, from 0 to {self.upper:g}"
+            said["weights"] = f"weights {printed(self.weights)}, from 0 to {self.upper:g}"
         for word, what in _MISSING_SAID.items():
             if names := [name for name, policy in self.policies.items() if policy == word]:
-                said[f"missing, {word}"] = what.format(listed(names))
+                said[f"missing, {word}"] = what.format(listed(map(printed, names)))
         if size is not None:
             part = self.weights is not None or self.max_rows is not None or bool(self.observed)
             full = "in all as much as about {} {} in full (noisy), the least effective size"
             said["size"] = (full if part else "about {} {} count (noisy)").format(round(size), who)
         if self.cluster is not None and clusters:
-            said["cluster"] = f"standard error by {self.cluster} (clusters: {clusters})"
+            said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said
 
     def own(self, frame: nw.DataFrame[Any]) -> FloatArray:
