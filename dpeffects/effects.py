@@ -49,6 +49,7 @@ def dp_ate(
     weights: str | None = None,
     subset: str | None = None,
     by: str | Sequence[str] | Mapping[str, str] | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -124,6 +125,9 @@ def dp_ate(
         terms that make groups, ``"sex + cut(age, [18, 40, 65, 90])"``. The budget is divided among
         them. Where their texts show that nobody is in two of them, each has half of it, however
         many they are. All checks of all subsets come before the first charge.
+    check_bounds
+        True releases, out of the share "check_bounds", how many values of each numeric column lay
+        outside its declared range and were clipped to it, with a caution where it is many.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
@@ -172,6 +176,7 @@ def dp_ate(
         weights=weights,
         subset=subset,
         by=by,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -216,6 +221,7 @@ def dp_cate(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -229,7 +235,7 @@ def dp_cate(
     Parameters
     ----------
     formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed, unit, max_rows,
-    missing, weights, subset
+    missing, weights, subset, check_bounds
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
     method
         "r_learner" (careful where overlap is poor; the default for functions and points),
@@ -296,6 +302,7 @@ def dp_cate(
         missing=missing,
         weights=weights,
         subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -320,6 +327,7 @@ def dp_balance(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
+    check_bounds: bool = False,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -333,7 +341,7 @@ def dp_balance(
     Parameters
     ----------
     formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed, unit, max_rows, missing,
-    weights, subset
+    weights, subset, check_bounds
         As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
     estimand
         "ATE", "ATT" or "ATC": which weights the adjusted differences have.
@@ -380,6 +388,7 @@ def dp_balance(
         missing=missing,
         weights=weights,
         subset=subset,
+        check_bounds=check_bounds,
         ledger=ledger,
         dataset=dataset,
         seed=seed,

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.design import clipped
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.clipped import Clipped, release_clipped
 from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
@@ -92,6 +94,7 @@ class Request:
     missing: str | Mapping[str, str] = "error"
     weights: str | None = None
     subset: str | None = None
+    check_bounds: bool = False
     contrasts: str | None = "reference"
     """Of more than two arms: "reference" or "pairwise"; None where one effect is wanted."""
     release: str = ""
@@ -100,8 +103,9 @@ class Request:
     by: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.variance, bool):
-            raise OptionError(f"variance must be True or False, got {self.variance!r}")
+        for name, value in (("variance", self.variance), ("check_bounds", self.check_bounds)):
+            if not isinstance(value, bool):
+                raise OptionError(f"{name} must be True or False, got {value!r}")
         whole = isinstance(self.clusters, int) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
             raise OptionError("clusters must be how many clusters there are, 2 or more")
@@ -150,6 +154,7 @@ class Request:
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
     *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
+    "check_bounds",
 )
 
 
@@ -177,6 +182,7 @@ class Estimation:
     contrasts: Contrasts = ()
     size: float | None = None
     design: Design
+    clipped: Clipped = Clipped()
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
@@ -211,7 +217,7 @@ class Estimation:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
-        sample = Sample.asked(self.formula, **asked)
+        sample = Sample.asked(parse(request.formula), self.formula.columns, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
@@ -360,10 +366,15 @@ class Estimation:
         if missing:
             proportions["bounds"] = _BOUNDS_SHARE
         proportions |= self._counting_shares()
+        if checked := len(self._to_check()):
+            proportions[clipped.SHARE] = clipped.proportion(checked)
         proportions = merge_shares(proportions, request.shares)
         uses_delta = self.spec.uses_delta(self.options, facts)
         split = Split.of(request.budget, proportions, uses_delta)
         self.options.check_shares(facts, split.shares)
+        if checked:
+            epsilon = float(split.shares[clipped.SHARE].epsilon)
+            clipped.refuse_useless(checked, epsilon, n, self.sample.size_is_public)
         if missing:
             each = split.shares["bounds"].epsilon / len(missing)
             needed = records_needed(2.0 / each)
@@ -399,6 +410,8 @@ class Estimation:
                 self.design = self.table.design.with_bounds(found)
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = self._counted(Curator(self._rows, releaser, self.public))
+            if self.request.check_bounds:
+                self.clipped = self._check_bounds(releaser, curator.n)
             target = self.points if self.spec.conditional else self.request.estimand
             if self.contrasts and self.spec.fit_arms:
                 return self.spec.fit_arms(curator, self.options, target, self.contrasts)
@@ -407,6 +420,28 @@ class Estimation:
                 by_cluster, clusters = self.sample.cluster is not None, self._cluster_count()
                 released = with_group_variance(curator, released, by_cluster, clusters)
             return released
+
+    def _to_check(self, public: bool = False) -> tuple[str, ...]:
+        """Columns with declared ranges that `check_bounds` looks at: private ones, or public."""
+        design, parts = self.table.design, self.public
+        if not self.request.check_bounds:
+            return ()
+        known = dict.fromkeys(design.formula.outcome_columns, "outcome" in parts)
+        known |= dict.fromkeys(design.formula.covariate_columns, "covariates" in parts)
+        ranges = [n for n in design.columns.numeric if n in design.bounds and n in known]
+        declared = [n for n in ranges if design.bounds.source(n) == "declared"]
+        return tuple(n for n in declared if known[n] is public)
+
+    def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:
+        """Release how many values lay outside the declared ranges; public ones cost nothing."""
+        found, public_size = Clipped(), self.sample.size_is_public
+        for public in (False, True):
+            if names := self._to_check(public):
+                intervals = {name: self.design.bounds.interval(name) for name in names}
+                part = frozenset({"covariates"}) if public else frozenset()
+                curator = Curator(self.table.column(*names), releaser, part)
+                found |= release_clipped(curator, intervals, n, public_size)
+        return found
 
     def _counted(self, curator: Curator) -> Curator:
         """The curator of the rows that count, and of how many these are."""
@@ -461,6 +496,8 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
         raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
     if spec.guarantee == "none" and request.ledger is not None:
         raise OptionError(f"{spec.name} has no differential privacy: no ledger can pay for it")
+    if spec.guarantee == "none" and request.check_bounds:
+        raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
     formula = _formula(request, spec)
     if spec.conditional:
         _check_release(request)
@@ -472,7 +509,7 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
     """The formula, with what the method reads of it."""
     formula = parse(request.formula)
     if spec.uses_covariates and spec.needs_covariates and not formula.has_covariates:
-        y, t = source(formula.outcome), formula.treatment_column
+        y, t = source(formula.outcome), source(formula.treatment)
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
@@ -533,7 +570,8 @@ def _result(
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
-    notes = (*estimation.notes, *_bounds_notes(design))
+    notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
+    released = _cautioned(released, estimation.clipped.caution)
     match released:
         case Estimate():
             released = _completed(estimation, released)
@@ -577,13 +615,26 @@ def _result(
     return Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
 
 
+def _cautioned(released: Any, caution: str) -> Any:
+    """What a method hands back, with one more caution."""
+    if not caution:
+        return released
+    if isinstance(released, Effects):
+        estimates = tuple(_cautioned(effect, caution) for effect in released.estimates)
+        return replace(released, estimates=estimates)
+    if isinstance(released, Mapping):  # of covariate balance
+        return {**released, "clipped": caution}
+    return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
+
+
 def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     """An average effect with what the request and the declared bounds say about it."""
     # where a variance costs nothing it comes all the same
     if not estimation.request.variance and not isinstance(released.sampling, Unavailable):
         released = replace(released, sampling=Unavailable("variance=False was asked for"))
     if estimation.unread and not released.basis:
-        released = replace(released, basis="association", caution="")
+        caution = estimation.clipped.caution
+        released = replace(released, basis="association", caution=caution)
     if released.possible is None:
         lower, upper = estimation.design.recipe.outcome_range
         released = replace(released, possible=(lower - upper, upper - lower))
@@ -600,7 +651,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_column,
+        "treatment": formula.treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,

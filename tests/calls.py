@@ -171,6 +171,10 @@ EFFECTS = {
     "diff_in_means, no variance": ate("diff_in_means", variance=False),
     "diff_in_means, shares": ate("diff_in_means", shares={"counts": 0.6}),
     "diff_in_means, found bounds": ate("diff_in_means", n=1500, declared=(), epsilon=4.0),
+    "diff_in_means, checked bounds": ate("diff_in_means", n=400, epsilon=4.0, check_bounds=True),
+    "diff_in_means, checked bounds of a subset": ate(
+        "diff_in_means", n=400, epsilon=8.0, check_bounds=True, subset="x1 > 0.2"
+    ),
     "private_psm": ate("private_psm"),
     "private_psm, rich": ate("private_psm", formula=RICH),
     "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1),
@@ -245,6 +249,8 @@ EFFECTS = {
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
     "one_step, Gaussian models": ate("one_step", n=3000, pool="models", models=0.4, **DELTA),
+    "one_step, checked bounds": ate("one_step", n=400, epsilon=8.0, check_bounds=True),
+    "one_step, label, checked bounds": ate("one_step", n=400, level="label", check_bounds=True),
     "one_step, label": ate("one_step", n=400, level="label"),
     "one_step, trial": ate("one_step", n=400, design="randomised"),
     "one_step, ATT": att("one_step", n=3000, clip=0.1),

@@ -77,7 +77,7 @@ def test_parts():
     assert not formula.intercept
     assert formula.has_covariates
     assert formula.outcome_columns == ("y", "z")
-    assert formula.treatment_column == "t"
+    assert formula.treatment_name == "t"
     assert formula.covariate_columns == ("g", "x")
     assert formula.columns == ("y", "z", "t", "g", "x")
     assert formula.levels == {"t": (0, 1), "g": ("a", "b")}
@@ -227,7 +227,7 @@ FORMULAS = [
     ("y ~ t + s | x", "treatment must be exactly one"),
     ("y ~ t - 1 | x", "treatment must be exactly one"),
     ("y ~ 1 | x", "treatment must be exactly one"),
-    ("y ~ log(t) | x", "a column of two values"),
+    ("y ~ log(t) | x", "a treatment is 0 or 1"),
     ("y ~ C(t)", "two levels or more; write C"),
     ("y ~ t | t", "treatment `t` also stands in the covariates"),
     ("y ~ t | x:log(t)", "treatment `t` also stands in the covariates"),

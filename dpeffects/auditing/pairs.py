@@ -161,7 +161,10 @@ def _require_private(
     if formula is None:
         return
     read = parse(formula)
-    known = {"treatment": {read.treatment_column}, "covariates": set(read.covariate_columns)}
+    known = {
+        "treatment": set(read.treatment_columns),
+        "covariates": set(read.covariate_columns),
+    }
     for what in sorted(public & known.keys()):
         if both := sorted(pair.changes & known[what]):
             raise OptionError(f"{who}: the {what} ({', '.join(both)}) is public in this audit")

@@ -23,9 +23,10 @@ from dpeffects.design.bounds import Bounds
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.discrete import Strata
-from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, with_missing
+from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, prepared, with_missing
 from dpeffects.formula.expression import (
     Column,
+    Cut,
     Expression,
     Missing,
     Number,
@@ -33,7 +34,9 @@ from dpeffects.formula.expression import (
     evaluate,
     is_flag,
     number_columns,
+    show_name,
     shown,
+    walk,
 )
 from dpeffects.formula.ranges import clip, range_of
 from dpeffects.privacy.exact import scratch_buffer
@@ -142,7 +145,8 @@ class Columns:
 
     ``arms`` are the levels of the treatment, the reference first; None where it is bool or 0/1.
     ``lenient`` columns may have missing values: numbers are then NaN, and codes those of the level
-    for missing values, or else 0. ``flags`` say which values are missing.
+    for missing values, or else 0. ``flags`` say which values are missing. ``computed`` is the
+    treatment where it is not a column.
     """
 
     treatment: str
@@ -151,6 +155,12 @@ class Columns:
     levels: Mapping[str, tuple[Any, ...]]
     lenient: frozenset[str] = frozenset()
     flags: tuple[Missing, ...] = ()
+    computed: Expression | Cut | None = None
+
+    @property
+    def treatment_reads(self) -> tuple[str, ...]:
+        """Columns that the treatment is made of."""
+        return (self.treatment,) if self.computed is None else columns(self.computed)
 
     @property
     def arm_count(self) -> int:
@@ -161,10 +171,14 @@ class Columns:
         """Number of each record's arm, where there are more than two."""
         if self.arms is None or len(self.arms) == 2:
             return None
+        if self.computed is not None:
+            return self._computed(frame, self.computed)
         return codes(frame[self.treatment], self.arms, self.treatment in self.lenient)
 
     def treated(self, frame: nw.DataFrame[Any]) -> BoolArray:
         """Who is treated: who is not in the first arm."""
+        if self.computed is not None:
+            return self._computed(frame, self.computed) > 0
         column, lenient = frame[self.treatment], self.treatment in self.lenient
         if self.arms is not None:
             return codes(column, self.arms, lenient).astype(np.bool_)
@@ -173,9 +187,22 @@ class Columns:
         if values.dtype != np.bool_ and not ((known == 0) | (known == 1)).all():
             raise DataError(
                 f"treatment {self.treatment!r} must be 0/1, bool, or declared levels, control "
-                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}"
+                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}; of a dose write "
+                f"I({show_name(self.treatment)} > 1) or cut({show_name(self.treatment)}, [0, 1, 5])"
             )
         return np.asarray(values == 1)
+
+    def _computed(self, frame: nw.DataFrame[Any], treatment: Expression | Cut) -> IntArray:
+        """Arms that are computed, as covariates are; the first where a number is missing."""
+        flags = {x.key: missing_in(frame[x.column]) for x in self.flags if x in walk(treatment)}
+        names = number_columns(treatment)
+        values = {n: numbers(frame[n], n in self.lenient).astype(np.float64) for n in names}
+        with np.errstate(all="ignore"):
+            found = prepared(treatment, values | flags, {}).astype(np.int64)
+        for name in names:
+            if Missing(name).key not in flags:
+                found[np.isnan(values[name])] = 0
+        return found
 
     def empty_arm(self) -> DataError:
         """What to say where an arm has no records."""
@@ -263,7 +290,8 @@ def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     if bad := [name for name in names if missing_in(frame[name]).any()]:
         raise DataError(
             f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            "public. Drop or impute them by a rule that looks at one row at a time"
+            f'public. Say what to do, as missing={{"{bad[0]}": "complete"}}, or "indicator" for a '
+            "covariate"
         )
 
 

@@ -129,9 +129,9 @@ class LazyTable:
         """Number of records that are not in the first arm."""
         return sum(self.arm_counts[1:])
 
-    def column(self, name: str) -> ColumnOnEngine:
-        """A column as a source of values, for the private search for its range."""
-        return ColumnOnEngine(self, name)
+    def column(self, *names: str) -> ColumnsOnEngine:
+        """Columns as they are, in the place of covariates; the first in that of the outcome too."""
+        return ColumnsOnEngine(self, names)
 
     def require_same_kinds(self, groups: Any) -> None:
         """Refuse a column of a CSV file that the formula and the groups read in two ways."""
@@ -152,17 +152,29 @@ class LazyTable:
 
 
 @dataclass(frozen=True)
-class ColumnOnEngine:
-    """Values of one column, which stand in the place of outcomes; there is nothing else."""
+class ColumnsOnEngine:
+    """Values of columns, in the place of covariates and outcome; there is nothing else."""
 
     table: LazyTable
-    name: str
-    width: ClassVar[int] = 1
+    columns: tuple[str, ...]
     arms: ClassVar[int] = 2
     outcome_range: ClassVar[Interval] = (0.0, 0.0)
-    values: ClassVar[tuple[int, ...]] = (0, 0)
-    names: ClassVar[tuple[str, ...]] = ("",)
     n_strata: ClassVar[None] = None
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Nothing is known about their values."""
+        return (0,) * (self.width + 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.columns
 
     @property
     def n(self) -> int:
@@ -183,13 +195,13 @@ class ColumnOnEngine:
         """Add up a function of blocks of values."""
         table = self.table
         add = partial(
-            _of_column,
+            _of_columns,
             columns=table.design.columns,
-            name=self.name,
+            names=self.columns,
             function=function,
             counted=(table.sample, table.sizes),
         )
-        return run(table.frame, list(dict.fromkeys([self.name, *table.sample.reads])), add)
+        return run(table.frame, list(dict.fromkeys([*self.columns, *table.sample.reads])), add)
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Values of single records are not asked for."""
@@ -207,14 +219,18 @@ Counted = tuple[Sample, UnitSizes | None]
 """Which rows count, and how many rows each unit has."""
 
 
-def _of_column(
-    native: Any, columns: Columns, name: str, function: Summand, counted: Counted
+def _of_columns(
+    native: Any, columns: Columns, names: tuple[str, ...], function: Summand, counted: Counted
 ) -> Totals | None:
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
-    values = columns.numbers(frame, [name])[name].astype(np.float64)
-    return function(Block(outcome=values, **counted[0].parts(frame, counted[1])))
+    numbers = columns.numbers(frame, names)
+    values = np.column_stack([numbers[name].astype(np.float64) for name in names])
+    parts = counted[0].parts(frame, counted[1])
+    block = Block(outcome=values[:, 0], covariates=values, **parts)
+    starts = range(0, len(frame), ROWS)
+    return added(function(block.some(slice(start, start + ROWS))) for start in starts)
 
 
 def unit_sizes(frame: nw.LazyFrame[Any], sample: Sample) -> UnitSizes:
@@ -254,6 +270,13 @@ def checked(
     Where the outcome is one column with a known range, its sums by arm come with it.
     """
     sums = _usual_sums(outcome[1], n) if outcome else {}
+    look = partial(_refuse, columns=columns)
+    everything = list(dict.fromkeys([*_named(columns), *columns.treatment_reads]))
+    if columns.computed is not None:
+        counts = tuple(run(frame, everything, look)[0].tolist())
+        if not all(counts):
+            raise columns.empty_arm()
+        return counts, {}
     try:
         found = _by_arm(frame, columns, outcome, sums, check=True)
     except DataError:  # an engine that stumbles over a value does not say in which column
@@ -263,10 +286,10 @@ def checked(
         sum(arm[f"good {name}"] for arm in found.values()) == n for name in _named(columns)
     )
     if not fine:  # say why, as for rows in memory
-        run(frame, [*_named(columns), columns.treatment], partial(_refuse, columns=columns))
+        run(frame, everything, look)
         raise columns.empty_arm()
     if doubtful := _doubtful(frame, columns):
-        run(frame, doubtful, partial(_refuse, columns=columns))
+        run(frame, doubtful, look)
     ready = {_key(phi, grid): _pair(found, phi) for phi, grid in sums.items()}
     return tuple(found[arm]["count"] for arm in arms), ready
 
@@ -292,15 +315,17 @@ def _doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:
 
 
 def _refuse(native: Any, columns: Columns) -> Totals | None:
-    """Raise where a value cannot be used as rows are read later; there is nothing to add up."""
+    """Raise where a value cannot be used as rows are read later; count the arms."""
     frame = nw.from_native(native, eager_only=True)
     if not len(frame):
         return None
     refuse_missing(frame, set(frame.columns) - columns.lenient)
     columns.read(frame, frame.columns)
-    if columns.treatment in frame.columns:
-        columns.treated(frame)
-    return (np.zeros(0, dtype=np.int64),)
+    if not set(columns.treatment_reads) <= set(frame.columns):
+        return (np.zeros(0, dtype=np.int64),)
+    arm, treated = columns.arm(frame), columns.treated(frame)
+    arm = treated.astype(np.int64) if arm is None else arm
+    return (np.bincount(arm, minlength=columns.arm_count),)
 
 
 def _by_arm(
@@ -494,7 +519,8 @@ class LazyRows:
         own = (table.design.columns, self._recipe)
         groups = (self.groups or own) if "strata" in parts else None
         parts = tuple(part for part in parts if part in ("outcome", "covariates"))
-        names = [table.design.columns.treatment, *self._recipe.reads(parts), *table.sample.reads]
+        names = [*table.design.columns.treatment_reads, *self._recipe.reads(parts)]
+        names += table.sample.reads
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(
             _add,
@@ -519,6 +545,8 @@ class LazyRows:
             return np.array([[treated], [self.n - treated]], np.int64)[: cells.size]
         term = self._recipe.outcome_term
         if not (isinstance(phi, Outcome | ScaledSquare) and isinstance(term, Column)):
+            return None
+        if self.table.design.columns.computed is not None:
             return None
         key = _key(phi, grid)
         if key not in self.ready:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -49,6 +49,7 @@ from dpeffects.formula.expression import (
     needs_domain,
     number_columns,
 )
+from dpeffects.formula.parser import dose_advice
 from dpeffects.formula.ranges import clip, middle
 from dpeffects.privacy.rows import ROWS, Rows
 from dpeffects.privacy.units import UnitSizes
@@ -81,11 +82,11 @@ class LoadedTable:
         units = {"units": self.design.n} if "unit" in self.parts else {}
         return {**self.parts, **units}
 
-    def column(self, name: str) -> Rows:
-        """A column as a source of values, for the private search for its range."""
-        values = self.numeric[name].astype(np.float64)
-        none = np.zeros((len(values), 1))
-        return Rows(values, (0.0, 0.0), self.treated, lambda: none, 1, **self._counted)
+    def column(self, *names: str) -> Rows:
+        """Columns as they are, in the place of covariates; the first in that of the outcome too."""
+        values = [self.numeric[name].astype(np.float64) for name in names]
+        matrix = partial(np.column_stack, values)
+        return Rows(values[0], (0.0, 0.0), self.treated, matrix, len(names), **self._counted)
 
     def encode(self, groups: LoadedTable | None = None) -> Rows:
         """Clip and encode, block by block, in the strata of ``groups`` if given.
@@ -301,7 +302,8 @@ def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
     """What formula and types make of columns: a "number", a "factor", or "" for either."""
     found = dict.fromkeys(formula.columns, "")
     found |= dict.fromkeys([*formula.outcome_columns, *_names_computed(formula)], "number")
-    factors = {formula.treatment_column, *_names_in_c(formula)}
+    found |= dict.fromkeys(formula.treatment_columns, "number")
+    factors = {formula.treatment_name, *_names_in_c(formula)} & found.keys()
     types = {name: schema[name] for name in formula.columns if name in schema}
     factors |= {n for n, x in types.items() if not (x.is_numeric() or x == nw.Boolean)}
     return found | dict.fromkeys(factors, "factor")
@@ -425,8 +427,13 @@ def _as_numbers(name: str, dtype: Any) -> str:
 
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
-    name = formula.treatment_column
-    dtype = frame.collect_schema()[name]
+    name, schema = formula.treatment_name, frame.collect_schema()
+    if (computed := formula.computed_treatment) is not None:
+        for column in number_columns(computed):
+            if not _is_number(schema[column]):
+                raise DataError(_not_numeric(column, schema[column]))
+        return computed.labels if isinstance(computed, Cut) else None
+    dtype = schema[name]
     levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
     if levels is None and name in known and known.is_levels(name):
         levels = tuple(known[name])
@@ -440,6 +447,8 @@ def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | No
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
             + (f" (or data[{name!r}].astype(bool) if it is that)" if dtype == nw.Object else "")
         )
+    if levels is None and name in known and known.interval(name) != (0.0, 1.0):
+        raise DataError(f"treatment {name!r} is declared with a range: {dose_advice(name)}")
     _check_kind(name, dtype, levels)
     return levels
 
@@ -593,7 +602,13 @@ class _ColumnReader:
         numeric = tuple(dict.fromkeys(self._numeric))
         flags = tuple(map(Missing, sorted(formula.flags)))
         columns = Columns(
-            formula.treatment_column, self._arms, numeric, self._levels, self._lenient, flags
+            formula.treatment_name,
+            self._arms,
+            numeric,
+            self._levels,
+            self._lenient,
+            flags,
+            formula.computed_treatment,
         )
         encoding = Encoding.build(formula, levels_of(formula, bounds))
         types = {name: self._schema[name] for name in numeric}

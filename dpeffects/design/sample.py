@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,7 @@ class Sample:
     def asked(
         cls,
         formula: Formula,
+        read: Collection[str] | None = None,
         *,
         unit: str | None = None,
         max_rows: int | None = None,
@@ -60,7 +61,7 @@ class Sample:
         weights: str | None = None,
         subset: str | None = None,
     ) -> Sample:
-        """Check what a call asks for."""
+        """Check what a call asks for; ``read`` are the columns that the method reads."""
         for name, column in (("unit", unit), ("cluster", cluster), ("weights", weights)):
             if not (column is None or (isinstance(column, str) and column)):
                 raise OptionError(f"{name} must be the name of a column, got {_kind(column)}")
@@ -74,7 +75,8 @@ class Sample:
         if not (subset is None or isinstance(subset, str)):
             raise OptionError(f"subset must be text such as 'age >= 18', got {_kind(subset)}")
         policies = missing_by_column(missing, formula)
-        of = {word: tuple(k for k, x in policies.items() if x == word) for word in MISSING}
+        read = formula.columns if read is None else read
+        of = {w: tuple(k for k, x in policies.items() if x == w and k in read) for w in MISSING}
         return cls(
             unit=unit,
             max_rows=max_rows,
@@ -201,7 +203,7 @@ def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dic
     One word is for all columns that it has a meaning for: "indicator" for covariates, "weight" for
     the outcome, "complete" for all.
     """
-    outcome, treatment = set(formula.outcome_columns), formula.treatment_column
+    outcome, treatment = set(formula.outcome_columns), formula.treatment_columns
     covariates = set(formula.covariate_columns)
     known = dict.fromkeys(formula.columns, "error")
     if isinstance(missing, str):
@@ -216,7 +218,7 @@ def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dic
             hint = did_you_mean(name, known)
             raise OptionError(f"missing names a column {name!r} that is not in the formula.{hint}")
         if word == "indicator" and name not in covariates:
-            what = "treatment" if name == treatment else "outcome"
+            what = "treatment" if name in treatment else "outcome"
             raise OptionError(f'missing[{name!r}] is the {what}: write "complete", not "indicator"')
         if word == "weight" and name not in outcome:
             raise OptionError(f'missing[{name!r}]: "weight" is for the outcome')

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.estimate import Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -18,24 +20,33 @@ from dpeffects.privacy.sets import Box
 from dpeffects.privacy.units import cluster_count, squares_by_cluster, squares_by_unit
 
 SHARE = "clusters"
-PROPORTION = 0.15
-_COUNTED = 0.1
-"""Part of the share that counts the clusters, where nobody declared how many there are."""
-_SPREAD, _COMMON = 4.0, 0.25
+PROPORTION = 0.25
+_ROWS, _COUNTED = 0.125, 0.25
+"""Parts of the share for squares of rows, and for how many clusters there are where nobody
+declared it."""
+_LONG = 2.5
+"""Rows are cut to so many of their standard deviations in sums of clusters. What that takes away
+of their own squares is known from these; so much less noise do the sums need."""
+_SPREAD, _COMMON = 3.5, 0.2
 """A sum of a cluster is kept within so many standard deviations, for rows that have this
 correlation."""
-_CUT = 2.2
+_CUT = 2.0
 """Sums whose root mean square is above the bound over this are cut noticeably."""
-_FEW = 30
+_USUAL = 1.2
+"""Spread of the logarithm of the number of clusters around that of the root of n, over studies."""
+_FEW, _LOST = 30, 3.0
+"""Below so many clusters the result says that they are few. Sums around means of two arms of
+unequal clusters have about as many degrees of freedom less."""
 _FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} of them the interval is too short"
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
 
 @dataclass(frozen=True, eq=False)
 class _FromMean:
-    """An influence less its mean."""
+    """An influence less its mean, cut at a length."""
 
     influence: Influence
+    longest: float = math.inf
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -44,8 +55,24 @@ class _FromMean:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Values of some rows."""
-        found: FloatArray = self.influence.term(rows) - self.influence.mean
-        return found
+        found = self.influence.term(rows) - self.influence.mean
+        return np.clip(found, -self.longest, self.longest)
+
+
+@dataclass(frozen=True, eq=False)
+class _Square:
+    """Squares of a row function."""
+
+    term: _FromMean
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What the term reads."""
+        return self.term.reads
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Values of some rows."""
+        return self.term(rows) ** 2
 
 
 def with_group_variance(
@@ -55,40 +82,77 @@ def with_group_variance(
     influence, own = estimate.influence, estimate.sampling
     if influence is None or isinstance(own, Unavailable):
         return estimate
-    size, largest = influence.size, max(abs(influence.low), abs(influence.high))
-    largest = min(largest + abs(influence.mean), 2.0 * largest)
-    term, box = _FromMean(influence), Box(-largest, largest)
-    caution, details = estimate.caution, dict(estimate.details)
     if by_cluster:
-        count, part = _count(curator, clusters), _COUNTED if clusters is None else 0.0
-        rows = max(curator.n / count, 1.0)
-        row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
-        row_sd = min(max(row_sd, 0.02 * largest), largest)
-        bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
-        bound = max(min(bound, 4.0 * rows * largest), largest)
-        label = "squares of sums by cluster"
-        found = squares_by_cluster(curator, label, term, box, bound, share=SHARE, part=1.0 - part)
-        mean_square = float(found.total) / count
-        if mean_square > (found.bound / _CUT) ** 2:
-            caution = "; ".join(filter(None, (caution, _ARE_CUT)))
-        if count < _FEW:
-            caution = "; ".join(filter(None, (caution, _FEW_CLUSTERS.format(count))))
-        details["clusters"] = f"{count:.0f}" + ("" if clusters else ", noisy and from below")
-    else:
-        label, count = "squares of sums by unit", float(curator.units)
-        found = squares_by_unit(curator, label, term, box, share=SHARE)
-    few = count / max(count - 1.0, 1.0)
-    sampling = SamplingVariance(
-        few * float(found.total) / size**2,
-        few * found.total.scale / size**2,
-        few * count * found.bound**2 / size**2,
+        return _by_cluster(curator, estimate, influence, own, clusters)
+    largest, size, count = _largest(influence), influence.size, curator.units
+    term, box = _FromMean(influence), Box(-largest, largest)
+    found = squares_by_unit(curator, "squares of sums by unit", term, box, share=SHARE)
+    few = count / (max(count - 1.0, 1.0) * size**2)
+    most = few * count * found.bound**2
+    sampling = SamplingVariance(few * float(found.total), few * found.total.scale, most)
+    return replace(estimate, sampling=sampling)
+
+
+def _largest(influence: Influence) -> float:
+    """The largest influence, measured from its mean."""
+    largest = max(abs(influence.low), abs(influence.high))
+    return min(largest + abs(influence.mean), 2.0 * largest)
+
+
+def _by_cluster(
+    curator: Curator,
+    estimate: Estimate,
+    influence: Influence,
+    own: SamplingVariance,
+    clusters: int | None,
+) -> Estimate:
+    """The variance by clusters: squares of their sums of cut rows, and what rows lost by the cut.
+
+    A variance of few sums is itself uncertain, as if it had more noise: that makes of the normal
+    law about a t distribution.
+    """
+    size, largest = influence.size, _largest(influence)
+    row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
+    longest = max(min(_LONG * row_sd, largest), 0.02 * largest)
+    term = _FromMean(influence, longest)
+    squares, part = 0.0, 1.0
+    if longest < largest:
+        within, part = Box(0.0, longest**2), part - _ROWS
+        label = "squares of cut rows"
+        squares = float(curator.sums(label, _Square(term), within, share=SHARE, part=_ROWS))
+        squares = max(own.value * size**2 - squares, 0.0)
+    count, part = _count(curator, clusters), part - (_COUNTED if clusters is None else 0.0)
+    rows = max(curator.n / count, 1.0)
+    bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
+    bound = max(min(bound, 4.0 * rows * longest), longest)
+    label, box = "squares of sums by cluster", Box(-longest, longest)
+    found = squares_by_cluster(curator, label, term, box, bound, share=SHARE, part=part)
+    few = count / (max(count - _LOST, 1.0) * size**2)
+    value = few * float(found.total) + squares / size**2
+    scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / count))
+    most = few * count * found.bound**2 + squares / size**2
+    cautions = [estimate.caution]
+    if float(found.total) / count > (found.bound / _CUT) ** 2:
+        cautions.append(_ARE_CUT)
+    if count < _FEW:
+        cautions.append(_FEW_CLUSTERS.format(count))
+    known = "" if clusters else ", noisy and from below"
+    return replace(
+        estimate,
+        sampling=SamplingVariance(value, scale, most),
+        caution="; ".join(filter(None, cautions)),
+        details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )
-    return replace(estimate, sampling=sampling, caution=caution, details=details)
 
 
 def _count(curator: Curator, clusters: int | None) -> float:
-    """How many clusters there are: as declared, or at least, by a noisy count."""
+    """How many clusters there are: as declared, or rather fewer than a noisy count says."""
     if clusters is not None:
         return float(clusters)
     noisy = cluster_count(curator, "number of clusters", share=SHARE, part=_COUNTED)
-    return max(float(noisy) - noisy.sd, 2.0)
+    counts = np.geomspace(2.0, max(curator.units, 3), 500)
+    usual = np.log(counts / math.sqrt(curator.units)) / _USUAL
+    weight = np.exp(-np.abs(counts - float(noisy)) / max(noisy.scale, 1e-9) - 0.5 * usual**2)
+    if not weight.sum() > 0.0:  # far from everything that is usual
+        return float(np.clip(float(noisy), 2.0, counts[-1]))
+    return float(counts[np.searchsorted(weight.cumsum(), 0.3 * weight.sum())])

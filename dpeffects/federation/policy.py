@@ -228,7 +228,7 @@ class SitePolicy:
         return level, public
 
     def _check_formula(self, formula: Formula) -> None:
-        used = (formula.outcome_columns, (formula.treatment_column,), formula.covariate_columns)
+        used = (formula.outcome_columns, formula.treatment_columns, formula.covariate_columns)
         for role, names in zip(_ROLES, used, strict=True):
             for name in names:
                 if name not in self.columns[role]:

@@ -325,6 +325,45 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
     return np.asarray(OPERATORS[expr.op](a, b))
 
 
+_MOST_PARTS = 12
+
+
+def is_binary(expr: Expression) -> bool:
+    """Whether an expression is 0 or 1 for all rows, whatever its columns hold.
+
+    It is made of comparisons and ``is_na(x)``, and 0 or 1 for everything that these can be.
+
+    Examples
+    --------
+    >>> high, old = Compare(">", Column("x"), Number(1)), Compare(">", Column("z"), Number(9))
+    >>> is_binary(Binary("*", high, old)), is_binary(Binary("+", high, old))
+    (True, False)
+    """
+    parts: dict[Expression, Column] = {}
+
+    def hidden(node: Expression) -> Expression:
+        match node:
+            case Compare() | Missing():
+                return parts.setdefault(node, Column(f"\0{len(parts)}"))
+            case Unary(op, x):
+                return Unary(op, hidden(x))
+            case Call(function, x):
+                return Call(function, hidden(x))
+            case Binary(op, left, right):
+                return Binary(op, hidden(left), hidden(right))
+        return node
+
+    whole = hidden(expr)
+    if not 0 < len(parts) <= _MOST_PARTS or set(number_columns(whole)) != {
+        part.name for part in parts.values()
+    }:
+        return False
+    each = np.indices((2,) * len(parts)).reshape(len(parts), -1)
+    with np.errstate(all="ignore"):
+        values = evaluate(whole, {x.name: each[k] for k, x in enumerate(parts.values())})
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
 def needs_domain(factor: Factor) -> set[str]:
     """Columns inside a function that is not defined everywhere; they need declared bounds.
 

@@ -20,6 +20,7 @@ from dpeffects.formula.expression import Categorical, Column, Expression, Factor
 from dpeffects.formula.factors import Quotes, read_factor, translated, unquote
 
 Term: TypeAlias = tuple[Factor, ...]
+Treatment: TypeAlias = Expression | Categorical | ex.Cut
 
 MAX_LENGTH = 200_000
 MAX_TERMS = 10_000
@@ -30,8 +31,9 @@ MAX_ORDER = 10
 class Formula:
     """A parsed formula: what is read from the data, and nothing of the data.
 
-    ``source`` is the text as written. The outcome is a row-wise expression, the treatment a column
-    or a categorical with its levels, the first of them the reference. ``terms`` are tuples of
+    ``source`` is the text as written. The outcome is a row-wise expression. The treatment is a
+    column, a categorical with its levels or intervals between cut points, the first of them the
+    reference, or an expression that is 0 or 1. ``terms`` are tuples of
     factors (several in an interaction), lower orders first; ``intercept`` says whether the
     covariates come with a column of ones.
 
@@ -46,21 +48,17 @@ class Formula:
 
     source: str = field(compare=False)
     outcome: Expression
-    treatment: Column | Categorical
+    treatment: Treatment
     terms: tuple[Term, ...] = ()
     intercept: bool = True
 
     def __post_init__(self) -> None:
         _ = self.levels  # raises on two level lists for one column
-        if isinstance(self.treatment, Categorical) and len(self.treatment.levels or ()) < 2:
-            raise FormulaError(
-                f"treatment `{ex.shown(self.treatment)}`: it must have two levels or more; write "
-                f"C({self.treatment_column}, levels=[reference, other]) or the plain column"
-            )
+        _check_treatment(self.treatment)
         for role, names in (("outcome", self.outcome_columns), ("covariates", self._covariates)):
-            if self.treatment_column in names:
+            if both := [name for name in self.treatment_columns if name in names]:
                 raise FormulaError(
-                    f"the treatment `{self.treatment_column}` also stands in the {role}; remove it"
+                    f"the treatment `{both[0]}` also stands in the {role}; remove it"
                 )
         for name in self.outcome_columns:
             if name in self._covariates:
@@ -74,9 +72,20 @@ class Formula:
         return ex.columns(self.outcome)
 
     @property
-    def treatment_column(self) -> str:
-        """Name of the treatment column."""
-        return ex.columns(self.treatment)[0]
+    def treatment_columns(self) -> tuple[str, ...]:
+        """Columns the treatment is computed from."""
+        return ex.columns(self.treatment)
+
+    @property
+    def treatment_name(self) -> str:
+        """The name of the treatment's column, or how it is computed."""
+        computed = self.computed_treatment
+        return self.treatment_columns[0] if computed is None else ex.source(computed)
+
+    @property
+    def computed_treatment(self) -> Expression | ex.Cut | None:
+        """The treatment, where it is computed; None where it is a column."""
+        return None if isinstance(self.treatment, Column | Categorical) else self.treatment
 
     @property
     def covariate_columns(self) -> tuple[str, ...]:
@@ -95,7 +104,7 @@ class Formula:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns: outcome, treatment, covariates."""
-        return (*self.outcome_columns, self.treatment_column, *self._covariates)
+        return (*self.outcome_columns, *self.treatment_columns, *self._covariates)
 
     @property
     def flags(self) -> frozenset[str]:
@@ -180,14 +189,12 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
     left, _, right = bare.partition("~")
     middle, bar, rest = right.partition("|")
     outcome = _single(left, "outcome", "y, log(y) or I(y2 - y1)", quotes)
-    treatment = _single(middle, "treatment", "t or C(t, levels=[reference, other])", quotes)
+    example = "t, C(t, levels=[reference, other]) or I(dose > 1)"
+    treatment = _single(middle, "treatment", example, quotes)
     if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
         raise FormulaError(f"outcome `{ex.shown(outcome)}`: write one number a row, as I(y > 3)")
-    if not isinstance(treatment, Column | Categorical):
-        raise FormulaError(
-            f"treatment `{ex.shown(treatment)}`: write a column of two values, t, or "
-            "C(t, levels=[reference, other])"
-        )
+    if isinstance(treatment, ex.Spline):
+        raise FormulaError(f"treatment `{ex.shown(treatment)}`: {dose_advice(treatment)}")
     others = [x for x in declared or () if x not in (*ex.columns(outcome), *ex.columns(treatment))]
     dot = None if declared is None else tuple(map(Column, others))
     intercept, terms, written_out = _expand(rest, quotes, dot) if bar else (True, (), False)
@@ -198,6 +205,34 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
 def has_dot(text: Any) -> bool:
     """Whether a `.` may stand among the covariates: one that is no part of a name or a number."""
     return isinstance(text, str) and bool(re.search(r"(?<!\w)\.(?!\w)", text.partition("|")[2]))
+
+
+# --- the treatment
+
+
+def dose_advice(treatment: Factor | str) -> str:
+    """What to write where a treatment is neither 0 or 1 nor one of some arms."""
+    dose = treatment if isinstance(treatment, str) else (*ex.columns(treatment), "dose")[0]
+    name = ex.show_name(dose)
+    return (
+        "a treatment is 0 or 1, or one of a few arms; of a dose write two arms, "
+        f"I({name} > 1), or several, cut({name}, [0, 1, 5])"
+    )
+
+
+def _check_treatment(treatment: Treatment) -> None:
+    """Refuse a treatment with less than two arms, and one that is a dose."""
+    if isinstance(treatment, Categorical) and len(treatment.levels or ()) < 2:
+        raise FormulaError(
+            f"treatment `{ex.shown(treatment)}`: it must have two levels or more; write "
+            f"C({treatment.column}, levels=[reference, other]) or the plain column"
+        )
+    if isinstance(treatment, ex.Cut) and len(treatment.points) < 3:
+        raise FormulaError(
+            f"treatment `{ex.shown(treatment)}`: it has one arm; give cut() three points or more"
+        )
+    if not isinstance(treatment, Column | Categorical | ex.Cut) and not ex.is_binary(treatment):
+        raise FormulaError(f"treatment `{ex.shown(treatment)}`: {dose_advice(treatment)}")
 
 
 # --- the covariate part: operators

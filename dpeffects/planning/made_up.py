@@ -91,7 +91,7 @@ class MadeUp:
         return People({**columns, **self._arms(treated)}, treated, index)
 
     def _arms(self, treated: BoolArray) -> dict[str, Any]:
-        name, bounds = self.formula.treatment_column, self.setting.bounds
+        name, bounds = self.formula.treatment_name, self.setting.bounds
         if not (name in bounds and bounds.is_levels(name)):
             return {name: treated}
         return {name: self._levels(name, treated.astype(int))}

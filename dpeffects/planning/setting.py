@@ -102,7 +102,9 @@ def declared_bounds(formula: Formula, known: Bounds) -> tuple[Bounds, bool]:
     for name in formula.columns:
         if name not in known and (ends := design.ends_in_formula(name, formula)):
             known = known.with_interval(name, *ends, source="declared")
-    arm = formula.treatment_column
+    arm = formula.treatment_name
+    if (arm,) != formula.treatment_columns:
+        raise OptionError(f"a plan makes up the treatment: write a column in the place of {arm}")
     if arm in known and known.is_levels(arm) and len(known[arm]) > 2:
         raise OptionError(f"a plan compares two arms: declare two of the levels of {arm!r}")
     missing = [n for n in formula.columns if n not in known and n != arm]

@@ -49,6 +49,8 @@ class Balance(Record):
         Share of records with a score below 0.1 or above 0.9, and the noise in it.
     model_noise
         Expected share of noise in the log odds of the propensity model.
+    clipped
+        A caution where many values lay outside their declared ranges (``check_bounds=True``).
     estimand, method, ...
         The fields of `Record`.
     """
@@ -65,6 +67,7 @@ class Balance(Record):
     count_sd: float = math.nan
     scores_outside: tuple[float, float] = (math.nan, math.nan)
     model_noise: float = math.nan
+    clipped: str = ""
 
     def tidy(self) -> pd.DataFrame:
         """One row a covariate: differences before and after weighting, and the noise in them.
@@ -119,9 +122,9 @@ class Balance(Record):
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
-        if not self.model_noise >= 0.5:  # NaN where there is no model
-            return ""
-        return "the propensity model is mostly noise: overlap and weighted balance say little"
+        noisy = "the propensity model is mostly noise: overlap and weighted balance say little"
+        noisy = noisy if self.model_noise >= 0.5 else ""  # NaN where there is no model
+        return "; ".join(filter(None, (noisy, self.clipped)))
 
     def plot(self, kind: str = "love", *, ax: Any = None) -> Any:
         """Draw the differences ("love") or the histogram of scores ("overlap"); return the axes."""

@@ -1,0 +1,114 @@
+"""How many values lay outside their declared ranges: released privately, if a call asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, Interval
+from dpeffects.errors import OptionError
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.moments import cube_noise_sd
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Cube
+
+SHARE = "check_bounds"
+_EACH, _MOST = 0.02, 0.1
+"""Proportion of the budget for each column, and for all at most, beside the method's own shares."""
+_MANY = 0.05
+"""Share of values outside a range from which on nobody should overlook it."""
+_USELESS = 0.1
+"""A check whose noise has this standard deviation, as a share of n, says nothing."""
+
+_NAMED = 6
+"""So many columns have a sentence each."""
+
+
+def proportion(columns: int) -> float:
+    """Return the proportion of the budget that a check of so many columns takes."""
+    return min(_EACH * columns, _MOST)
+
+
+def refuse_useless(columns: int, epsilon: float, n: int, public_size: bool) -> None:
+    """Refuse a check that public numbers say is mostly noise."""
+    sd = cube_noise_sd(columns, 1.0 if public_size else 2.0, epsilon) / n
+    if sd > _USELESS:
+        raise OptionError(
+            f"check_bounds would say nothing: with epsilon = {epsilon:.3g} for {columns} columns "
+            f"and n = {n}, its noise has a standard deviation of {_percent(sd)}. Leave it out, or "
+            f'give it more: shares={{"{SHARE}": 0.3}}'
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2g} %"
+
+
+@dataclass(frozen=True)
+class Outside:
+    """1 for each value outside its range; what is missing is not outside."""
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Which values of some rows are outside."""
+        values = rows.covariates
+        outside = (values < np.array(self.lower)) | (values > np.array(self.upper))
+        return outside.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """Shares of values outside their ranges, by column, with the deviation of the noise in each."""
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    sds: Mapping[str, float] = field(default_factory=dict)
+
+    def __or__(self, other: Clipped) -> Clipped:
+        return Clipped({**self.shares, **other.shares}, {**self.sds, **other.sds})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence on each column; of many, only on those with more than noise explains."""
+        loud = [n for n, share in self.shares.items() if share > 2.0 * self.sds[n]]
+        named = self.shares if len(self.shares) <= _NAMED else loud
+        others = len(self.shares) - len(named)
+        rest = f"Of {others} other columns no more values were clipped than noise could make."
+        each = (
+            f"{name}: about {_percent(max(self.shares[name], 0.0))} of values lay outside the "
+            f"declared range and were clipped to it (sd of the noise {_percent(self.sds[name])})."
+            for name in named
+        )
+        return (*each, rest) if others else tuple(each)
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook: many values outside, beyond what noise explains."""
+        many = {n: x for n, x in self.shares.items() if x - 2.0 * self.sds[n] > _MANY}
+        if not many:
+            return ""
+        each = ", ".join(f"{name} {_percent(share)}" for name, share in list(many.items())[:5])
+        more = ", ..." if len(many) > 5 else ""
+        return f"MANY VALUES CLIPPED to the declared range: {each}{more}"
+
+
+def release_clipped(
+    curator: Curator, intervals: Mapping[str, Interval], n: int, public_size: bool
+) -> Clipped:
+    """Release how many values of the curator's columns lay outside their ranges.
+
+    The columns stand in the place of covariates, as they are. Contributions are measured from 1/2
+    where n is public, which halves the noise; from 0 where what rows count for is not.
+    """
+    lower, upper = (tuple(ends[k] for ends in intervals.values()) for k in (0, 1))
+    count = len(intervals)
+    within = Cube(np.full(count, 0.0 if public_size else -1.0), np.ones(count))
+    label = "values outside declared ranges"
+    noisy = curator.sums(label, Outside(lower, upper), within, share=SHARE)
+    shares = dict(zip(intervals, (noisy.value / n).tolist(), strict=True))
+    return Clipped(shares, dict.fromkeys(intervals, noisy.sd / n))
