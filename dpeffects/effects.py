@@ -48,8 +48,8 @@ def dp_ate(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
-    by: str | Sequence[str] | Mapping[str, str] | None = None,
     check_bounds: bool = False,
+    by: str | Sequence[str] | Mapping[str, str] | None = None,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -92,7 +92,8 @@ def dp_ate(
     contrasts
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
-        "pairwise" each with each. One budget pays for all.
+        "pairwise" each with each. One budget pays for all, and all effects are averages over the
+        records of all arms.
     unit
         The column that says whose row it is, where a person has several: everything of one person
         is protected then, in however many rows. n is the number of persons. Each of them counts
@@ -119,15 +120,15 @@ def dp_ate(
     subset
         ``"age >= 18 & sex == 'f'"``: other records count as nothing, and how many are inside is
         released.
+    check_bounds
+        True releases, out of the share "check_bounds", how many values of each numeric column lay
+        outside its declared range and were clipped to it, with a caution where it is many.
     by
         Effects in several subsets, in one call and out of one budget: a mapping of names to
         subsets, ``{"women": "sex == 'f'", "men": "sex == 'm'"}``; a list of subsets; or discrete
         terms that make groups, ``"sex + cut(age, [18, 40, 65, 90])"``. The budget is divided among
         them. Where their texts show that nobody is in two of them, each has half of it, however
         many they are. All checks of all subsets come before the first charge.
-    check_bounds
-        True releases, out of the share "check_bounds", how many values of each numeric column lay
-        outside its declared range and were clipped to it, with a caution where it is many.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
@@ -175,8 +176,8 @@ def dp_ate(
         missing=missing,
         weights=weights,
         subset=subset,
-        by=by,
         check_bounds=check_bounds,
+        by=by,
         ledger=ledger,
         dataset=dataset,
         seed=seed,

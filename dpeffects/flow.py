@@ -447,7 +447,9 @@ class Estimation:
         """The curator of the rows that count, and of how many these are."""
         self.counts: dict[str, Any] = {}
         if self.sample.observed:
-            curator, self.counts = respond(curator)
+            curator, self.counts = respond(
+                curator, replace(self.sample, observed=()).size_is_public
+            )
         if not self.sample.size_is_public:
             size = curator.release_size("size")
             self.size = max(float(size.value[0]), 0.0)

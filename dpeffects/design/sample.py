@@ -96,7 +96,7 @@ class Sample:
         return {**subset, **{name: what for name, what in own.items() if name is not None}}
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def read_columns(self) -> tuple[str, ...]:
         """All columns that weights are made of."""
         return tuple(dict.fromkeys([*self.columns, *self.complete, *self.observed]))
 
@@ -115,7 +115,8 @@ class Sample:
     @property
     def grouped(self) -> bool:
         """Whether a variance goes by squares of sums: of clusters, of units, of weighted rows."""
-        return any(x is not None for x in (self.unit, self.cluster, self.weights))
+        some = (self.unit, self.cluster, self.weights)
+        return bool(self.observed) or any(x is not None for x in some)
 
     def described(self, size: float | None = None, clusters: str = "") -> dict[str, str]:
         """Say who counts, and for how much, by what asks for it.

@@ -1,0 +1,49 @@
+"""Holes in which rows count, and for how much: found by attack, closed, and kept closed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+
+HUGE = 1e6
+
+
+def surveyed(n=20_000, arms=2, seed=0):
+    """Records of which the outcome is missing at random, by covariate and arm; some are inside."""
+    rng = np.random.default_rng(seed)
+    x, inside = rng.random(n), rng.random(n) < 0.1
+    t = rng.integers(0, arms, n)
+    y = np.clip(0.2 * x + 0.2 * t / (arms - 1) * (1 + x) + rng.normal(0, 0.05, n), 0, 1)
+    seen = rng.random(n) < 1 / (1 + np.exp(3 * x - 1.5 - 0.7 * (t == arms - 1)))
+    named = np.array(["none", "low", "high"])[t] if arms == 3 else t
+    whole = {"whole": y, "y": np.where(seen, y, np.nan), "t": named, "x": x}
+    return pd.DataFrame({**whole, "inside": inside.astype(int)})
+
+
+BOUNDS = {"y": (0, 1), "whole": (0, 1), "x": (0, 1)}
+
+
+def test_missing_outcomes_of_three_arms():
+    """A view of the rows had two arms, whatever these had."""
+    data, arms = surveyed(arms=3), ["none", "low", "high"]
+    bounds = {**BOUNDS, "t": arms}
+    for method in ("diff_in_means", "one_step", "private_ipw", "clipped_contrast"):
+        fit = dpe.dp_ate(
+            "y ~ t | x", data, method, epsilon=HUGE, bounds=bounds, missing="weight", seed=1
+        )
+        truth = data.groupby("t")["whole"].mean()
+        found = [effect.value for effect in fit.effects]
+        assert found == pytest.approx([truth[a] - truth["none"] for a in arms[1:]], abs=0.012)
+
+
+def test_the_part_with_an_outcome_is_that_of_the_records_that_count():
+    """It was that of all records, of whom few are in the subset, and the model leant on it."""
+    data = surveyed()
+    given = {"epsilon": 50.0, "bounds": BOUNDS, "missing": "weight", "seed": 1}
+    fit = dpe.dp_ate("y ~ t | x", data, "one_step", subset="inside == 1", **given)
+    inside = data[data["inside"] == 1]
+    shown = float(fit.details["records with an outcome (noisy)"].removesuffix(" %"))
+    assert shown == pytest.approx(100 * inside["y"].notna().mean(), abs=4)
