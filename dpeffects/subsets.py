@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
@@ -53,10 +53,10 @@ def subset_effects(request: Request, by: By) -> SubsetEffects:
         for k, name in enumerate(subsets):
             inside = _all((request.subset, texts[k]), texts[:k] if cheap else [])
             made[name] = Estimation(replace(each, subset=inside))
-        effects = {name: _effect(estimation) for name, estimation in made.items()}
+        results = {name: _estimated(estimation) for name, estimation in made.items()}
     finally:
         call.end()
-    return _result(request, subsets, made, effects, call.price, disjoint)
+    return _result(request, subsets, made, results, call.price, disjoint)
 
 
 def _named(by: By, request: Request) -> dict[str, str]:
@@ -100,20 +100,20 @@ def _all(inside: Any, outside: Sequence[str]) -> str:
     return " & ".join((*texts, *(f"~({text})" for text in outside)))
 
 
-def _effect(estimation: Estimation) -> Estimate:
-    """What was released of a subset; one with too few records does not take the others along."""
+def _estimated(estimation: Estimation) -> tuple[Estimate, tuple[str, ...]]:
+    """Estimate and notes of a subset; one with too few records does not take the others along."""
     try:
         found = estimation.result()
     except EstimationError as error:
-        return Estimate(math.nan, Unavailable(str(error)))
-    return replace(found.released, details=dict(found.details))
+        return Estimate(math.nan, Unavailable(str(error))), ()
+    return replace(found.released, details=dict(found.details)), found.notes
 
 
 def _result(
     request: Request,
     subsets: Mapping[str, str],
     made: Mapping[str, Estimation],
-    effects: Mapping[str, Estimate],
+    results: Mapping[str, tuple[Estimate, tuple[str, ...]]],
     price: Spend | None,
     disjoint: bool,
 ) -> SubsetEffects:
@@ -132,16 +132,26 @@ def _result(
             "sample": whole.described(None),
         },
         labels=tuple(subsets),
-        effects=tuple(effects.values()),
+        effects=tuple(effect for effect, _ in results.values()),
         subsets=tuple(subsets.values()),
         disjoint=disjoint,
-        notes=tuple(dict.fromkeys(note for x in made.values() for note in x.notes)),
+        notes=tuple(_notes({name: notes for name, (_, notes) in results.items() if notes})),
         details={
             f"records in {name} (noisy)": f"{size:.0f}"
             for name, size in sizes.items()
             if size is not None
         },
     )
+
+
+def _notes(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Notes that all subsets have, and those of single ones by their names."""
+    common = [
+        note for note in next(iter(notes.values()), ()) if all(note in x for x in notes.values())
+    ]
+    yield from common
+    for name, own in notes.items():
+        yield from (f"{name}: {note}" for note in own if note not in common)
 
 
 def _spends(made: Mapping[str, Estimation], price: Spend | None) -> list[Spend]:
