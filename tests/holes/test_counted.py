@@ -47,3 +47,15 @@ def test_the_part_with_an_outcome_is_that_of_the_records_that_count():
     inside = data[data["inside"] == 1]
     shown = float(fit.details["records with an outcome (noisy)"].removesuffix(" %"))
     assert shown == pytest.approx(100 * inside["y"].notna().mean(), abs=4)
+
+
+def test_clipped_values_are_a_share_of_those_that_were_looked_at():
+    """Where outcomes are missing it was one of the records with an outcome, by their weight."""
+    data = surveyed()
+    truth = 100 * (data["x"] > 0.9).mean()
+    bounds = {**BOUNDS, "x": (0, 0.9)}
+    for more in ({}, {"subset": "inside == 1"}):
+        given = {"epsilon": 50.0, "bounds": bounds, "missing": "weight", "check_bounds": True}
+        fit = dpe.dp_ate("y ~ t | x", data, "one_step", seed=1, **given, **more)
+        (note,) = [note for note in fit.notes if note.startswith("x: about")]
+        assert float(note.split()[2]) == pytest.approx(truth, abs=2)
