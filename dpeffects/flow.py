@@ -172,7 +172,7 @@ class Estimation:
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
     ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
-    where that was released.
+    where that was released, ``asked_size`` how many of them and of those without an outcome.
     """
 
     table: LoadedTable | LazyTable
@@ -181,6 +181,7 @@ class Estimation:
     unread: bool = False
     contrasts: Contrasts = ()
     size: float | None = None
+    asked_size: int | None = None
     design: Design
     clipped: Clipped = Clipped()
     _rows: Rows | LazyRows | None = None
@@ -407,7 +408,8 @@ class Estimation:
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = self._counted(Curator(self._rows, releaser, self.public))
             if self.request.check_bounds:
-                self.clipped = self._check_bounds(releaser, curator.n)
+                total = self.asked_size or curator.n
+                self.clipped = self._check_bounds(releaser, total)
             target = self.points if self.spec.conditional else self.request.estimand
             released: Any
             if self.contrasts and self.spec.fit_arms:
@@ -448,9 +450,12 @@ class Estimation:
         """The curator of the rows that count, and of how many these are."""
         self.counts: dict[str, Any] = {}
         if self.sample.observed:
-            curator, self.counts = respond(
-                curator, replace(self.sample, observed=()).size_is_public
-            )
+            known, part = replace(self.sample, observed=()).size_is_public, 1.0
+            if not known:
+                part = 0.5
+                curator.release_size("observed", part)
+            self.asked_size = curator.n
+            curator, self.counts = respond(curator, part)
         if not self.sample.size_is_public:
             size = curator.release_size("size")
             self.size = max(float(size.value[0]), 0.0)

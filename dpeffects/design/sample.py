@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -276,7 +278,16 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
     if column.dtype.is_float():
         return (floats(column) + 0.0).view(np.int64)  # -0 is 0
-    texts = column if column.dtype == nw.String else column.cast(nw.String)
+    if column.dtype in (nw.Datetime, nw.Duration):
+        return column.cast(nw.Int64).to_numpy().astype(np.int64)
     values = np.empty(len(column), object)
-    values[:] = texts.to_list()
+    found = column.to_list()
+    values[:] = found if column.dtype == nw.String else [_text(value) for value in found]
     return pd.util.hash_array(values, categorize=False).view(np.int64)
+
+
+def _text(value: Any) -> str:
+    """A text for each value, whatever is beside it; the same for numbers that are equal."""
+    if isinstance(value, int | float | Decimal) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)
