@@ -36,7 +36,7 @@ from dpeffects.errors import (
     did_you_mean,
 )
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
-from dpeffects.estimators._clusters import with_group_variance
+from dpeffects.estimators._clusters import with_group_variance, with_group_variances
 from dpeffects.estimators._response import respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
@@ -172,7 +172,7 @@ class Estimation:
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
     ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
-    where that was released.
+    where that was released, ``asked_size`` how many of them and of those without an outcome.
     """
 
     table: LoadedTable | LazyTable
@@ -181,6 +181,7 @@ class Estimation:
     unread: bool = False
     contrasts: Contrasts = ()
     size: float | None = None
+    asked_size: int | None = None
     design: Design
     clipped: Clipped = Clipped()
     _rows: Rows | LazyRows | None = None
@@ -217,7 +218,10 @@ class Estimation:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
-        sample = Sample.asked(parse(request.formula), self.formula.columns, **asked)
+        formula, read = (
+            _with_groups(x, request.by) for x in (parse(request.formula), self.formula)
+        )
+        sample = Sample.asked(formula, read.columns, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
@@ -283,11 +287,6 @@ class Estimation:
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
             )
-        if self.sample.cluster is not None:
-            raise OptionError(
-                f"cluster is for two arms, and {columns.arm_count} levels of "
-                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
-            )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
@@ -329,9 +328,7 @@ class Estimation:
 
     def _read_groups(self, by: str) -> LoadedTable | LazyTable:
         """Read the columns that make groups."""
-        formula = self.formula
-        text = f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}"
-        groups = self._columns(parse(text))
+        groups = self._columns(_with_groups(replace(self.formula, terms=(), intercept=True), by))
         if isinstance(self.table, LazyTable):
             self.table.require_same_kinds(groups)
         count = groups.design.strata().count
@@ -411,14 +408,20 @@ class Estimation:
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = self._counted(Curator(self._rows, releaser, self.public))
             if self.request.check_bounds:
-                self.clipped = self._check_bounds(releaser, curator.n)
+                total = self.asked_size or curator.n
+                self.clipped = self._check_bounds(releaser, total)
             target = self.points if self.spec.conditional else self.request.estimand
+            released: Any
             if self.contrasts and self.spec.fit_arms:
-                return self.spec.fit_arms(curator, self.options, target, self.contrasts)
-            released = self.spec.fit(curator, self.options, target)
-            if isinstance(released, Estimate) and curator.has(_clusters.SHARE):
-                by_cluster, clusters = self.sample.cluster is not None, self._cluster_count()
-                released = with_group_variance(curator, released, by_cluster, clusters)
+                released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
+            else:
+                released = self.spec.fit(curator, self.options, target)
+            if curator.has(_clusters.SHARE):
+                groups = self.sample.cluster is not None, self._cluster_count()
+                if isinstance(released, Estimate):
+                    released = with_group_variance(curator, released, *groups)
+                elif self.contrasts:
+                    released = with_group_variances(curator, released, *groups)
             return released
 
     def _to_check(self, public: bool = False) -> tuple[str, ...]:
@@ -447,9 +450,12 @@ class Estimation:
         """The curator of the rows that count, and of how many these are."""
         self.counts: dict[str, Any] = {}
         if self.sample.observed:
-            curator, self.counts = respond(
-                curator, replace(self.sample, observed=()).size_is_public
-            )
+            known, part = replace(self.sample, observed=()).size_is_public, 1.0
+            if not known:
+                part = 0.5
+                curator.release_size("observed", part)
+            self.asked_size = curator.n
+            curator, self.counts = respond(curator, part)
         if not self.sample.size_is_public:
             size = curator.release_size("size")
             self.size = max(float(size.value[0]), 0.0)
@@ -507,6 +513,14 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     return spec, options, formula
 
 
+def _with_groups(formula: Formula, by: str | None) -> Formula:
+    """The formula, with the terms that make groups after its own."""
+    if not isinstance(by, str):
+        return formula
+    groups = parse(f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}")
+    return replace(formula, terms=(*formula.terms, *groups.terms))
+
+
 def _formula(request: Request, spec: MethodSpec) -> Formula:
     """The formula, with what the method reads of it."""
     formula = parse(request.formula)
@@ -515,7 +529,8 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    responds = "weight" in missing_by_column(request.missing, formula).values()
+    policies = missing_by_column(request.missing, _with_groups(formula, request.by))
+    responds = "weight" in policies.values()
     if not spec.uses_covariates and not responds:
         formula = replace(formula, terms=())
     if not spec.uses_outcome:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.design.columns import missing_in
 from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
+from dpeffects.guarantee import counted, escaped, printed, rows_of
 from dpeffects.privacy.units import UnitSizes, row_weights
 
 MISSING = {
@@ -124,31 +128,32 @@ class Sample:
         ``size`` is the released sum of the weights, ``clusters`` how many clusters there are.
         """
         said: dict[str, str] = {}
-        who = "records" if self.unit is None else f"values of {self.unit}"
+        who = "records" if self.unit is None else counted(rows_of(self.unit))
         if self.unit is not None:
-            once = f"each {self.unit} counts once, in however many rows"
-            many = f"each row counts, up to {self.max_rows} of one {self.unit}"
+            unit = printed(self.unit)
+            once = f"each {unit} counts once, in however many rows"
+            many = f"each row counts, up to {self.max_rows} of one {unit}"
             said["unit"] = once if self.max_rows is None else many
         if self.subset is not None:
-            said["subset"] = f"subset {shorten(str(self.subset))}"
+            said["subset"] = f"subset {shorten(escaped(str(self.subset)))}"
         if self.weights is not None:
-            said["weights"] = f"weights {self.weights}, from 0 to {self.upper:g}"
+            said["weights"] = f"weights {printed(self.weights)}, from 0 to {self.upper:g}"
         for word, what in _MISSING_SAID.items():
             if names := [name for name, policy in self.policies.items() if policy == word]:
-                said[f"missing, {word}"] = what.format(listed(names))
+                said[f"missing, {word}"] = what.format(listed(map(printed, names)))
         if size is not None:
             part = self.weights is not None or self.max_rows is not None or bool(self.observed)
             full = "in all as much as about {} {} in full (noisy), the least effective size"
             said["size"] = (full if part else "about {} {} count (noisy)").format(round(size), who)
         if self.cluster is not None and clusters:
-            said["cluster"] = f"standard error by {self.cluster} (clusters: {clusters})"
+            said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said
 
     def own(self, frame: nw.DataFrame[Any]) -> FloatArray:
         """What each row counts by itself, from 0 to 1."""
         own = np.ones(len(frame))
         for name in self.complete:
-            own[is_missing(frame[name])] = 0.0
+            own[missing_in(frame[name])] = 0.0
         if self.weights is not None:
             column = frame[self.weights]
             if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
@@ -167,7 +172,7 @@ class Sample:
         """Which rows have the outcome, where that is modelled."""
         found = np.ones(len(frame), np.bool_)
         for name in self.observed:
-            found &= ~is_missing(frame[name])
+            found &= ~missing_in(frame[name])
         return found
 
     def weight(
@@ -238,14 +243,6 @@ def _kind(value: Any) -> str:
     )
 
 
-def is_missing(column: nw.Series[Any]) -> BoolArray:
-    """Which values are null or NaN."""
-    missing = column.is_null()
-    if column.dtype.is_float():
-        missing = missing | column.is_nan().fill_null(True)
-    return np.asarray(missing.to_numpy(), np.bool_)
-
-
 def floats(column: nw.Series[Any]) -> FloatArray:
     """Numbers, NaN where they are missing."""
     values = column.cast(nw.Float64).to_numpy()
@@ -259,7 +256,7 @@ def _compared(column: nw.Series[Any], number: bool) -> Any:
             raise DataError(f"column {column.name!r} is compared as a number, but it is not one")
         return floats(column)
     values = np.empty(len(column), object)
-    missing = is_missing(column)
+    missing = missing_in(column)
     values[:] = [None if gone else x for x, gone in zip(column.to_list(), missing, strict=True)]
     return values
 
@@ -268,13 +265,22 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
     """A whole number for each value, the same for equal values: names of units or clusters."""
     import pandas as pd
 
-    if is_missing(column).any():
+    if missing_in(column).any():
         raise DataError(f"column {column.name!r} has missing values: every row needs its own")
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
     if column.dtype.is_float():
         return (floats(column) + 0.0).view(np.int64)  # -0 is 0
-    texts = column if column.dtype == nw.String else column.cast(nw.String)
+    if column.dtype in (nw.Datetime, nw.Duration):
+        return column.cast(nw.Int64).to_numpy().astype(np.int64)
     values = np.empty(len(column), object)
-    values[:] = texts.to_list()
+    found = column.to_list()
+    values[:] = found if column.dtype == nw.String else [_text(value) for value in found]
     return pd.util.hash_array(values, categorize=False).view(np.int64)
+
+
+def _text(value: Any) -> str:
+    """A text for each value, whatever is beside it; the same for numbers that are equal."""
+    if isinstance(value, int | float | Decimal) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)

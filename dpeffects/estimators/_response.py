@@ -75,18 +75,17 @@ class Represented:
         return np.where(rows.observed, self.model.low / chance, 0.0)
 
 
-def respond(curator: Curator, known_size: bool) -> tuple[Curator, dict[str, str]]:
+def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, dict[str, str]]:
     """Release the model, and return the curator of the rows with their weights.
 
-    Where it is not known how many records count, with an outcome or without, that is released too.
+    ``part`` of the share "observed" counts the records with an outcome; ``curator.n`` is how many
+    count, with one or without.
     """
     columns = WithTreatment(curator.arms)
     names, values = columns.names, (2,) * (len(columns.names) + 1)
     described = (*curator.names, *names), (*curator.values[:-1], *values)
     response = seen_as(curator, None, has_outcome, (columns, *described))
-    part = 1.0 if known_size else 0.5
-    if not known_size:
-        response.release_size("observed", part)
+    response.n = curator.n
     count = response.sums(
         "records with an outcome", None, COUNT, TREATED, share="observed", part=part
     )

@@ -529,6 +529,7 @@ def _between(
         possible=(-most, most),
         basis=_basis(model, options),
         caution="" if randomised else _caution(model, Curves()),
+        influence=found.influence(pair),
     )
 
 

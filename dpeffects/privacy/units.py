@@ -95,7 +95,7 @@ class View:
 
     @property
     def arms(self) -> int:
-        """Number of levels of the treatment."""
+        """Number of arms: two, where it is said who is treated."""
         return self.source.arms if self.treatment is None else 2
 
     @property
@@ -180,7 +180,7 @@ def _seen(function: Callable[[Block], T], changes: _Changes, block: Block) -> T:
     return function(replace(block, **made))
 
 
-class GroupSquares(NamedTuple):
+class SquaresOfSums(NamedTuple):
     """A released sum over groups of squares of their sums, and the bound that these are kept to."""
 
     total: Noisy
@@ -209,15 +209,21 @@ class _Contribution:
 
 
 def squares_by_unit(
-    curator: Curator, label: str, phi: RowFunction, within: Box, *, share: str
-) -> GroupSquares:
+    curator: Curator,
+    label: str,
+    phi: RowFunction,
+    within: Box,
+    *,
+    share: str,
+    part: float | Fraction = 1.0,
+) -> SquaresOfSums:
     """Release the sum over units of the square of what each adds (claim 30 a).
 
     ``within`` is a box of one column; what a unit adds is measured from its centre.
     """
     has_units = curator._source.most_rows > 1
     sums, grid = _sums(curator, phi, within, ("unit",) if has_units else (), 1.0)
-    return _released(curator, label, sums, grid, None, share, 1.0)
+    return _released(curator, label, sums, grid, None, share, part)
 
 
 def squares_by_cluster(
@@ -229,7 +235,7 @@ def squares_by_cluster(
     *,
     share: str,
     part: float | Fraction = 1.0,
-) -> GroupSquares:
+) -> SquaresOfSums:
     """Release the sum over clusters of squared sums, each sum kept within +-``bound`` (claim 30 b).
 
     A unit of several rows is in one cluster: in the last of those that its rows name, by the rows
@@ -314,7 +320,7 @@ def _released(
     times: float | None,
     share: str,
     part: float | Fraction,
-) -> GroupSquares:
+) -> SquaresOfSums:
     """Release squares; ``times`` is the bound over what a unit adds, None for units themselves."""
     single = grid.reach.single.l1
     bound = math.floor((times or 1.0) * single)
@@ -331,7 +337,7 @@ def _released(
     unit = grid.unit**2 * 2.0 ** (shift - 2 * fine)
     total = Steps(squares.sum(keepdims=True), Sensitivity.of_number(moves), unit)
     noisy = curator._releaser.release(label, total, share=share, claim=30, part=part)
-    return GroupSquares(noisy, bound * grid.unit)
+    return SquaresOfSums(noisy, bound * grid.unit)
 
 
 def _squares(values: IntArray) -> IntArray:
