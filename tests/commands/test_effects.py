@@ -349,21 +349,11 @@ def test_only_the_columns_that_matter_are_read_as_declared(study, capsys):
 
 
 COUNTING = {
-    "all": (
-        [
-            "--unit",
-            "age",
-            "--max-rows",
-            5,
-            "--cluster",
-            "sex",
-            "--clusters",
-            2,
-            "--subset",
-            "age >= 30",
-        ],
-        {"unit": "age", "max_rows": 5, "cluster": "sex", "clusters": 2, "subset": "age >= 30"},
+    "clusters": (
+        ["--cluster", "age", "--clusters", 73, "--subset", "age >= 30 & sex == 'f'"],
+        {"cluster": "age", "clusters": 73, "subset": "age >= 30 & sex == 'f'"},
     ),
+    "unit": (["--unit", "age"], {"unit": "age"}),
     "one word": (["--missing", "complete"], {"missing": "complete"}),
     "by column": (
         ["--missing", "age=indicator", "--missing", "y=complete"],
@@ -394,3 +384,8 @@ def test_who_counts_is_said_in_a_shell_as_in_python(study, capsys, shell, python
 def test_subsets_have_names_all_or_none(study, capsys):
     said = refused(capsys, "ate", FORMULA, *ESTIMATE, "--by", "a=age < 30", "--by", "age >= 30")
     assert "for all, or for none" in said
+
+
+def test_the_most_rows_of_a_unit_are_a_number(study, capsys):
+    more = ["--method", "diff_in_means", "--unit", "age", "--max-rows", 5]
+    assert "too few" in refused(capsys, "ate", "y ~ t", *ESTIMATE, *more)  # there are 73 of them
