@@ -214,7 +214,7 @@ class Measuring(Releaser):
         own, problem = super().minimise_perturbed(fit, hidden), fit.problem
         rest = gradient(fit, own) + problem.strength * own + hidden.value
         largest = largest_noise(hidden.scale, own.size, hidden.gaussian)
-        error = problem.solver_error(fit.curator.n, largest)
+        error = problem.solver_error(fit.curator.units, largest)
         self._noise.hold("solver", float(np.linalg.norm(rest)) / problem.strength, error)
         weights = self._noise.next(("minimiser", own.shape), lambda: own)
         there, bound = gradient(fit, weights), problem.gradient_bound
