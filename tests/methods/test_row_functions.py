@@ -29,11 +29,13 @@ from dpeffects.estimators import (
     _arm_models,
     _balancing,
     _centres,
+    _clusters,
     _curves,
     _ipw_arms,
     _moments,
     _nuisance,
     _propensity,
+    _response,
     _variation,
     _weighted_arms,
     balance,
@@ -49,6 +51,7 @@ from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
+from dpeffects.inference.estimate import Influence
 from dpeffects.privacy.moments import Bins, WithSquares
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
@@ -121,7 +124,19 @@ ARM_TERM = _weighted_arms.ArmTerm(FROM_ARMS, CHANCES, np.array([0.8, 0.5, 0.6]),
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
 THREE_CENTRES = (0.6, 0.4, 0.3)
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
+FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
 CASES = {
+    "_FromMean": [FROM_MEAN],
+    "_Square": [_clusters._Square(FROM_MEAN)],
+    "has_outcome": [_response.has_outcome],
+    "WithTreatment": [_response.WithTreatment(arms) for arms in (2, 3)],
+    "Represented": [
+        _response.Represented(
+            Propensity.within(RNG.normal(size=D + arms - 1), 0.3, (0.1, 0.9)),
+            _response.WithTreatment(arms),
+        )
+        for arms in (2, 3)
+    ],
     "Outcome": [Outcome()],
     "ScaledSquare": [ScaledSquare(0.1, 0.7)],
     "control": [control],
@@ -234,7 +249,8 @@ def block(n, rng):
     y[::2] = rng.random(len(y[::2]))
     answers = np.where(rng.random((n, 1)) < 0.1, np.nan, rng.normal(size=(n, 1)))
     strata, arm = rng.integers(0, 3, (2, n))
-    return Block(rng.random(n) < 0.5, y, x, strata, answers, arm=arm)
+    observed = rng.random(n) < 0.7
+    return Block(rng.random(n) < 0.5, y, x, strata, answers, arm=arm, observed=observed)
 
 
 def values(function, rows):

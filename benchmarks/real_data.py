@@ -1,0 +1,379 @@
+"""How often intervals cover where rows have something in common, are weighted, or are missing.
+
+    python benchmarks/real_data.py              # about a quarter of an hour on one core; resumes
+    python benchmarks/real_data.py --fresh      # from the start
+    python benchmarks/real_data.py --table      # only the page, of the cells on file
+    python benchmarks/real_data.py --quick      # every cell with few runs, in a file of their own
+    python benchmarks/real_data.py --parts clusters units     # these parts only
+
+Data are simulated (`dpe.simulate`), or made here where nobody built the methods for them. Every
+run has other data and other noise; methods and epsilons share the data. A call without the argument
+that the data need stands beside each: it is there to fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import pandas as pd
+from cells import keep, on_file
+from report import RESULTS, save
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import dpeffects as dpe
+from dpeffects.errors import DPEffectsError
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import interval, p_value
+
+WIDTHS = 60
+"""Runs of a cell whose intervals are made to the end, for their width."""
+TRIAL = {"diff_in_means", "clipped_contrast"}
+"""Methods that do not adjust: they get the data of a trial."""
+FILE = RESULTS / "real_data.csv"
+QUICK = 12
+
+
+class Cell(NamedTuple):
+    part: str
+    data: str
+    size: int
+    method: str
+    call: str
+    epsilon: float
+    runs: int
+
+
+class Found(NamedTuple):
+    """Shares of the runs, and means over them.
+
+    ``error`` is the standard deviation of the estimates, ``reported`` the root of the mean of their
+    reported variances.
+    """
+
+    refused: float
+    cover: float
+    half_width: float
+    bias: float
+    error: float
+    reported: float
+    warned: float
+    said: str
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+Data = tuple[pd.DataFrame, dict[str, Any]]
+
+
+def _simulated(name: str, **options: Any) -> Callable[[int, int, bool], Data]:
+    """A simulator of the package; ``size`` is the number of rows, or of villages."""
+
+    def draw(seed: int, size: int, randomised: bool) -> Data:
+        more = {"clusters": size, **options} if name == "clustered" else options
+        n = 40 * size if name == "clustered" else size
+        made = dpe.simulate(name, n, seed, randomised=randomised, **more)
+        return made.frame, dict(made.bounds)
+
+    return draw
+
+
+def _villages(
+    sizes: Callable[[np.random.Generator, int], Any], outcome: str, treated: float = 0.5
+) -> Callable[[int, int, bool], Data]:
+    """Villages of other sizes and outcomes, treated as a whole; the effect is that of the truth."""
+
+    def draw(seed: int, size: int, randomised: bool) -> Data:
+        rng = np.random.default_rng(90_000 + seed)
+        rows = np.maximum(sizes(rng, size), 1).astype(int)
+        village = np.repeat(np.arange(size), rows)
+        arm = np.zeros(size, int)
+        arm[rng.permutation(size)[: max(round(treated * size), 2)]] = 1
+        treatment, x = arm[village], rng.random((len(village), 3))
+        shared, own = rng.normal(size=size)[village], rng.normal(size=len(village))
+        both = np.sqrt(0.2) * shared + np.sqrt(0.8) * own
+        if outcome == "costs":
+            y, top = np.clip(np.exp(1.0 + both), 0.0, 60.0), 60.0
+        elif outcome == "rare":
+            risk = 0.03 * np.exp(0.6 * shared - 0.18)
+            y, top = (rng.random(len(village)) < risk).astype(float), 1.0
+        else:
+            y, top = np.clip(5.0 + both + x[:, 0], 0.0, 10.0), 10.0
+        frame = pd.DataFrame({"treatment": treatment, "outcome": y, "village": village})
+        frame = frame.assign(x1=x[:, 0], x2=x[:, 1], x3=x[:, 2])
+        bounds = {"treatment": [0, 1], "outcome": (0, top) if outcome != "rare" else [0, 1]}
+        return frame, bounds | dict.fromkeys(("x1", "x2", "x3"), (0, 1))
+
+    return draw
+
+
+def _one_with_many(seed: int, size: int, randomised: bool) -> Data:
+    """People with several rows, and one of them with 5,000 more."""
+    made = dpe.simulate("repeated", size, seed, randomised=randomised)
+    frame = made.frame
+    more = frame.iloc[[0]].loc[np.zeros(5000, int)]
+    jitter = np.random.default_rng(seed).uniform(-0.1, 0.1, 5000)
+    more = more.assign(outcome=np.clip(more["outcome"] + jitter, 0.0, 1.0))
+    return pd.concat([frame, more], ignore_index=True), dict(made.bounds)
+
+
+def _gaps(seed: int, size: int, randomised: bool) -> Data:
+    """A fifth of x1 is missing; who decided on treatment knew no more of it than is on file."""
+    rng = np.random.default_rng(70_000 + seed)
+    x = rng.random((size, 3))
+    known = np.where(rng.random(size) < 0.2, np.nan, x[:, 0])
+    seen = np.where(np.isnan(known), 0.5, known)
+    logit = 0.0 if randomised else 3.0 * (seen + x[:, 1] - 1.0)
+    treatment = (rng.random(size) < 1.0 / (1.0 + np.exp(-logit))).astype(int)
+    y = 0.3 + 0.2 * seen + 0.1 * x[:, 1] + 0.1 * treatment + rng.uniform(-0.2, 0.2, size)
+    frame = pd.DataFrame({"treatment": treatment, "outcome": y, "x1": known})
+    bounds = {"treatment": [0, 1], **dict.fromkeys(("outcome", "x1", "x2", "x3"), (0, 1))}
+    return frame.assign(x2=x[:, 1], x3=x[:, 2]), bounds
+
+
+def _equal(rng: np.random.Generator, size: int) -> Any:
+    return rng.poisson(30, size)
+
+
+def _one_to_500(rng: np.random.Generator, size: int) -> Any:
+    return np.exp(rng.uniform(0.0, np.log(500.0), size))
+
+
+DATA: dict[str, Callable[[int, int, bool], Data]] = {
+    "villages, people treated": _simulated("clustered"),
+    "villages treated": _simulated("clustered", assigned="village"),
+    "people with 1 to 8 rows": _simulated("repeated"),
+    "survey": _simulated("survey"),
+    "records": _simulated("clustered", icc=0.0),
+    "outcomes missing at random": _simulated("missing_outcomes"),
+    "covariate with gaps": _gaps,
+    "skewed costs": _villages(_equal, "costs"),
+    "rare outcome": _villages(_equal, "rare"),
+    "one village in eight treated": _villages(_equal, "normal", 1 / 8),
+    "villages of 1 to 500": _villages(_one_to_500, "normal"),
+    "one person with 5,000 rows": _one_with_many,
+}
+
+# --- calls ----------------------------------------------------------------------------------------
+
+VILLAGE, PERSON = {"cluster": "village"}, {"unit": "person"}
+CALLS: dict[str, tuple[dict[str, Any], float]] = {
+    "rows": ({}, 0.1),
+    "cluster": (VILLAGE, 0.1),
+    "cluster, clusters": (VILLAGE | {"clusters": 0}, 0.1),
+    "unit": (PERSON, 0.1),
+    "unit, max_rows=8": (PERSON | {"max_rows": 8}, 0.2 * (0.5 + 7 / 3) / 4.5),
+    "all rows": ({}, 0.2 * (0.5 + 7 / 3) / 4.5),
+    "weights": ({"weights": "weight"}, 0.1),
+    "subset of 30 %": ({"subset": "x1 >= 0.7"}, 0.17),
+    "subset of 5 %": ({"subset": "x1 >= 0.95"}, 0.195),
+    "weight": ({"missing": "weight"}, 0.1),
+    "complete": ({"missing": "complete"}, 0.1),
+    "indicator": ({"missing": "indicator"}, 0.1),
+    "rows, no effect": ({}, 0.0),
+    "cluster, no effect": (VILLAGE, 0.0),
+    "cluster, clusters, no effect": (VILLAGE | {"clusters": 0}, 0.0),
+}
+"""Arguments, and the effect that is to be covered; ``clusters`` 0 stands for how many there are."""
+ADDITIVE = ("diff_in_means", "clipped_contrast", "one_step", "private_ipw")
+
+
+def clusters() -> Iterator[Cell]:
+    """Clusters, declared and not, beside the call that knows nothing of them."""
+    for data in ("villages, people treated", "villages treated"):
+        for size, runs in ((40, 400), (100, 300), (300, 200)):
+            for method in (*ADDITIVE, "auto"):
+                made = Cell("clusters", data, size, method, "cluster, clusters", 4.0, runs)
+                if method != "auto" or size == 100:
+                    yield from (made._replace(epsilon=x) for x in (1.0, 4.0))
+                    yield made._replace(call="rows", runs=100)
+                if method in ("clipped_contrast", "one_step"):
+                    for epsilon in (1.0, 4.0):
+                        yield made._replace(call="cluster", epsilon=epsilon)
+
+
+def units() -> Iterator[Cell]:
+    """People with several rows: every person counts once, or every row."""
+    for method in ADDITIVE:
+        for call in ("unit", "unit, max_rows=8"):
+            for epsilon in (1.0, 4.0):
+                yield Cell("units", "people with 1 to 8 rows", 6000, method, call, epsilon, 300)
+        yield Cell("units", "people with 1 to 8 rows", 6000, method, "all rows", 4.0, 100)
+
+
+def weights() -> Iterator[Cell]:
+    """Weights that go with the effect, and subsets."""
+    for method in ADDITIVE:
+        for epsilon in (1.0, 4.0):
+            yield Cell("weights", "survey", 4000, method, "weights", epsilon, 300)
+        yield Cell("weights", "survey", 4000, method, "rows", 4.0, 100)
+    for call in ("subset of 30 %", "subset of 5 %"):
+        for method in ADDITIVE:
+            for epsilon in (1.0, 4.0):
+                yield Cell("subsets", "records", 300, method, call, epsilon, 200)
+
+
+def missing() -> Iterator[Cell]:
+    """Outcomes that are missing at random, and a covariate with gaps."""
+    for method in ADDITIVE:
+        made = Cell("missing", "outcomes missing at random", 6000, method, "weight", 4.0, 300)
+        yield from (made._replace(epsilon=x) for x in (1.0, 4.0))
+        yield made._replace(call="complete", runs=100)
+    for method in ("one_step", "private_ipw"):
+        for epsilon in (1.0, 4.0):
+            yield Cell("missing", "covariate with gaps", 4000, method, "indicator", epsilon, 200)
+
+
+def others() -> Iterator[Cell]:
+    """Populations that nobody built this for."""
+    names = ("skewed costs", "rare outcome", "one village in eight treated", "villages of 1 to 500")
+    for data in names:
+        for method in ("clipped_contrast", "one_step"):
+            made = Cell("others", data, 100, method, "cluster, clusters, no effect", 4.0, 200)
+            yield from (made._replace(epsilon=x) for x in (1.0, 4.0))
+            yield made._replace(call="cluster, no effect")
+            yield made._replace(call="rows, no effect", runs=100)
+    for method in ("clipped_contrast", "one_step"):
+        made = Cell("others", "one person with 5,000 rows", 6000, method, "unit", 4.0, 200)
+        yield made
+        yield made._replace(call="all rows", runs=100)
+
+
+PARTS = {f.__name__: f for f in (clusters, units, weights, missing, others)}
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=400)
+def sample(data: str, size: int, seed: int, randomised: bool) -> Data:
+    return DATA[data](seed, size, randomised)
+
+
+def measure(cell: Cell) -> Found:
+    """Run a cell. An interval holds the truth where the truth would not be rejected."""
+    (given, truth), trial = CALLS[cell.call], cell.method in TRIAL
+    given = given | ({"clusters": cell.size} if "clusters" in given else {})
+    given |= {"design": "randomised"} if trial else {}
+    formula = "outcome ~ treatment" + ("" if trial else " | x1 + x2 + x3")
+    first, rows, said = crc32(repr(cell).encode()), [], Counter()
+    for seed in range(cell.runs):
+        data, bounds = sample(cell.data, cell.size, seed, trial)
+        about = {"epsilon": cell.epsilon, "bounds": bounds, "seed": first + seed, **given}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                estimate = dpe.dp_ate(formula, data, cell.method, **about).released
+        except DPEffectsError as error:
+            said[str(error).partition(":")[0][:60]] += 1
+            continue
+        p = p_value(replace(estimate, basis=""), truth)
+        if isinstance(p, Unavailable):
+            continue
+        low, high = interval(estimate, 0.95) if seed < WIDTHS else (np.nan, np.nan)
+        total = estimate.sampling.value + estimate.noise_variance + estimate.bias_variance
+        cautions = [x for x in estimate.cautions if not x.startswith(("NOT ADJ", "ASSOC"))]
+        said[cautions[0].partition(":")[0][:60] if cautions else ""] += bool(cautions)
+        point = estimate.point - truth
+        rows.append((p >= 0.05, (high - low) / 2.0, point, total, bool(cautions)))
+    refused, most = 1.0 - len(rows) / cell.runs, (+said).most_common(1)
+    if not rows:
+        return Found(refused, *[np.nan] * 6, most[0][0])
+    found = np.array(rows, float)
+    cover, width, bias, total, warned = np.nanmean(found, axis=0)
+    error, reported = found[:, 2].std(), np.sqrt(max(total, 0.0))
+    return Found(refused, cover, width, bias, error, reported, warned, most[0][0] if most else "")
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+BARS = {"clusters": (0.93, 0.97), "missing": (0.93, 1.0)}
+LEAD = """\
+Nominal 95 % intervals, coverage in %; *half-width* is the mean, *error* the standard deviation of
+the estimates, *reported* what the standard errors say it is (the root of their mean square);
+*cautions* is the share of runs with a line of stars above the estimate. Methods that do not adjust
+(`diff_in_means`, `clipped_contrast`) get a trial, the others a confounded study. In villages, size
+is their number, and there are 40 people in each on average; elsewhere it is the number of rows.
+
+Calls: *rows* knows nothing of clusters, weights or missing values, and is there to fail;
+*cluster, clusters* declares how many there are, *cluster* has them counted privately; *unit* counts
+every person once; *unit, max_rows=8* and *all rows* count every row; *complete* leaves out records
+without an outcome, and is biased here. Coverage is uncertain by 1.1 points (400 runs) to 2.2
+(100)."""
+
+
+def page(found: pd.DataFrame, name: str, folder: Path = RESULTS) -> None:
+    tables = {"In short": short(found)}
+    for part, rows in found.groupby("part", sort=False):
+        shown = rows.drop(columns=["part"]).assign(
+            cover=(100 * rows["cover"]).round(1),
+            refused=(100 * rows["refused"]).round(0),
+            warned=(100 * rows["warned"]).round(0),
+        )
+        for column in ("half_width", "bias", "error", "reported"):
+            shown[column] = [f"{x:.3g}" for x in shown[column]]
+        heads = {"cover": "coverage", "half_width": "half-width", "warned": "cautions"}
+        tables[part.capitalize()] = shown.rename(columns=heads).fillna("")
+    save(
+        name, "Clusters, units, weights, subsets, missing values", tables, folder=folder, lead=LEAD
+    )
+
+
+def short(found: pd.DataFrame) -> pd.DataFrame:
+    """Pooled coverage by part, data and call."""
+    rows = []
+    for (part, data, call), cells in found.groupby(["part", "data", "call"], sort=False):
+        runs, cover = cells["runs"], 100 * cells["cover"]
+        rows.append(
+            {
+                "part": part,
+                "data": data,
+                "call": call,
+                "cells": len(cells),
+                "coverage": round(float(np.average(cover, weights=runs)), 1),
+                "least": round(cover.min(), 1),
+                "most": round(cover.max(), 1),
+                "half-width": f"{cells['half_width'].mean():.3g}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for flag in ("--fresh", "--table", "--quick"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    asked = parser.parse_args()
+    cells = [cell for part in asked.parts for cell in PARTS[part]()]
+    path = FILE
+    if asked.quick:
+        path = FILE.with_name("real_data_quick.csv")
+        cells = [cell._replace(runs=QUICK) for cell in cells]
+    if asked.fresh or asked.quick:
+        path.unlink(missing_ok=True)
+    if not asked.table:
+        keep(path, cells, measure)
+    if asked.quick:
+        print(short(on_file(path)).to_markdown(index=False))
+        path.unlink()
+        return
+    order = [tuple(cell) for part in PARTS.values() for cell in part()]
+    found = on_file(path)
+    found = found[
+        [x in order for x in found[list(Cell._fields)].itertuples(index=False, name=None)]
+    ]
+    page(found, "real_data")
+
+
+if __name__ == "__main__":
+    main()
