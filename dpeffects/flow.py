@@ -36,8 +36,8 @@ from dpeffects.errors import (
     did_you_mean,
 )
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
-from dpeffects.estimators._clusters import with_group_variance
-from dpeffects.estimators._response import respond
+from dpeffects.estimators._clusters import effective_size, with_group_variance
+from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
@@ -172,7 +172,7 @@ class Estimation:
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
     ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
-    where that was released.
+    where that was released, ``effective`` as many of equal weight, ``response`` who has an outcome.
     """
 
     table: LoadedTable | LazyTable
@@ -181,6 +181,8 @@ class Estimation:
     unread: bool = False
     contrasts: Contrasts = ()
     size: float | None = None
+    effective: float | None = None
+    response: Response | None = None
     design: Design
     clipped: Clipped = Clipped()
     _rows: Rows | LazyRows | None = None
@@ -393,7 +395,7 @@ class Estimation:
             found["size"] = _SIZE_SHARE
         grouped = self.sample.grouped and not self.spec.conditional and self.spec.uses_outcome
         if grouped and self.request.variance:
-            found[_clusters.SHARE] = _clusters.PROPORTION
+            found[_clusters.SHARE] = _clusters.PROPORTIONS[self.sample.cluster is not None]
         return found
 
     def fit(self, noise: NoiseSource | None = None) -> Any:
@@ -416,6 +418,8 @@ class Estimation:
             if self.contrasts and self.spec.fit_arms:
                 return self.spec.fit_arms(curator, self.options, target, self.contrasts)
             released = self.spec.fit(curator, self.options, target)
+            if isinstance(released, Estimate) and self.response is not None:
+                released = self.response.completed(released, curator.n)
             if isinstance(released, Estimate) and curator.has(_clusters.SHARE):
                 by_cluster, clusters = self.sample.cluster is not None, self._cluster_count()
                 released = with_group_variance(curator, released, by_cluster, clusters)
@@ -445,12 +449,14 @@ class Estimation:
 
     def _counted(self, curator: Curator) -> Curator:
         """The curator of the rows that count, and of how many these are."""
-        self.counts: dict[str, Any] = {}
         if self.sample.observed:
-            curator, self.counts = respond(curator)
+            curator, self.response = respond(curator)
         if not self.sample.size_is_public:
-            size = curator.release_size("size")
+            part = 0.75 if self.sample.unequal else 1.0
+            size = curator.release_size("size", part)
             self.size = max(float(size.value[0]), 0.0)
+            if self.sample.unequal:
+                self.effective = effective_size(curator, self.size, "size", 1.0 - part)
             if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
                     f"about {self.size:.0f} records count, give or take "
@@ -575,8 +581,6 @@ def _result(
     match released:
         case Estimate():
             released = _completed(estimation, released)
-            if estimation.counts:
-                released = replace(released, details={**released.details, **estimation.counts})
             return Result.from_estimate(released, notes=notes, **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
@@ -667,7 +671,8 @@ def _about(estimation: Estimation) -> dict[str, Any]:
 def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
     """Which rows count, and for how much, in words."""
     clusters = getattr(released, "details", {}).get("clusters", "")
-    return estimation.table.sample.described(estimation.size, str(clusters))
+    size = (estimation.size, estimation.effective)
+    return estimation.table.sample.described(*size, str(clusters))
 
 
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:

@@ -15,12 +15,13 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.estimate import Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block
+from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.units import cluster_count, squares_by_cluster, squares_by_unit
 
 SHARE = "clusters"
-PROPORTION = 0.25
+PROPORTIONS = {True: 0.25, False: 0.1}
+"""Of the budget, for sums of clusters, and for those of units or weighted rows."""
 _ROWS, _COUNTED = 0.125, 0.25
 """Parts of the share for squares of rows, and for how many clusters there are where nobody
 declared it."""
@@ -91,6 +92,21 @@ def with_group_variance(
     most = few * count * found.bound**2
     sampling = SamplingVariance(few * float(found.total), few * found.total.scale, most)
     return replace(estimate, sampling=sampling)
+
+
+@reads("treated")
+def _one(rows: Block) -> FloatArray:
+    """One for each row."""
+    return np.ones(rows.treated.size)
+
+
+def effective_size(curator: Curator, size: float, share: str, part: float) -> float | None:
+    """Kish's effective size, (sum of weights)^2 / (sum of their squares), by units."""
+    label = "squares of weights"
+    squares = squares_by_unit(curator, label, _one, Box(-1.0, 1.0), share=share, part=part).total
+    if float(squares) < 2.0 * squares.sd:
+        return None
+    return min(max(size**2 / float(squares), size), curator.units)
 
 
 def _largest(influence: Influence) -> float:

@@ -156,9 +156,9 @@ class Curator:
             noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
         return noisy
 
-    def release_size(self, share: str) -> Noisy:
+    def release_size(self, share: str, part: float = 1.0) -> Noisy:
         """Release what the weights of all rows add up to; from here on that is ``n``."""
-        size = self.sums("total weight", None, share=share)
+        size = self.sums("total weight", None, share=share, part=part)
         self.n = max(round(float(size.value[0])), 1)
         return size
 

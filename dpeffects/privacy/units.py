@@ -205,7 +205,13 @@ class _Contribution:
 
 
 def squares_by_unit(
-    curator: Curator, label: str, phi: RowFunction, within: Box, *, share: str
+    curator: Curator,
+    label: str,
+    phi: RowFunction,
+    within: Box,
+    *,
+    share: str,
+    part: float | Fraction = 1.0,
 ) -> GroupSquares:
     """Release the sum over units of the square of what each adds (claim 30 a).
 
@@ -213,7 +219,7 @@ def squares_by_unit(
     """
     has_units = curator._source.most_rows > 1
     sums, grid = _sums(curator, phi, within, ("unit",) if has_units else (), 1.0)
-    return _released(curator, label, sums, grid, None, share, 1.0)
+    return _released(curator, label, sums, grid, None, share, part)
 
 
 def squares_by_cluster(
