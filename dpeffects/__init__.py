@@ -31,6 +31,7 @@ from dpeffects.results import (
     CateFunction,
     Result,
     SensitivityAnalysis,
+    SubsetEffects,
     load_cate,
 )
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
@@ -61,6 +62,7 @@ __all__ = [
     "SiteRelease",
     "Spend",
     "Study",
+    "SubsetEffects",
     "Summary",
     "audit",
     "bench",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +15,15 @@ from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.guarantee import KINDS
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
-from dpeffects.results import ArmEffects, Balance, CateEffects, CateFunction, Result
+from dpeffects.results import (
+    ArmEffects,
+    Balance,
+    CateEffects,
+    CateFunction,
+    Result,
+    SubsetEffects,
+)
+from dpeffects.subsets import subset_effects
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,11 +49,12 @@ def dp_ate(
     weights: str | None = None,
     subset: str | None = None,
     check_bounds: bool = False,
+    by: str | Sequence[str] | Mapping[str, str] | None = None,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
     **options: Any,
-) -> Result | ArmEffects:
+) -> Result | ArmEffects | SubsetEffects:
     """Estimate an average treatment effect with differential privacy.
 
     Parameters
@@ -83,7 +92,8 @@ def dp_ate(
     contrasts
         Where the treatment has more than two declared levels, such as
         ``bounds={"dose": ["none", "low", "high"]}``: "reference" compares each with the first,
-        "pairwise" each with each. One budget pays for all.
+        "pairwise" each with each. One budget pays for all, and all effects are averages over the
+        records of all arms.
     unit
         The column that says whose row it is, where a person has several: everything of one person
         is protected then, in however many rows. n is the number of persons. Each of them counts
@@ -113,6 +123,12 @@ def dp_ate(
     check_bounds
         True releases, out of the share "check_bounds", how many values of each numeric column lay
         outside its declared range and were clipped to it, with a caution where it is many.
+    by
+        Effects in several subsets, in one call and out of one budget: a mapping of names to
+        subsets, ``{"women": "sex == 'f'", "men": "sex == 'm'"}``; a list of subsets; or discrete
+        terms that make groups, ``"sex + cut(age, [18, 40, 65, 90])"``. The budget is divided among
+        them. Where their texts show that nobody is in two of them, each has half of it, however
+        many they are. All checks of all subsets come before the first charge.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).
@@ -130,8 +146,8 @@ def dp_ate(
 
     Returns
     -------
-    Result or ArmEffects
-        The second where the treatment has more than two levels.
+    Result, ArmEffects or SubsetEffects
+        The second where the treatment has more than two levels, the third with ``by``.
 
     Examples
     --------
@@ -161,6 +177,7 @@ def dp_ate(
         weights=weights,
         subset=subset,
         check_bounds=check_bounds,
+        by=by,
         ledger=ledger,
         dataset=dataset,
         seed=seed,
@@ -180,7 +197,11 @@ def dp_atc(formula: str, data: Any, method: str = "auto", **arguments: Any) -> R
 
 def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
     """Estimate the average effect that an estimand names."""
-    return cast(Result, Estimation(Request.of_effect(estimand, *arguments, **more)).result())
+    by = more.pop("by", None)
+    request = Request.of_effect(estimand, *arguments, **more)
+    if by is not None:
+        return cast(Result, subset_effects(request, by))
+    return cast(Result, Estimation(request).result())
 
 
 def dp_cate(

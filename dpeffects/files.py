@@ -32,27 +32,21 @@ PARQUET = (".parquet", ".pq")
 # --- data -------------------------------------------------------------------------------------
 
 
-def read_data(path: str, bounds: Mapping[str, Any] | None = None) -> pd.DataFrame:
+def read_data(path: str) -> pd.DataFrame:
     """Read a CSV or Parquet file.
 
-    Columns of a CSV file with bounds become what those declare, numbers always floats; the others
-    stay text, and the frame is marked, until a formula says what they are.
+    Columns of a CSV file are text, and the frame is marked, until a formula says what they are.
     """
     import pandas as pd
 
-    names = column_names(path)
+    column_names(path)
     if is_parquet(path):
         return _attempt(path, lambda: pd.read_parquet(path))
     frame = _attempt(path, lambda: pd.read_csv(path, dtype=str, na_values=[""], **_TEXT))
     if not isinstance(frame.index, pd.RangeIndex):
         raise DataError(f"{path}: rows have more fields than the header has names")
-    kinds = {name: kind_of(bound) for name, bound in (bounds or {}).items() if name in names}
-    text = nw.from_native(frame, eager_only=True)
-    counts = unreadable(text, kinds)
-    refuse_text({name: int(text.select(n)[name][0] or 0) for name, n in counts.items()}, kinds)
-    typed: pd.DataFrame = by_declaration(text, kinds).to_native()
-    typed.attrs[_MARK] = True
-    return typed
+    frame.attrs[_MARK] = True
+    return frame
 
 
 def is_text(data: Any) -> bool:

@@ -36,7 +36,11 @@ from dpeffects.errors import (
     did_you_mean,
 )
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
-from dpeffects.estimators._clusters import effective_size, with_group_variance
+from dpeffects.estimators._clusters import (
+    effective_size,
+    with_group_variance,
+    with_group_variances,
+)
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
@@ -172,7 +176,8 @@ class Estimation:
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
     ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
-    where that was released, ``effective`` as many of equal weight, ``response`` who has an outcome.
+    where that was released, ``effective`` as many of equal weight, ``asked_size`` how many of them
+    and of those without an outcome, ``response`` what is known of who has one.
     """
 
     table: LoadedTable | LazyTable
@@ -182,6 +187,7 @@ class Estimation:
     contrasts: Contrasts = ()
     size: float | None = None
     effective: float | None = None
+    asked_size: int | None = None
     response: Response | None = None
     design: Design
     clipped: Clipped = Clipped()
@@ -197,7 +203,7 @@ class Estimation:
         self.notes: list[str] = []
         void = (*self.noise.void, *(_FROM_DATA if isinstance(request.bounds, str) else ()))
         terms = Terms(self.protects, tuple(sorted(self.public)), void)
-        budget, account = request.budget, _account(request.ledger, request.dataset)
+        budget, account = request.budget, account_of(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
         self._reservation = account.reserve(budget, terms, about) if account else None
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
@@ -219,7 +225,10 @@ class Estimation:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
-        sample = Sample.asked(parse(request.formula), self.formula.columns, **asked)
+        formula, read = (
+            _with_groups(x, request.by) for x in (parse(request.formula), self.formula)
+        )
+        sample = Sample.asked(formula, read.columns, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
@@ -285,11 +294,6 @@ class Estimation:
                 f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
                 "levels, with the rows of these and their names in bounds"
             )
-        if self.sample.cluster is not None:
-            raise OptionError(
-                f"cluster is for two arms, and {columns.arm_count} levels of "
-                f"{columns.treatment!r} are declared: compare two, with subset= and their names"
-            )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
@@ -331,9 +335,7 @@ class Estimation:
 
     def _read_groups(self, by: str) -> LoadedTable | LazyTable:
         """Read the columns that make groups."""
-        formula = self.formula
-        text = f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}"
-        groups = self._columns(parse(text))
+        groups = self._columns(_with_groups(replace(self.formula, terms=(), intercept=True), by))
         if isinstance(self.table, LazyTable):
             self.table.require_same_kinds(groups)
         count = groups.design.strata().count
@@ -413,16 +415,22 @@ class Estimation:
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = self._counted(Curator(self._rows, releaser, self.public))
             if self.request.check_bounds:
-                self.clipped = self._check_bounds(releaser, curator.n)
+                total = self.asked_size or curator.n
+                self.clipped = self._check_bounds(releaser, total)
             target = self.points if self.spec.conditional else self.request.estimand
+            released: Any
             if self.contrasts and self.spec.fit_arms:
-                return self.spec.fit_arms(curator, self.options, target, self.contrasts)
-            released = self.spec.fit(curator, self.options, target)
-            if isinstance(released, Estimate) and self.response is not None:
+                released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
+            else:
+                released = self.spec.fit(curator, self.options, target)
+            if self.response is not None:
                 released = self.response.completed(released, curator.n)
-            if isinstance(released, Estimate) and curator.has(_clusters.SHARE):
-                by_cluster, clusters = self.sample.cluster is not None, self._cluster_count()
-                released = with_group_variance(curator, released, by_cluster, clusters)
+            if curator.has(_clusters.SHARE):
+                groups = self.sample.cluster is not None, self._cluster_count()
+                if isinstance(released, Estimate):
+                    released = with_group_variance(curator, released, *groups)
+                elif self.contrasts:
+                    released = with_group_variances(curator, released, *groups)
             return released
 
     def _to_check(self, public: bool = False) -> tuple[str, ...]:
@@ -450,7 +458,12 @@ class Estimation:
     def _counted(self, curator: Curator) -> Curator:
         """The curator of the rows that count, and of how many these are."""
         if self.sample.observed:
-            curator, self.response = respond(curator)
+            known, part = replace(self.sample, observed=()).size_is_public, 1.0
+            if not known:
+                part = 0.5
+                curator.release_size("observed", part)
+            self.asked_size = curator.n
+            curator, self.response = respond(curator, part)
         if not self.sample.size_is_public:
             part = 0.75 if self.sample.unequal else 1.0
             size = curator.release_size("size", part)
@@ -511,6 +524,14 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     return spec, options, formula
 
 
+def _with_groups(formula: Formula, by: str | None) -> Formula:
+    """The formula, with the terms that make groups after its own."""
+    if not isinstance(by, str):
+        return formula
+    groups = parse(f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}")
+    return replace(formula, terms=(*formula.terms, *groups.terms))
+
+
 def _formula(request: Request, spec: MethodSpec) -> Formula:
     """The formula, with what the method reads of it."""
     formula = parse(request.formula)
@@ -519,7 +540,8 @@ def _formula(request: Request, spec: MethodSpec) -> Formula:
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    responds = "weight" in missing_by_column(request.missing, formula).values()
+    policies = missing_by_column(request.missing, _with_groups(formula, request.by))
+    responds = "weight" in policies.values()
     if not spec.uses_covariates and not responds:
         formula = replace(formula, terms=())
     if not spec.uses_outcome:
@@ -539,7 +561,7 @@ def _check_release(request: Request) -> None:
         raise OptionError(f"by must be a string of discrete terms, got {request.by!r}")
 
 
-def _account(ledger: Account | Address | None, dataset: str | None) -> Account | None:
+def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:
     """Return the account to charge: the one given, or a dataset's in a file or on a server."""
     if isinstance(ledger, str | os.PathLike):
         return open_ledger(ledger, dataset)
@@ -575,7 +597,7 @@ def _result(
 ) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
-    about = _about(estimation) | {"sample": _who_counts(estimation, released)}
+    about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
     released = _cautioned(released, estimation.clipped.caution)
     match released:
@@ -645,7 +667,7 @@ def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     return released
 
 
-def _about(estimation: Estimation) -> dict[str, Any]:
+def facts_about(estimation: Estimation) -> dict[str, Any]:
     """The fields that all results have."""
     request, spec, design = estimation.request, estimation.spec, estimation.design
     formula = design.formula

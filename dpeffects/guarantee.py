@@ -18,22 +18,44 @@ _LONGEST = 60
 def rows_of(column: str) -> Unit:
     """Return the unit that has all rows with one value of a column, in words for a line of text.
 
-    Names other than plain words are quoted, without what cannot be printed; long ones are cut, with
-    a few digits of their digest, so that two columns never have the same words.
-
     Examples
     --------
     >>> rows_of("patient_id"), rows_of("Patient number")
     ('all rows of one patient_id', 'all rows of one "Patient number"')
     """
+    return _ROWS_OF + printed(column)
+
+
+def printed(column: str) -> str:
+    """Return the name of a column as a line of text can have it.
+
+    Names other than plain words are quoted, without what cannot be printed; long ones are cut, with
+    a few digits of their digest, so that two columns never look the same.
+
+    Examples
+    --------
+    >>> printed("patient_id"), printed("Patient number")
+    ('patient_id', '"Patient number"')
+    """
     if column.isidentifier() and len(column) <= _LONGEST:
-        return _ROWS_OF + column
+        return column
     quoted = json.dumps(column, ensure_ascii=False)
-    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in quoted)
+    text = escaped(quoted)
     if len(text) > _LONGEST:
         digest = hashlib.sha256(column.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         text = f'{text[: _LONGEST - 14]}..." ({digest})'
-    return _ROWS_OF + text
+    return text
+
+
+def escaped(text: str) -> str:
+    """Return a text without what cannot be printed, for a line of text.
+
+    Examples
+    --------
+    >>> escaped("a\\tb")
+    'a\\\\u0009b'
+    """
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 def column_of(unit: Unit) -> str:

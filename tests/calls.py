@@ -250,7 +250,9 @@ EFFECTS = {
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
     "one_step, Gaussian models": ate("one_step", n=3000, pool="models", models=0.4, **DELTA),
     "one_step, checked bounds": ate("one_step", n=400, epsilon=8.0, check_bounds=True),
-    "one_step, label, checked bounds": ate("one_step", n=400, level="label", check_bounds=True),
+    "one_step, label, checked bounds": ate(
+        "one_step", n=400, epsilon=4.0, level="label", check_bounds=True
+    ),
     "one_step, label": ate("one_step", n=400, level="label"),
     "one_step, trial": ate("one_step", n=400, design="randomised"),
     "one_step, ATT": att("one_step", n=3000, clip=0.1),

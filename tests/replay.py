@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from dpeffects.auditing.leaves import leaves
-from dpeffects.auditing.minimisers import gradient
+from dpeffects.auditing.minimisers import gradient, log_volume
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import largest_noise
@@ -214,7 +214,7 @@ class Measuring(Releaser):
         own, problem = super().minimise_perturbed(fit, hidden), fit.problem
         rest = gradient(fit, own) + problem.strength * own + hidden.value
         largest = largest_noise(hidden.scale, own.size, hidden.gaussian)
-        error = problem.solver_error(fit.curator.n, largest)
+        error = problem.solver_error(fit.curator.units, largest)
         self._noise.hold("solver", float(np.linalg.norm(rest)) / problem.strength, error)
         weights = self._noise.next(("minimiser", own.shape), lambda: own)
         there, bound = gradient(fit, weights), problem.gradient_bound
@@ -222,6 +222,9 @@ class Measuring(Releaser):
         l1, l2 = (2.0 * size * _WIDER for size in bound)
         self._noise.hold("gradient", float(np.abs(change).sum()), l1)
         self._noise.hold("gradient (L2)", float(np.linalg.norm(change)), l2)
+        volume = log_volume(fit, weights)
+        before = self._noise.next(("volume", fit.volume), lambda: volume)
+        self._noise.hold("volume", abs(volume - before), fit.volume)
         return weights
 
     def charge(self, spend):

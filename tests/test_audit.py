@@ -21,6 +21,7 @@ from dpeffects.auditing.mechanisms import mechanism
 from dpeffects.auditing.pairs import BOUNDS, neighbours
 from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.design import columns as recipe
+from dpeffects.design import sample as design_sample
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import diff_in_means, proved
 from dpeffects.privacy import release
@@ -107,6 +108,65 @@ def test_losses_are_those_of_the_law_of_the_releases(name, pair, options):
         ratio = np.exp(-loss)
         assert ratio.mean() == pytest.approx(1.0, abs=4.5 * ratio.std() / math.sqrt(loss.size))
         assert np.abs(loss).max() > 0.1
+
+
+SAMPLES = [
+    ("diff_in_means", {"unit": "patient_id"}, "unit, arm"),
+    ("diff_in_means", {"unit": "patient_id", "max_rows": 3}, "unit"),
+    ("private_ipw", {"unit": "patient_id", "cluster": "village"}, "unit, one row or many"),
+    ("diff_in_means", {"cluster": "village"}, "cluster of one"),
+    ("clipped_contrast", {"weights": "w"}, "weight"),
+    ("diff_in_means", {"subset": "x > 0.5"}, "subset"),
+    ("diff_in_means", {"missing": "complete"}, "missing outcome"),
+    ("one_step", {"missing": {"x": "indicator"}}, "missing covariate"),
+]
+
+
+@pytest.mark.parametrize(("name", "sample", "pair"), SAMPLES)
+def test_whole_units_and_what_counts_are_attacked(name, sample, pair):
+    """Pairs for units, clusters, weights, subsets and missing values; none loses more."""
+    audited = mechanism(name, Budget(1), options=sample)
+    listed = {p.name: p for p in neighbours((), audited.sample)}
+    runs = gather(audited, listed[pair], 30, (3,), watched=True, workers=1)
+    losses = np.concatenate([runs.loss[0], -runs.loss[1]])
+    assert 0.01 < np.abs(losses).max() <= 1.0 + 1e-9
+    column = sample.get("unit")
+    assert audited.unit == (f"all rows of one {column}" if column else "record")
+
+
+def test_an_audit_names_the_unit():
+    found = audit("diff_in_means", epsilon=1, runs=100, seed=1, unit="patient_id")
+    assert not found.violated
+    assert found.largest_loss <= 1.0 + 1e-9
+    assert {"unit", "unit, far more rows"} <= {p.name for p in found.pairs if not p.skipped}
+    assert "everything about one patient_id, in however many rows" in " ".join(str(found).split())
+    assert type(found).from_json(found.to_json()).unit == "all rows of one patient_id"
+    older = {k: v for k, v in json.loads(found.to_json()).items() if k != "unit"}
+    assert type(found).from_json(json.dumps(older)).unit == "record"
+
+
+def test_an_audit_finds_units_whose_rows_all_count(monkeypatch):
+    monkeypatch.setattr(design_sample, "row_weights", lambda own, *rest: np.ones(len(own)))
+    sample = {"unit": "patient_id"}
+    audited = mechanism("diff_in_means", Budget(1), options=sample)
+    listed = {p.name: p for p in neighbours((), sample)}
+    runs = gather(audited, listed["unit, far more rows"], 10, (3,), watched=True, workers=1)
+    assert runs.loss[0].max() > 2.0
+
+
+def test_pairs_of_ones_own_differ_in_one_unit():
+    pair = next(p for p in neighbours((), {"unit": "id"}) if p.name == "unit, one row or many")
+    given = {"epsilon": 1, "runs": 100, "unit": "id", "library": False, "formula": "y ~ t"}
+    given |= {"bounds": pair.bounds, "seed": 1}
+    found = audit("diff_in_means", pairs=[(pair.one, pair.other)], **given)
+    assert found.largest_loss <= 1.0 + 1e-9
+    two = pair.other.assign(y=pair.other["y"].where(pair.other["id"] != 5, 0.5))
+    more = pair.other.assign(id=pair.other["id"].where(pair.other.index < len(two) - 1, -3))
+    for wrong in (two, more, pair.one):
+        with pytest.raises(OptionError, match="differ in the rows of one"):
+            audit("diff_in_means", pairs=[(pair.one, wrong)], **given)
+    with pytest.raises(OptionError, match="the same columns"):
+        audit("diff_in_means", pairs=[(pair.one, pair.other)], **{**given, "unit": "who"})
 
 
 def test_the_bound_is_nearly_epsilon_where_a_sensitivity_is_attained():

@@ -52,9 +52,9 @@ CASES = {
     "text treatment": (DataError, "control first", {"data": frame(t=["a", "b"] * (N // 2))}),
     "three treatment levels": (
         OptionError,
-        'write method="private_psm", or compare two',
+        'write method="auto", or compare two',
         {
-            "method": "diff_in_means",
+            "method": "model_folds",
             "data": frame(t=["a", "b", "c", "a"] * (N // 4)),
             "bounds": {**BOUNDS, "t": list("abc")},
         },

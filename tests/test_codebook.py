@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design.codebook import matched, read_bounds
+from dpeffects.design.codebook import matched, opened, read_bounds
 from dpeffects.errors import BoundsError, FormulaError
 from tests.commands.shell import refused, run
 
@@ -71,6 +71,8 @@ def test_a_pattern_declares_the_columns_that_match():
     assert same(call(bounds=PLAIN), call(bounds=patterns))
     assert same(call(bounds=PLAIN), call(data=dpe.declare(table(), patterns)))
     assert same(call(bounds=PLAIN), call(data=dpe.declare(table(), {"*": (0, 1)}), bounds=PLAIN))
+    with pytest.raises(BoundsError, match="patterns are for frames"):
+        dpe.declare("data.csv", patterns)
 
 
 def test_a_name_wins_over_a_pattern_and_patterns_over_lines_that_are_not_filled_in():
@@ -180,15 +182,32 @@ BAD = {
     "two lines": (pd.DataFrame({"name": ["y", "y"], "min": 0, "max": 1}), "two lines for 'y'"),
     "half a range": (pd.DataFrame({"name": ["y"], "min": [0], "max": [None]}), "an upper end"),
     "a slip": (pd.DataFrame({"name": ["yy"], "min": [0], "max": [1]}), "did you mean 'y'"),
+    "a dot in a name": ("dots.toml", r'"y.1" stands in quotes'),
     "no file": ("none.toml", "none.toml cannot be read"),
     "a word": ("data", '"from_data"; got'),
 }
 
 
 @pytest.mark.parametrize(("book", "words"), BAD.values(), ids=BAD)
-def test_codebooks_that_cannot_be_used(book, words, tmp_path):
+def test_codebooks_that_cannot_be_used(book, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("dots.toml").write_text("y.1 = [0, 1]")
     with pytest.raises(dpe.DPEffectsError, match=words):
         call("y ~ t", bounds=book, method="diff_in_means")
+
+
+def test_levels_with_labels_and_columns_that_are_ignored():
+    book = pd.DataFrame(
+        {
+            "field": ["y", "sex", "zip", "on"],
+            "lower": [0, None, None, None],
+            "upper": [1, None, None, None],
+            "levels": [None, "1=Male; 2 = Female", "01, 02", "true|false"],
+            "range": "see the manual",
+        }
+    )
+    expected = {"y": (0, 1), "sex": [1, 2], "zip": ["01", "02"], "on": [True, False]}
+    assert opened(book) == expected
 
 
 def test_a_plan_reads_codebooks_patterns_and_dots(folder):

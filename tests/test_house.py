@@ -35,7 +35,7 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "datasets", "metrics"],
-    ["flow", "effects"],
+    ["flow", "subsets", "effects"],
     ["nonprivate"],
     ["planning", "sites", "auditing", "study", "papers"],
     ["leaderboard"],

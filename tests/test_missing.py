@@ -419,3 +419,35 @@ def test_a_function_of_what_is_missing_is_shown_like_any_other(tmp_path):
     assert curve["j"].tolist() == [1, 2, 3, "(missing)"]
     at = {"x": [None] * 2, "d": [DAY] * 2, "j": [3, None]}
     np.testing.assert_array_equal(fit.effect(at), curve["effect"].iloc[2:])
+
+
+def test_what_is_missing_is_a_stratum_of_its_own():
+    data = columns()
+    policy = {"y": "complete", "t": "complete", "x": "indicator"}
+    formula = parse("y ~ t | cut(x, [-2, 0, 3]) + g + is_na(g)")
+    table = read(pandas_plain(data), formula, BOUNDS, (), policy)
+    index, count = table.encode().strata()
+    x = [2 if v is None else int(v > 0) for v in data["x"]]
+    g = [3 if v is None else "abc".index(v) for v in data["g"]]
+    assert count == 12
+    np.testing.assert_array_equal(index, np.array(x) * 4 + g)
+    labels = table.design.strata().labels()
+    assert labels[3] == "x [-2, 0], g missing"
+    assert labels[-1] == "x missing, g missing"
+
+
+@pytest.mark.parametrize("engine", [None, polars_lazy, duckdb_relation, csv])
+def test_groups_of_missing_values(engine, tmp_path):
+    data = pandas_plain(columns()).assign(t=np.arange(N) % 2, y=0.5, x=0.1)
+    bounds = {k: BOUNDS[k] for k in "yxg"}
+
+    def groups(word, frame):
+        given = {**CATE, "bounds": bounds, "release": "groups", "by": "g", "missing": {"g": word}}
+        return dpe.dp_cate("y ~ t | x", frame, **given)
+
+    frame = data if engine is None else engine(data, tmp_path)
+    assert groups("indicator", frame).labels == ("g a", "g b", "g c", "g (missing)")
+    assert groups("complete", frame).labels == ("g a", "g b", "g c")
+    if engine is not None:
+        for word in ("indicator", "complete"):
+            assert groups(word, frame).to_dict() == groups(word, data).to_dict()

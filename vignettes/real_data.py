@@ -47,7 +47,7 @@ call = {"epsilon": 2, "seed": 1}
 rows = dpe.dp_ate(FORMULA, visits, **call)
 people = dpe.dp_ate(FORMULA, visits, unit="person", **call)
 shown(**{"rows protected": rows, "people protected": people})
-print(*people.sample, sep="\n")
+print(dict(people.sample))
 print(f"protected: {people.guarantee.unit}")
 
 # %%
@@ -134,7 +134,7 @@ shown(**{"people asked": asked, "population": in_population})
 # records outside count as nothing, and how many are inside is released.
 inside = dpe.dp_ate(FORMULA, survey, subset="x1 > 0.5 & x3 <= 0.9", **call)
 shown(**{"x1 > 0.5 & x3 <= 0.9": inside})
-print(*inside.sample, sep="\n")
+print(dict(inside.sample))
 
 # %%
 # Treatments

@@ -60,13 +60,15 @@ def audit(
         ``run(data, seed)`` that passes ``seed``, a source of noise that records, on to calls of
         this package and returns what it shows; that takes ``pairs``.
     epsilon, delta, level, estimand, variance, shares, **options
-        As in :func:`dp_ate` or :func:`dp_cate`: what is promised, and how it is run.
+        As in :func:`dp_ate` or :func:`dp_cate`: what is promised, and how it is run. With
+        ``unit="patient_id"`` neighbours differ in all rows of one patient; also ``max_rows``,
+        ``cluster``, ``missing``, ``weights`` and ``subset`` have pairs of their own.
     runs
         How many runs on all pairs together. 20,000 can show about 0.93 of an epsilon of 1.
     conf_level
         Of the lower bound.
     pairs
-        Neighbours of your own, ``[(frame, frame), ...]``.
+        Neighbours of your own, ``[(frame, frame), ...]``, in the same order of rows.
     library
         Whether the library's neighbours are used too.
     formula, bounds
@@ -113,6 +115,7 @@ def audit(
         noise=_SECURE if entropy is None else _SEEDED.format(entropy),
         seed=entropy,
         options=dict(options),
+        unit=audited.unit,
         **evidence,
     )
 
@@ -187,8 +190,11 @@ def _all_pairs(
         formula,
         bounds or BOUNDS if of_library else bounds,
         audited.public,
+        audited.sample.get("unit"),
     )
-    listed = neighbours(audited.public) if library and audited.formula is not None else []
+    listed = []
+    if library and audited.formula is not None:
+        listed = neighbours(audited.public, audited.sample)
     if bounds == "from_data":
         listed = [replace(pair, bounds=bounds) for pair in listed]
     if not own and not listed:

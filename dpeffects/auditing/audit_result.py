@@ -44,6 +44,8 @@ class AuditResult(Shown, JsonRecord):
         ``trials[0]`` runs on its own dataset and in ``hits[1]`` of ``trials[1]`` on the other.
     pairs
         One outcome for each pair of neighbours.
+    unit
+        What neighbours differ in: "record", "outcome", or, say, "all rows of one patient_id".
     """
 
     method: str
@@ -63,6 +65,7 @@ class AuditResult(Shown, JsonRecord):
     noise: str
     seed: int | None
     options: Mapping[str, Any] = field(default_factory=dict)
+    unit: str = "record"
 
     @property
     def violated(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.errors import OptionError
 from dpeffects.estimators import conditional_methods, current, get, registry
 from dpeffects.flow import Estimation, Request
+from dpeffects.guarantee import rows_of
 from dpeffects.privacy.budget import Budget
 
 Run = Callable[[RecordedNoise], Any]
@@ -23,7 +24,8 @@ class Mechanism:
 
     ``public`` says which of "treatment" and "covariates" neighbours have in common; ``formula`` is
     for the pairs of the library, None where they do not fit; ``guarantee`` is the kind that is
-    claimed. ``prepare(data, formula, bounds)`` reads a dataset and returns what runs on it.
+    claimed. ``sample`` says which rows count, and whose they are: arguments of `SAMPLE`.
+    ``prepare(data, formula, bounds)`` reads a dataset and returns what runs on it.
     """
 
     name: str
@@ -33,6 +35,18 @@ class Mechanism:
     public: frozenset[str] = frozenset()
     formula: str | None = None
     guarantee: str = "exact"
+    sample: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """What neighbours differ in."""
+        if self.sample.get("unit") is not None:
+            return rows_of(self.sample["unit"])
+        return "outcome" if self.level == "label" else "record"
+
+
+SAMPLE = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
+"""Arguments of `dp_ate` that say which rows count, and whose they are."""
 
 
 def mechanism(
@@ -57,7 +71,8 @@ def mechanism(
     spec.check_estimand(estimand)
     level = spec.check_level(level)
     released = _released(options) if spec.conditional else {}
-    options = {name: x for name, x in options.items() if name not in released}
+    sample = {name: options[name] for name in SAMPLE if options.get(name) is not None}
+    options = {name: x for name, x in options.items() if name not in {*released, *SAMPLE}}
     kind = {"release": released["release"]} if released else {}
     adapted, checked = spec.with_options({**options, **kind})
     request = partial(
@@ -70,6 +85,7 @@ def mechanism(
         variance=variance,
         options=options,
         **released,
+        **sample,
     )
     covariate = " | g" if spec.needs_strata else " | x" if spec.uses_covariates else ""
     return Mechanism(
@@ -80,6 +96,7 @@ def mechanism(
         checked.public(level),
         f"y ~ t{covariate}",
         adapted.guarantee,
+        sample,
     )
 
 

@@ -35,6 +35,13 @@ def gradient(fit: Fit, weights: FloatArray) -> FloatArray:
     return np.asarray(factors @ rows)
 
 
+def log_volume(fit: Fit, weights: FloatArray) -> float:
+    """Logarithm of the determinant of the objective's second derivatives."""
+    rows, _, curvatures = by_record(fit, weights)
+    matrix = (rows.T * curvatures) @ rows + fit.problem.strength * np.eye(weights.size)
+    return float(np.linalg.slogdet(matrix)[1])
+
+
 def _logistic(block: Block, problem: Logistic, weights: FloatArray) -> Records:
     rows = whole_rows(block.covariates, True) / (2.0**LOGISTIC_GRID * unit_norm(problem.width))
     chance = sigmoid(rows @ weights + problem.offset)

@@ -1,15 +1,17 @@
 """Neighbouring datasets on which mechanisms that are not private give themselves away.
 
-Every pair differs in one record. They are small, so that one record matters, and extreme, so that
-sensitivities are attained: a method whose noise is exactly enough loses nearly all of epsilon on
-some of them.
+Every pair differs in one record, or in all rows of one unit. They are small, so that one record
+matters, and extreme, so that sensitivities are attained: a method whose noise is exactly enough
+loses nearly all of epsilon on some of them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ _LARGE = 1e16
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two frames that differ in one record, and how to read them."""
+    """Two frames that differ in one record, or in the rows of one unit, and how to read them."""
 
     name: str
     about: str
@@ -42,8 +44,13 @@ class Neighbours:
         )
 
 
-def neighbours(public: Iterable[str]) -> list[Neighbours]:
+def neighbours(
+    public: Iterable[str], sample: Mapping[str, Any] = MappingProxyType({})
+) -> list[Neighbours]:
     """Return the pairs that differ only in what is private: neither of "treatment", "covariates".
+
+    ``sample`` names the columns of units, clusters and weights, and what else decides which rows
+    count: then there are pairs for that too.
 
     Examples
     --------
@@ -51,7 +58,8 @@ def neighbours(public: Iterable[str]) -> list[Neighbours]:
     ['outcome', 'outcome, middle to end']
     """
     known = set(public)
-    return [p for p in _all() if p.changes and not {_ROLES[c] for c in p.changes} & known]
+    found = [p for p in _all() if p.changes and not {_ROLES[c] for c in p.changes} & known]
+    return [*(_counted(p, sample) for p in found), *_own_counts(sample)] if sample else found
 
 
 def _all() -> list[Neighbours]:
@@ -79,6 +87,90 @@ def _all() -> list[Neighbours]:
         _pair("stratum of one", "a record joins a lone one", mixed, {"y": (1, 1), "g": ("a", "b")}),
         _between_strata(),
     ]
+
+
+_HEAVIEST = 4.0
+_PEOPLE = 240
+"""Enough for an estimate where the number of records that count is released first."""
+
+
+def _counted(pair: Neighbours, sample: Mapping[str, Any]) -> Neighbours:
+    """A pair of the library with the columns of a sample; each record is a unit of its own."""
+    one, other = (_with_columns(frame, sample) for frame in (pair.one, pair.other))
+    return replace(pair, one=one, other=other, bounds=_with_weights(pair.bounds, sample))
+
+
+def _with_weights(bounds: Any, sample: Mapping[str, Any]) -> Any:
+    weights = sample.get("weights")
+    return {**bounds, weights: (0.0, _HEAVIEST)} if weights else bounds
+
+
+def _with_columns(frame: Any, sample: Mapping[str, Any]) -> Any:
+    index = np.arange(1, len(frame) + 1)
+    made = {"unit": index, "cluster": index // 4, "weights": 1.0 + index % 3}
+    return frame.assign(**{sample[k]: v for k, v in made.items() if sample.get(k)})
+
+
+def _own_counts(sample: Mapping[str, Any]) -> list[Neighbours]:
+    """Pairs that change who counts, for how much, and with whom.
+
+    In these, rows of one unit, or one record, are replaced by others; where the frame has no unit
+    the record is one row.
+    """
+    low = {"y": 0.0, "t": False, "x": 0.0, "g": "a"}
+    high = {"y": 1.0, "t": True, "x": 1.0, "g": "b"}
+    pairs: list[tuple[str, str, list[Any], list[Any]]] = []
+    if sample.get("unit"):
+        spread = [{**low, "t": t, "y": y, "g": g} for t, y, g in _CORNERS]
+        pairs += [
+            ("unit", "all rows of a unit, from one end to the other", [low] * 3, [high] * 3),
+            ("unit, one row or many", "one row against seven at the other end", [low], [high] * 7),
+            ("unit, far more rows", "one row against 60", [high], [low] * 60),
+            ("unit, spread", "rows of one arm against rows of all arms", [high], spread),
+            ("unit, arm", "a unit changes its arm", [high] * 3, [{**high, "t": False}] * 3),
+        ]
+    if cluster := sample.get("cluster"):
+        there, alone = {**high, cluster: 1}, {**high, cluster: -1}
+        pairs += [
+            ("cluster", "a record goes to another cluster", [{**high, cluster: 2}], [there]),
+            ("cluster of one", "and to one that nobody else is in", [there], [alone]),
+        ]
+    if weights := sample.get("weights"):
+        light, heavy = {**high, weights: 0.0}, {**high, weights: _HEAVIEST}
+        least, most = {**high, weights: -1e9}, {**low, weights: 1e9}
+        pairs += [
+            ("weight", "a record that did not count has the largest weight", [light], [heavy]),
+            ("weight beyond its bound", "weights of -1e9 and 1e9", [least], [most]),
+        ]
+    if sample.get("subset"):
+        other = {**high, "x": 0.0, "g": "a"}
+        pairs.append(("subset", "a record enters the subset, or leaves it", [high], [other]))
+    if sample.get("missing"):
+        gone, no_x = {**high, "y": np.nan}, {**high, "x": np.nan}
+        pairs += [
+            ("missing outcome", "the outcome of a record is missing", [high], [gone]),
+            ("missing covariate", "a covariate of a record is missing", [high], [no_x]),
+        ]
+    base = _with_columns(_frame(_PEOPLE, _PEOPLE // 2), sample)
+    return [_replaced(name, about, base, rows, sample) for name, about, *rows in pairs]
+
+
+_CORNERS = [(t, y, g) for t in (False, True) for y in (0.0, 1.0) for g in ("a", "b")]
+
+
+def _replaced(
+    name: str, about: str, base: Any, rows: list[Any], sample: Mapping[str, Any]
+) -> Neighbours:
+    """Two frames with other rows of one unit, after all the others."""
+    import pandas as pd
+
+    place = {"cluster": 2, "weights": 1.0, "unit": 0}
+    own = {sample[k]: v for k, v in place.items() if sample.get(k)}
+    one, other = (
+        pd.concat([base, pd.DataFrame([{**own, **row} for row in some])], ignore_index=True)
+        for some in rows
+    )
+    return Neighbours(name, about, one, other, _with_weights(BOUNDS, sample))
 
 
 def _frame(n: int, treated: int) -> Any:
@@ -139,7 +231,7 @@ def _between_strata() -> Neighbours:
 
 
 def own_pairs(
-    given: Any, formula: str | None, bounds: Any, public: Iterable[str]
+    given: Any, formula: str | None, bounds: Any, public: Iterable[str], unit: str | None = None
 ) -> list[Neighbours]:
     """Check pairs of frames given by a user: neighbours that differ in private columns only."""
     listed = isinstance(given, list | tuple)
@@ -148,7 +240,10 @@ def own_pairs(
     checked = []
     for k, frames in enumerate(given):
         one, other = (_as_pandas(frame) for frame in frames)
-        _require_neighbours(one, other, f"pairs[{k}]")
+        if unit is None:
+            _require_neighbours(one, other, f"pairs[{k}]")
+        else:
+            _require_one_unit(one, other, unit, f"pairs[{k}]")
         pair = Neighbours(f"own pair {k}", "given", one, other, bounds, formula)
         _require_private(pair, formula, frozenset(public), f"pairs[{k}]")
         checked.append(pair)
@@ -192,4 +287,21 @@ def _require_neighbours(one: Any, other: Any, who: str) -> None:
     if differs.sum() != 1:
         raise OptionError(
             f"{who}: neighbours in the same order differ in one record, not in {int(differs.sum())}"
+        )
+
+
+def _require_one_unit(one: Any, other: Any, unit: str, who: str) -> None:
+    """Neighbours have as many units, and all but one of these have the same rows."""
+    if list(one.columns) != list(other.columns) or unit not in one.columns:
+        raise OptionError(f"{who}: neighbours have the same columns, {unit!r} among them")
+    first, second = (
+        {name: Counter(map(repr, rows.itertuples(index=False))) for name, rows in f.groupby(unit)}
+        for f in (one, other)
+    )
+    differ = [
+        sum(a.get(name) != b.get(name) for name in a) for a, b in ((first, second), (second, first))
+    ]
+    if len(first) != len(second) or differ != [1, 1]:
+        raise OptionError(
+            f"{who}: neighbours have as many values of {unit!r}, and differ in the rows of one"
         )

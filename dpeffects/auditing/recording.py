@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.auditing.minimisers import by_record
+from dpeffects.auditing.minimisers import gradient, log_volume
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
@@ -169,8 +169,6 @@ def _log_density(fit: Fit, hidden: Noisy, weights: FloatArray) -> float:
 
     It is that of the noise that would make these weights the minimiser, times the change of volume.
     """
-    rows, factors, curvatures = by_record(fit, weights)
-    noise = factors @ rows + fit.problem.strength * weights
-    volume = (rows.T * curvatures) @ rows + fit.problem.strength * np.eye(weights.size)
+    noise = gradient(fit, weights) + fit.problem.strength * weights
     size = float(noise @ noise) / (2.0 * hidden.scale) if hidden.gaussian else np.abs(noise).sum()
-    return float(np.linalg.slogdet(volume)[1] - size / hidden.scale)
+    return log_volume(fit, weights) - float(size) / hidden.scale

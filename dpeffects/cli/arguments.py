@@ -33,6 +33,24 @@ class NamedValues(argparse.Action):
         setattr(namespace, self.dest, pairs | {name: self.const(text)})
 
 
+class WordsOrNamedValues(NamedValues):
+    """NAME=VALUE arguments as `NamedValues`; or words: one as it is, several as a list."""
+
+    def __call__(self, parser: Any, namespace: Any, pair: Any, option_string: Any = None) -> None:
+        """Add a pair or a word."""
+        named, given = _NAMED.match(pair), getattr(namespace, self.dest)
+        if given is not None and bool(named) != isinstance(given, dict):
+            raise argparse.ArgumentError(self, f"it takes {self.metavar} for all, or for none")
+        if named:
+            super().__call__(parser, namespace, pair, option_string)
+        else:
+            several = [given] if isinstance(given, str) else given
+            setattr(namespace, self.dest, pair if several is None else [*several, pair])
+
+
+_NAMED = re.compile(r"[^=<>!~&|()]+=(?!=)")
+
+
 def toml_value(text: str) -> Any:
     """Read a value as TOML writes it; anything else is a plain word.
 
@@ -172,6 +190,8 @@ def _kind(parameter: inspect.Parameter) -> dict[str, Any]:
         return {"action": "store_const", "const": not parameter.default}
     if annotation.startswith("Mapping[str, str]"):
         return _PAIRS | {"const": str}
+    if "Mapping[str, str]" in annotation:
+        return _PAIRS | {"const": str, "action": WordsOrNamedValues}
     kind = next((kind for kind in (float, int) if kind.__name__ in annotation), str)
     many = "Sequence" in annotation or "Iterable" in annotation
     return {"type": kind, "nargs": "+"} if many else {"type": kind}

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpeffects.arrays import Interval
 from dpeffects.dates import KIND, as_date
-from dpeffects.design.codebook import Blank, Pair, matched, opened
+from dpeffects.design.codebook import Blank, Pair, is_pattern, matched, opened
 from dpeffects.errors import BoundsError, shorten
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Releaser
@@ -324,6 +324,8 @@ def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> Declared:
     names = list(getattr(frame, "column_names", ())) or list(getattr(frame, "columns", ()))
     for given in (opened(bounds), columns):
         if given:
+            if not names and any(map(is_pattern, given)):
+                raise BoundsError("declare: patterns are for frames; give them to the call itself")
             made = Bounds.of_columns(given, names) if names else Bounds.declared(given)
             known = known.updated(made)
     return Declared(frame, known)

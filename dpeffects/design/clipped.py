@@ -37,7 +37,8 @@ def refuse_useless(columns: int, epsilon: float, n: int, public_size: bool) -> N
     sd = cube_noise_sd(columns, 1.0 if public_size else 2.0, epsilon) / n
     if sd > _USELESS:
         raise OptionError(
-            f"check_bounds would say nothing: with epsilon = {epsilon:.3g} for {columns} columns "
+            f"check_bounds would say nothing: with epsilon = {epsilon:.3g} for {columns} "
+            f"column{'s' * (columns > 1)} "
             f"and n = {n}, its noise has a standard deviation of {_percent(sd)}. Leave it out, or "
             f'give it more: shares={{"{SHARE}": 0.3}}'
         )

@@ -115,14 +115,18 @@ def matched(
     wanted = there if needed is None else dict.fromkeys(needed)
     book = isinstance(bounds, Codebook)
     own = there.keys() & {name for name, x in bounds.items() if not isinstance(x, Blank)}
+    undeclared = [name for name in wanted if name not in bounds] if book else []
     found: dict[str, Any] = {}
     by: dict[str, str] = {}
     for key, entry in bounds.items():
-        if _is_pattern(key) and key not in there:
+        if is_pattern(key) and key not in there:
             for name in _columns(key, there):
                 if name in own or name not in wanted or isinstance(entry, Blank):
                     continue
-                if name in by and (type(found[name]), found[name]) != (type(entry), entry):
+                if name in by and (type(found[name]), repr(found[name])) != (
+                    type(entry),
+                    repr(entry),
+                ):
                     raise BoundsError(
                         f"bounds: {by[name]!r} and {key!r} both match column {name!r} and declare "
                         f"it differently: declare {name!r} by its name"
@@ -133,7 +137,7 @@ def matched(
                 found[key] = entry
         elif not book:
             raise BoundsError(_absent(key, there))
-        elif near := difflib.get_close_matches(key, [n for n in wanted if n not in bounds], 1):
+        elif near := difflib.get_close_matches(key, undeclared, 1):
             found.setdefault(near[0], Blank(_absent(key, near)))
     return found
 
@@ -150,7 +154,12 @@ def _absent(name: str, near: Iterable[str]) -> str:
     return f"bounds names a column {name!r} that the data does not have{nearest(name, near)}"
 
 
-def _is_pattern(key: Any) -> bool:
+def _written(entry: Any) -> tuple[type, str]:
+    return type(entry), repr(entry)
+
+
+def is_pattern(key: Any) -> bool:
+    """Whether a name may stand for several columns."""
     return isinstance(key, str) and any(letter in key for letter in "*?[")
 
 
@@ -179,6 +188,12 @@ def _entry(name: str, entry: Any, where: str) -> Any:
     if isinstance(entry, list):
         return _listed(name, entry, where)
     if isinstance(entry, dict):
+        nested = [k for k, x in entry.items() if isinstance(x, dict | list)]
+        if nested and not any(k.lower() in _FIELDS for k in entry):
+            raise BoundsError(
+                f"{where}: {name!r} has no range and no levels; a column named "
+                f'"{name}.{nested[0]}" stands in quotes'
+            )
         return _line(name, entry, where)
     key = toml_key(name)
     raise BoundsError(
@@ -204,7 +219,7 @@ def _of_frame(frame: Any, where: str) -> Codebook:
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     columns = {str(name).strip().lower(): name for name in frame.columns}
     named = next((columns[name] for name in _NAMES if name in columns), None)
-    fields = {key: columns[key] for key in _FIELDS if key in columns}
+    fields = {key: columns[key] for key in _FIELDS if key in columns and key != "range"}
     if named is None or not fields:
         raise BoundsError(
             f"{where} needs a column with the names ({', '.join(_NAMES)}) and columns lower and "
@@ -259,6 +274,8 @@ def _from_text(field: str, value: Any) -> Any:
         return _number(text)
     mark = next((mark for mark in "|;" if mark in text), ",")
     parts = [part.strip() for part in text.split(mark) if part.strip()]
+    if all("=" in part for part in parts):  # 1=Male; 2=Female
+        parts = [part.partition("=")[0].strip() for part in parts]
     if parts and all(part.lower() in _BOOLS for part in parts):
         return [_BOOLS[part.lower()] for part in parts]
     numbers = [_number(part) for part in parts]

@@ -201,7 +201,9 @@ class ColumnsOnEngine:
             function=function,
             counted=(table.sample, table.sizes),
         )
-        return run(table.frame, list(dict.fromkeys([*self.columns, *table.sample.reads])), add)
+        return run(
+            table.frame, list(dict.fromkeys([*self.columns, *table.sample.read_columns])), add
+        )
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Values of single records are not asked for."""
@@ -235,7 +237,7 @@ def _of_columns(
 
 def unit_sizes(frame: nw.LazyFrame[Any], sample: Sample) -> UnitSizes:
     """How many rows the units of a frame on an engine have, from one look at it."""
-    found = run(frame, list(sample.reads), partial(_units_of, sample=sample), joined)
+    found = run(frame, list(sample.read_columns), partial(_units_of, sample=sample), joined)
     return UnitSizes.of(found[0], found[1].astype(np.bool_))
 
 
@@ -520,7 +522,7 @@ class LazyRows:
         groups = (self.groups or own) if "strata" in parts else None
         parts = tuple(part for part in parts if part in ("outcome", "covariates"))
         names = [*table.design.columns.treatment_reads, *self._recipe.reads(parts)]
-        names += table.sample.reads
+        names += table.sample.read_columns
         names += groups[1].reads(["strata"]) if groups else ()
         add = partial(
             _add,

@@ -35,8 +35,9 @@ from dpeffects.design.columns import (
 from dpeffects.design.engines import LazyTable
 from dpeffects.design.sample import Sample
 from dpeffects.errors import BoundsError, DataError, listed, nearest
-from dpeffects.files import is_text, kind_of
+from dpeffects.files import by_declaration, is_text, kind_of
 from dpeffects.formula import Formula, has_dot, parse
+from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, with_missing
 from dpeffects.formula.expression import (
     Categorical,
@@ -223,6 +224,21 @@ def read(
         return _lazy_table(frame, design, kinds, rows, sample, sizes)
     table = _table(frame, design, attended, sample.parts(frame, sizes))
     return replace(table, sample=sample)
+
+
+def strata_of(data: Any, formula: Formula, bounds: Any) -> Strata:
+    """The groups that the covariates of a formula make, by declared levels; no row is read."""
+    frame, known, _ = _unpack(data, bounds, formula.columns)
+    schema = frame.collect_schema()
+    _require_columns(formula.columns, list(schema), "by")
+    text = is_text(data.frame if isinstance(data, Declared) else data)
+    known = known.as_used(uses(formula, {} if text else schema))
+    if text:
+        frame = by_declaration(frame, _kinds(formula, formula.columns, known))
+    reader = _ColumnReader(frame, known, formula, formula.flags, ())
+    for name in formula.covariate_columns:
+        reader.covariate(name, None)
+    return reader.design(1).strata()
 
 
 def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -13,6 +15,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
+from dpeffects.guarantee import counted, escaped, printed, rows_of
 from dpeffects.privacy.units import UnitSizes, row_weights
 
 MISSING = {
@@ -96,7 +99,7 @@ class Sample:
         return {**subset, **{name: what for name, what in own.items() if name is not None}}
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def read_columns(self) -> tuple[str, ...]:
         """All columns that weights are made of."""
         return tuple(dict.fromkeys([*self.columns, *self.complete, *self.observed]))
 
@@ -132,21 +135,23 @@ class Sample:
         ``clusters`` how many clusters there are.
         """
         said: dict[str, str] = {}
-        who = "records" if self.unit is None else f"values of {self.unit}"
+        who = "records" if self.unit is None else counted(rows_of(self.unit))
         if self.unit is not None:
-            once = f"each {self.unit} counts once, in however many rows"
-            many = f"each row counts, up to {self.max_rows} of one {self.unit}"
+            unit = printed(self.unit)
+            once = f"each {unit} counts once, in however many rows"
+            many = f"each row counts, up to {self.max_rows} of one {unit}"
             said["unit"] = once if self.max_rows is None else many
         if self.subset is not None:
-            said["subset"] = f"subset {shorten(str(self.subset))}"
+            said["subset"] = f"subset {shorten(escaped(str(self.subset)))}"
         if self.weights is not None:
+            weights = f"survey or analysis weights {printed(self.weights)}"
             said["weights"] = (
-                f"survey or analysis weights {self.weights}, from 0 to {self.upper:g}: the effect "
-                "in the weighted population, its standard error by squares of weighted sums"
+                f"{weights}, from 0 to {self.upper:g}: the effect in the weighted population, its "
+                "standard error by squares of weighted sums"
             )
         for word, what in _MISSING_SAID.items():
             if names := [name for name, policy in self.policies.items() if policy == word]:
-                said[f"missing, {word}"] = what.format(listed(names))
+                said[f"missing, {word}"] = what.format(listed(map(printed, names)))
         if size is not None:
             full = "in all as much as about {} {} in full (noisy)"
             text = full if self.unequal else "about {} {} count (noisy)"
@@ -154,7 +159,7 @@ class Sample:
         if effective is not None:
             said["effective size"] = f"effective size about {effective:.0f} (Kish, noisy)"
         if self.cluster is not None and clusters:
-            said["cluster"] = f"standard error by {self.cluster} (clusters: {clusters})"
+            said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said
 
     def own(self, frame: nw.DataFrame[Any]) -> FloatArray:
@@ -287,7 +292,16 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
     if column.dtype.is_float():
         return (floats(column) + 0.0).view(np.int64)  # -0 is 0
-    texts = column if column.dtype == nw.String else column.cast(nw.String)
+    if column.dtype in (nw.Datetime, nw.Duration):
+        return column.cast(nw.Int64).to_numpy().astype(np.int64)
     values = np.empty(len(column), object)
-    values[:] = texts.to_list()
+    found = column.to_list()
+    values[:] = found if column.dtype == nw.String else [_text(value) for value in found]
     return pd.util.hash_array(values, categorize=False).view(np.int64)
+
+
+def _text(value: Any) -> str:
+    """A text for each value, whatever is beside it; the same for numbers that are equal."""
+    if isinstance(value, int | float | Decimal) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)

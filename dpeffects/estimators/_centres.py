@@ -8,6 +8,7 @@ them, for the interval.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,7 +182,7 @@ class Residual:
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """Clipped residuals times the weight of their arm, with its sign."""
+    """Clipped residuals times the weight of their arm, with its sign; 0 for arms not compared."""
 
     residual: RowFunction
     signs: FloatArray
@@ -195,7 +196,16 @@ class Contrast:
     def __call__(self, rows: Block) -> FloatArray:
         """Terms of some rows."""
         clipped = np.clip(self.residual(rows), -self.clip, self.clip)
+        if len(self.signs) > 2:
+            return np.asarray(clipped * self.signs[rows.arm])
         return clipped * np.where(rows.treated, self.signs[0], self.signs[1])
+
+
+def between_arms(pair: Sequence[int], weights: FloatArray) -> FloatArray:
+    """Weights of the arms with their signs: an arm less another, and 0 for all others."""
+    signs = np.zeros(len(weights))
+    signs[list(pair)] = np.array([1.0, -1.0]) * weights[list(pair)]
+    return signs
 
 
 @dataclass(frozen=True, eq=False)

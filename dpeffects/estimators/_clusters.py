@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.inference.estimate import Estimate, Influence, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import Box
@@ -22,7 +23,7 @@ from dpeffects.privacy.units import cluster_count, squares_by_cluster, squares_b
 SHARE = "clusters"
 PROPORTIONS = {True: 0.25, False: 0.1}
 """Of the budget, for sums of clusters, and for those of units or weighted rows."""
-_ROWS, _COUNTED = 0.125, 0.25
+_ROWS, _COUNTED = Fraction(1, 8), Fraction(1, 4)
 """Parts of the share for squares of rows, and for how many clusters there are where nobody
 declared it."""
 _LONG = 2.5
@@ -76,18 +77,35 @@ class _Square:
         return self.term(rows) ** 2
 
 
+def with_group_variances(
+    curator: Curator, effects: Effects, by_cluster: bool, clusters: int | None
+) -> Effects:
+    """The same for several effects, each with its part of the share; clusters are counted once."""
+    estimates, whole = effects.estimates, Fraction(1)
+    if by_cluster and clusters is None:
+        clusters, whole = math.ceil(_count(curator, None)), 1 - _COUNTED
+    part = whole / len(estimates)
+    made = (with_group_variance(curator, x, by_cluster, clusters, part) for x in estimates)
+    return replace(effects, estimates=tuple(made))
+
+
 def with_group_variance(
-    curator: Curator, estimate: Estimate, by_cluster: bool, clusters: int | None
+    curator: Curator,
+    estimate: Estimate,
+    by_cluster: bool,
+    clusters: int | None,
+    part: Fraction = Fraction(1),
 ) -> Estimate:
     """An estimate whose sampling variance is that of sums of clusters or units."""
     influence, own = estimate.influence, estimate.sampling
     if influence is None or isinstance(own, Unavailable):
         return estimate
     if by_cluster:
-        return _by_cluster(curator, estimate, influence, own, clusters)
+        return _by_cluster(curator, estimate, influence, own, clusters, part)
     largest, size, count = _largest(influence), influence.size, curator.units
     term, box = _FromMean(influence), Box(-largest, largest)
-    found = squares_by_unit(curator, "squares of sums by unit", term, box, share=SHARE)
+    label = "squares of sums by unit"
+    found = squares_by_unit(curator, label, term, box, share=SHARE, part=part)
     few = count / (max(count - 1.0, 1.0) * size**2)
     most = few * count * found.bound**2
     sampling = SamplingVariance(few * float(found.total), few * found.total.scale, most)
@@ -121,6 +139,7 @@ def _by_cluster(
     influence: Influence,
     own: SamplingVariance,
     clusters: int | None,
+    whole: Fraction,
 ) -> Estimate:
     """The variance by clusters: squares of their sums of cut rows, and what rows lost by the cut.
 
@@ -131,13 +150,14 @@ def _by_cluster(
     row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
     longest = max(min(_LONG * row_sd, largest), 0.02 * largest)
     term = _FromMean(influence, longest)
-    squares, part = 0.0, 1.0
+    squares, part = 0.0, whole
     if longest < largest:
-        within, part = Box(0.0, longest**2), part - _ROWS
+        within, of_rows = Box(0.0, longest**2), whole * _ROWS
         label = "squares of cut rows"
-        squares = float(curator.sums(label, _Square(term), within, share=SHARE, part=_ROWS))
+        squares = float(curator.sums(label, _Square(term), within, share=SHARE, part=of_rows))
+        part -= of_rows
         squares = max(own.value * size**2 - squares, 0.0)
-    count, part = _count(curator, clusters), part - (_COUNTED if clusters is None else 0.0)
+    count, part = _count(curator, clusters), part - (whole * _COUNTED if clusters is None else 0)
     rows = max(curator.n / count, 1.0)
     bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
     bound = max(min(bound, 4.0 * rows * longest), longest)

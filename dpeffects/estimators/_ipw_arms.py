@@ -16,11 +16,11 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.features import logits, unit_rows
-from dpeffects.estimators._centres import Centres
+from dpeffects.estimators._centres import Centres, Contrast, between_arms
 from dpeffects.estimators._propensity import PropensityModel
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.inference.estimate import Part, SamplingVariance
+from dpeffects.inference.estimate import Influence, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.logistic import sigmoid
@@ -216,6 +216,16 @@ class ArmExtras:
         other = 1.0 / np.maximum(np.hypot(rough_sd, _ROUGH * rough), 1e-300) ** 2
         both = precision + other
         return (own * precision + rough * other) / both, np.sqrt(1.0 / both)
+
+    def influence(self, pair: list[int], factor: float) -> Influence:
+        """What rows add to a difference of two arms, which has ``factor`` times that of values."""
+        count = len(self.row.widths)
+        plain = replace(self.row, middles=np.zeros(count), widths=np.ones(count))
+        signs = between_arms(pair, np.ones(count))
+        term, n = Contrast(plain, signs, math.inf), float(self.centres.n)
+        longest = float((np.abs(self.row.middles) + self.row.widths / 2.0)[pair].max())
+        mean = float(self.values[pair[0]] - self.values[pair[1]])
+        return Influence(term, -longest, longest, min(max(mean, -longest), longest), n / factor)
 
     def variance(self, pair: list[int], values: FloatArray, sds: FloatArray) -> SamplingVariance:
         """Sampling variance of a difference."""

@@ -10,21 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.design.arms import TREATED
 from dpeffects.design.features import unit_rows
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._propensity import Setting, Spreads
-from dpeffects.estimators.arm_sums import treated_count
 from dpeffects.estimators.strengths import SPREAD
 from dpeffects.estimators.weighting import Propensity, propensity_model
-from dpeffects.inference.estimate import Estimate, Part, Unavailable
+from dpeffects.inference.estimate import Effects, Estimate, Part, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.sets import COUNT
 from dpeffects.privacy.units import seen_as
 
 SHARES = {"observed": 0.04, "response": 0.3}
@@ -41,10 +42,26 @@ def has_outcome(rows: Block) -> BoolArray:
     return rows.observed
 
 
-@reads("covariates", "treated")
-def with_treatment(rows: Block) -> FloatArray:
-    """Covariates, and the treatment beside them."""
-    return np.column_stack([rows.covariates, rows.treated])
+@dataclass(frozen=True)
+class WithTreatment:
+    """Covariates, and beside them an indicator of each of the ``arms`` but the first."""
+
+    arms: int = 2
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of a row that it gets."""
+        return ("covariates", "treated" if self.arms == 2 else "arm")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the indicators."""
+        return tuple(f"arm {k}" for k in range(1, self.arms))
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Columns of some rows."""
+        arm = rows.treated if self.arms == 2 else rows.arm
+        return np.column_stack([rows.covariates, *(arm == k for k in range(1, self.arms))])
 
 
 @dataclass(frozen=True)
@@ -52,11 +69,16 @@ class Represented:
     """How many records a record with an outcome stands for, over the most that any does."""
 
     model: Propensity
-    reads: ClassVar[tuple[str, ...]] = ("covariates", "treated", "observed")
+    columns: WithTreatment
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of a row that it gets."""
+        return (*self.columns.reads, "observed")
 
     def __call__(self, rows: Block) -> FloatArray:
         """Weights of some rows, within [0, 1]."""
-        chance = self.model.scores(unit_rows(with_treatment(rows)))
+        chance = self.model.scores(unit_rows(self.columns(rows)))
         return np.where(rows.observed, self.model.low / chance, 0.0)
 
 
@@ -71,20 +93,35 @@ class Response:
     unknown: float
     details: Mapping[str, str]
 
-    def completed(self, estimate: Estimate, n: float) -> Estimate:
-        """The estimate with what noise in the model leaves of the bias of complete records."""
-        own = sampling_variance(estimate)
+    def completed(self, released: Any, n: float) -> Any:
+        """Estimates with what noise in the model leaves of the bias of complete records."""
+        if isinstance(released, Effects):
+            made = tuple(self.completed(estimate, n) for estimate in released.estimates)
+            return replace(released, estimates=made)
+        if not isinstance(released, Estimate):
+            return released
+        own = sampling_variance(released)
         spread = 0.0 if isinstance(own, Unavailable) else own * n
         part = Part("chances to have an outcome", (_ALIKE * self.unknown) ** 2 * spread, noise=True)
-        parts = (*estimate.parts, part)
-        return replace(estimate, parts=parts, details={**estimate.details, **self.details})
+        details = {**released.details, **self.details}
+        return replace(released, parts=(*released.parts, part), details=details)
 
 
-def respond(curator: Curator) -> tuple[Curator, Response]:
-    """Release the model, and return the curator of the rows with their weights."""
-    columns = (*curator.names, "treated"), (*curator.values[:-1], 2, 2)
-    response = seen_as(curator, None, has_outcome, (with_treatment, *columns))
-    count = treated_count(response, "observed")
+def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
+    """Release the model, and return the curator of the rows with their weights.
+
+    ``part`` of the share "observed" counts the records with an outcome; ``curator.n`` is how many
+    count, with one or without.
+    """
+    columns = WithTreatment(curator.arms)
+    names, values = columns.names, (2,) * (len(columns.names) + 1)
+    described = (*curator.names, *names), (*curator.values[:-1], *values)
+    response = seen_as(curator, None, has_outcome, (columns, *described))
+    response.n = curator.n
+    count = response.sums(
+        "records with an outcome", None, COUNT, TREATED, share="observed", part=part
+    )
+    count = replace(count, value=count.value[0])
     share = _propensity.share_treated(response, count)
     price, d = response.epsilon("response"), response.width
     least, delta = LEAST * share, response.delta("response")
@@ -103,4 +140,4 @@ def respond(curator: Curator) -> tuple[Curator, Response]:
     log_odds = np.log(model.scores / (1.0 - model.scores))
     left = (1.0 - model.kept) / max(model.kept, 0.1) * float(log_odds.std())
     unknown = (1.0 - share) * math.hypot(left, math.sqrt(model.noise_variance))
-    return seen_as(curator, Represented(chances)), Response(unknown, details)
+    return seen_as(curator, Represented(chances, columns)), Response(unknown, details)

@@ -15,10 +15,10 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators._arm_models import ArmModels, ArmScore, harmonic
-from dpeffects.estimators._centres import Centres
+from dpeffects.estimators._centres import Centres, Contrast, between_arms
 from dpeffects.estimators._variation import VARYING
 from dpeffects.estimators.arm_sums import arm_cells
-from dpeffects.inference.estimate import Part, SamplingVariance
+from dpeffects.inference.estimate import Influence, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
@@ -101,8 +101,15 @@ class WeightedArms:
         scales = noisy.scale * reach / n
         largest = sizes * (reach / 2.0 / n) ** 2
         return ArmResiduals(
-            first, more, sampling, sampling_sd, largest, scales, noisy.gaussian, parts
+            first, more, sampling, sampling_sd, largest, scales, noisy.gaussian, parts, self
         )
+
+    def influence(self, pair: list[int], mean: float) -> Influence:
+        """What rows add to a difference of two arms."""
+        reach = 2.0 * self.clip * self.score.largest / self.score.overlap
+        top = float(reach[pair].max()) / 2.0
+        term = Contrast(self._term, between_arms(pair, reach), 0.5)
+        return Influence(term, -top, top, mean=mean, size=float(self.models.n))
 
     def _varying(
         self, noisy: Noisy, means: FloatArray, sampling: FloatArray, reach: FloatArray
@@ -143,6 +150,11 @@ class ArmResiduals:
     scales: FloatArray
     gaussian: bool
     varying: FloatArray
+    asked: WeightedArms
+
+    def influence(self, pair: list[int]) -> Influence:
+        """What rows add to a difference of two arms."""
+        return self.asked.influence(pair, float(self.means[pair[0]] - self.means[pair[1]]))
 
     def variance(self, pair: list[int]) -> SamplingVariance:
         """Sampling variance of a difference."""

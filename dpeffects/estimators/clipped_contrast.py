@@ -32,6 +32,7 @@ from dpeffects.estimators._centres import (
     Centres,
     Contrast,
     Residual,
+    between_arms,
     release_centres,
     release_lengths,
 )
@@ -220,6 +221,9 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
                 parts,
                 basis="randomised" if options.randomised else "association",
                 caution="" if options.randomised else "NOT ADJUSTED for covariates",
+                influence=arm_influence(
+                    centres, between_arms([arm, other], 1.0 / centres.shares), clip
+                ),
             )
         )
     return Effects(tuple(estimates), details=details(centres, clip, math.sqrt(spread)))

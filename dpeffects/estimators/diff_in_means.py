@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators._centres import Contrast, Residual
+from dpeffects.estimators._centres import Contrast, Residual, between_arms
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.spec import Contrasts, MethodSpec, Options
@@ -103,17 +103,19 @@ def fit_arms(
             details=details,
             basis=_BASES.get(options.design or "", ""),
             caution="" if options.design else UNADJUSTED,
-            influence=_influence(curator, means, sizes) if curator.arms == 2 else None,
+            influence=_influence(curator, means, sizes, pair),
         )
         estimates.append(estimate)
     return Effects(tuple(estimates), details=details)
 
 
-def _influence(curator: Curator, means: FloatArray, sizes: FloatArray) -> Influence:
+def _influence(
+    curator: Curator, means: FloatArray, sizes: FloatArray, pair: list[int]
+) -> Influence:
     """What rows add: residuals from the means of their arms, over the shares of the arms."""
     lower, upper = curator.outcome_range
     own = lower + (upper - lower) / 2.0 + means
-    signs = np.array([1.0, -1.0]) * curator.n / sizes
+    signs = between_arms(pair, curator.n / sizes)
     ends = np.stack([signs * (lower - own), signs * (upper - own)])
     term = Contrast(Residual(own), signs, upper - lower)
     return Influence(term, float(ends.min()), float(ends.max()), mean=0.0, size=float(curator.n))

@@ -16,6 +16,9 @@
 
 At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
 
+More than two arms have one matrix of moments, and one weighted sum for each arm (`_arm_models`,
+`_weighted_arms`). Whether scores bend is not checked then; the interval allows for what is usual.
+
 With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and
 the covariates make residuals, and so the interval, shorter.
 
@@ -39,13 +42,15 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._aipw import reference
 from dpeffects.estimators._arm_models import (
+    ArmModels,
+    ArmScore,
     arm_score,
     ask_calibration,
     calibrated,
     release_arm_models,
 )
 from dpeffects.estimators._balancing import fit_label, fit_label_arms, label_shares
-from dpeffects.estimators._centres import LengthsAsked, Residual, release_centres
+from dpeffects.estimators._centres import Centres, LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
 from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_one_step
@@ -57,7 +62,7 @@ from dpeffects.estimators._moments import (
     release_standard,
 )
 from dpeffects.estimators._variation import VariationAsked
-from dpeffects.estimators._weighted_arms import WeightedArms
+from dpeffects.estimators._weighted_arms import ArmResiduals, WeightedArms
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     TotalAsked,
@@ -417,75 +422,115 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _ArmStage:
+    """What is known of more than two arms before the weighted sums: models, scores, and a clip.
+
+    ``bias`` is what the clip may do, ``beyond`` the part of residuals that are longer.
+    """
+
+    centres: Centres
+    models: ArmModels
+    residual: _FromModel
+    score: ArmScore
+    clip: float
+    bias: float = 0.0
+    beyond: float = 0.0
+
+
 def fit_arms(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
     """The same steps for more than two arms, with one weighted sum for each of them."""
     if curator.is_public("covariates"):
         return fit_label_arms(curator, options, estimand, contrasts)
-    n, randomised, unit = curator.n, options.randomised, BY_ARM * curator.noise_sd("estimate")
-    centres = release_centres(curator)
-    arms, clip, bias, beyond = curator.arms, centres.longest, 0.0, 0.0
+    stage = _arm_scores(curator, options, _arm_models(curator, options))
+    centres, models = stage.centres, stage.models
+    terms = WeightedArms(centres, models, stage.score, stage.residual, stage.clip)
+    found = terms.read(*curator.several(*terms.asked(curator, not options.randomised)))
+    estimates = tuple(_between(stage, found, options, arm, other) for arm, other in contrasts)
+    spread = models.clip * math.sqrt(models.moments.outcome_variance)
+    worst = min((models.pair(*pair) for pair in contrasts), key=lambda m: min(m.slopes.known))
+    about = details(centres, stage.clip, spread) | _known(worst)
+    return Effects(estimates, details=about)
+
+
+def _arm_models(curator: Curator, options: OneStepOptions) -> _ArmStage:
+    """Release centres, a clip and moments, which give models of the outcome and the arms."""
+    n, randomised, centres = curator.n, options.randomised, release_centres(curator)
+    arms, clip = curator.arms, centres.longest
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
-    apart = 2.0 * math.sqrt(2.0) * unit / n
     if counts:
-        clip, _, _ = about_means.read(n, *counts).clip(apart * arms, centres.mean_length)
+        noise = arms * _noise_by_arm(curator)
+        clip, _, _ = about_means.read(n, *counts).clip(noise, centres.mean_length)
     standard = release_standard(curator, sums, "spread")
     models = release_arm_models(curator, standard, centres, clip, "models", randomised)
-    centres = replace(centres, unknown=models.unknown)
     others = [models.pair(arm, 0) for arm in range(1, arms)]
-    outcome_slopes = clip * np.mean([other.outcome_slopes for other in others], axis=0)
+    outcome = clip * np.mean([other.outcome_slopes for other in others], axis=0)
     slopes = np.stack([np.zeros(standard.columns.size), *(x.treatment_slopes for x in others)])
     shifts = slopes @ models.covariance
     levels = centres.means + clip * models.offsets
-    levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome_slopes
-    residual = _FromModel(standard, outcome_slopes, levels)
+    levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome
+    residual = _FromModel(standard, outcome, levels)
     score = arm_score(models, slopes, options.clip)
-    second = 1.25 * centres.longest
-    about_model = LengthsAsked("lengths from the model", residual, second, part=0.6)
-    clipped = [about_model.asked] if clipped else []
-    scaled = [] if randomised else [ask_calibration(score)]
+    centres = replace(centres, unknown=models.unknown)
+    return _ArmStage(centres, models, residual, score, 1.25 * centres.longest)
+
+
+def _arm_scores(curator: Curator, options: OneStepOptions, stage: _ArmStage) -> _ArmStage:
+    """Calibrate the scores, and choose a clip by the lengths of residuals from the model."""
+    n, centres = curator.n, stage.centres
+    about_model = LengthsAsked("lengths from the model", stage.residual, stage.clip, part=0.6)
+    clipped = [about_model.asked] if curator.has("lengths") else []
+    scaled = [] if options.randomised else [ask_calibration(stage.score)]
     answers = curator.several(*scaled, *clipped)
     if scaled:
-        score = calibrated(score, n, answers[0])
-    if clipped:
-        reach = float(np.sqrt(np.mean(score.largest**2))) / score.overlap
-        second, bias, beyond = about_model.read(n, answers[-1]).clip(
-            apart * reach, centres.mean_length, math.hypot(*centres.unknown)
-        )
-    terms = WeightedArms(centres, models, score, residual, second)
-    found = terms.read(*curator.several(*terms.asked(curator, not randomised)))
-    relative = np.minimum(1.0, centres.share_sd / centres.shares)
-    off = np.hypot(np.hypot(relative, 0.0 if randomised else _WEIGHTS_OFF), beyond)
-    by_centres = (centres.unknown * off) ** 2 + (relative * found.means) ** 2
-    values, most = levels + found.means + found.more, centres.range
-    estimates = []
-    for arm, other in contrasts:
-        pair, model = [arm, other], models.pair(arm, other)
-        value = float(values[arm] - values[other])
-        parts = [Part("clipped outcomes", bias**2)]
-        by_pair = float(by_centres[pair].sum())
-        parts.append(Part("sizes and means of the arms", by_pair, noise=True))
-        if not randomised:
-            value -= clip * model.slopes.left
-            parts += [*_confounding(model, Curves(missed=math.inf)), *found.parts(pair)]
-        scales = found.scales[pair]
-        estimate = Estimate(
-            value=min(max(value, -most), most),
-            sampling=found.variance(pair),
-            laplace=() if found.gaussian else tuple(scales.tolist()),
-            gaussian=float(scales @ scales) if found.gaussian else 0.0,
-            parts=tuple(part for part in parts if part.variance > 0.0),
-            possible=(-most, most),
-            basis=_basis(model, options),
-            details=_known(model),
-            caution="" if randomised else _caution(model, Curves()),
-        )
-        estimates.append(estimate)
-    spread = clip * math.sqrt(models.moments.outcome_variance)
-    return Effects(tuple(estimates), details=details(centres, second, spread))
+        stage = replace(stage, score=calibrated(stage.score, n, answers[0]))
+    if not clipped:
+        return stage
+    reach = math.sqrt(float(np.mean(stage.score.largest**2))) / stage.score.overlap
+    unknown = math.sqrt(2.0 * float(np.mean(centres.unknown**2)))
+    clip, bias, beyond = about_model.read(n, answers[-1]).clip(
+        reach * _noise_by_arm(curator), centres.mean_length, unknown
+    )
+    return replace(stage, clip=clip, bias=bias, beyond=beyond)
+
+
+def _noise_by_arm(curator: Curator) -> float:
+    """Noise in a difference of two sums by arm over n, for each unit of their clip."""
+    return 2.0 * math.sqrt(2.0) * BY_ARM * curator.noise_sd("estimate") / curator.n
+
+
+def _between(
+    stage: _ArmStage, found: ArmResiduals, options: OneStepOptions, arm: int, other: int
+) -> Estimate:
+    """The effect of an arm against another."""
+    centres, pair, randomised = stage.centres, [arm, other], options.randomised
+    model, most = stage.models.pair(arm, other), centres.range
+    means = stage.residual.levels + found.means + found.more
+    value = float(means[arm] - means[other])
+    relative = np.minimum(1.0, centres.share_sd / centres.shares[pair])
+    off = np.hypot(np.hypot(relative, 0.0 if randomised else _WEIGHTS_OFF), stage.beyond)
+    by_centres = (centres.unknown[pair] * off) ** 2 + (relative * found.means[pair]) ** 2
+    parts = [Part("clipped outcomes", stage.bias**2)]
+    parts.append(Part("sizes and means of the arms", float(by_centres.sum()), noise=True))
+    if not randomised:
+        value -= model.clip * model.slopes.left
+        parts += [*_confounding(model, Curves(missed=math.inf)), *found.parts(pair)]
+    scales = found.scales[pair]
+    return Estimate(
+        value=min(max(value, -most), most),
+        sampling=found.variance(pair),
+        laplace=() if found.gaussian else tuple(scales.tolist()),
+        gaussian=float(scales @ scales) if found.gaussian else 0.0,
+        parts=tuple(part for part in parts if part.variance > 0.0),
+        possible=(-most, most),
+        basis=_basis(model, options),
+        caution="" if randomised else _caution(model, Curves()),
+        influence=found.influence(pair),
+    )
 
 
 def _confounding(models: Models, curves: Curves) -> list[Part]:

@@ -566,6 +566,7 @@ def fit_arms(
             possible=(-most, most),
             basis="adjusted" if model.kept >= _NOTHING else "association",
             caution=_caution(model.kept, float(clipped[pair].max())),
+            influence=extras.influence(pair, 1.0 + error.further),
         )
         estimates.append(estimate)
     kept = min(model.kept for model in models)

@@ -35,6 +35,11 @@ _SITES_OWN = frozenset(
 """Arguments of `dp_ate` that a question may not set; those it asks for are fields, not options."""
 
 
+_COUNTING = frozenset(
+    ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "by")
+)
+
+
 @dataclass(frozen=True)
 class Question:
     """One question to all sites.
@@ -144,6 +149,11 @@ def _check_options(options: Any) -> None:
     for name, value in options.items():
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
             raise FieldError(f"{documents.quoted(name)} is not the name of an option")
+        if name in _COUNTING:
+            raise FieldError(
+                f"{name!r} cannot be an option of a question: sites answer for all their records, "
+                "which count alike"
+            )
         if name in _SITES_OWN or name in {f.name for f in fields(Question)}:
             raise FieldError(f"{name!r} cannot be an option of a question")
         documents.check_type(f"option {name!r}", value, Scalar)

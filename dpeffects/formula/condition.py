@@ -423,3 +423,73 @@ def read_condition(text: str) -> Condition:
     if both := sorted(texts & found.numeric):
         reader.refuse(f"`{shorten(both[0])}` is compared with a number and with text")
     return found
+
+
+# --- subsets without a row in common
+
+
+def exclude(one: Condition, other: Condition) -> bool:
+    """Say whether two conditions never hold for one row, as far as their texts show it.
+
+    Examples
+    --------
+    >>> young, old = read_condition("age < 40"), read_condition("age >= 40 & sex == 'f'")
+    >>> exclude(young, old), exclude(young, read_condition("sex == 'f'"))
+    (True, False)
+    """
+    for a, b in ((one, other), (other, one)):
+        if isinstance(a, Either):
+            return all(exclude(part, b) for part in a.parts)
+    return any(_apart(a, b) or _apart(b, a) for a in _at_once(one) for b in _at_once(other))
+
+
+def _at_once(condition: Condition) -> Iterator[Condition]:
+    """Conditions that all hold where this one does."""
+    if not isinstance(condition, All):
+        yield condition
+        return
+    for part in condition.parts:
+        yield from _at_once(part)
+
+
+def _apart(one: Condition, other: Condition) -> bool:
+    match one, other:
+        case OneOf(a, levels), OneOf(b, others):
+            return a == b and set(levels).isdisjoint(others)
+        case OneOf(a, levels), Not(OneOf(b, others)):
+            return a == b and set(levels) <= set(others)
+        case OneOf(a, levels), Compared(ex.Compare(op, ex.Column(b), right)):
+            numbers = all(isinstance(level, int | float) for level in levels)
+            holds = ex.COMPARISONS[op]
+            return a == b and numbers and not any(holds(level, right.value) for level in levels)
+        case Compared(ex.Compare(op, x, a)), Compared(ex.Compare(other_op, z, b)):
+            ends = op[0] == "<" and other_op[0] == ">" and x == z
+            meet = a.value == b.value and not (op == "<=" and other_op == ">=")
+            return ends and (meet or a.value < b.value)
+        case OneOf(a, _), Missing(b):
+            return a == b
+    return other == Not(one)
+
+
+def by_level(factor: ex.Factor) -> tuple[Condition, ...]:
+    """A condition for each value of a discrete factor, in the order of its levels.
+
+    Examples
+    --------
+    >>> [str(c) for c in by_level(ex.Cut(ex.Column("age"), (18.0, 40.0, 65.0)))]
+    ['age <= 40', 'age > 40']
+    """
+    match factor:
+        case ex.Categorical(column, levels):
+            return tuple(OneOf(column, (level,)) for level in levels or ())
+        case ex.Cut(x, points):
+            above = [Compared(ex.Compare(">", x, ex.Number(p))) for p in points[1:-1]]
+            below = [Compared(ex.Compare("<=", x, ex.Number(p))) for p in points[1:-1]]
+            inner = (All(pair) for pair in zip(above[:-1], below[1:], strict=True))
+            return (*below[:1], *inner, *above[-1:])
+        case ex.Missing(column):
+            return Not(Missing(column)), Missing(column)
+        case ex.Compare():
+            return Not(Compared(factor)), Compared(factor)
+    column = ex.columns(factor)[0]
+    return Not(OneOf(column, (True,))), OneOf(column, (True,))

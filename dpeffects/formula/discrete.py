@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -35,6 +35,8 @@ class Strata:
 
     factors: tuple[Factor, ...]
     sizes: tuple[int, ...]
+    flags: tuple[Missing | None, ...]
+    """The ``is_na(x)`` that is one more value, the last, of a factor of x alone."""
 
     @classmethod
     def build(cls, formula: Formula, levels: Levels, binary: Collection[str] = ()) -> Strata:
@@ -44,10 +46,21 @@ class Strata:
         discrete is refused.
         """
         found = dict.fromkeys(resolve(f, levels) for f in formula.factors)
-        sizes = tuple(_size(factor, binary) for factor in found)
+        alone = {ex.columns(f): f for f in reversed(found) if not isinstance(f, Missing)}
+        joined: dict[Factor, Missing] = {
+            alone[(flag.column,)]: flag
+            for flag in found
+            if isinstance(flag, Missing) and (flag.column,) in alone
+        }
+        factors = tuple(factor for factor in found if factor not in joined.values())
+        flags = tuple(joined.get(factor) for factor in factors)
+        sizes = tuple(
+            _size(factor, binary) + (flag is not None)
+            for factor, flag in zip(factors, flags, strict=True)
+        )
         if math.prod(sizes) > MAX_STRATA:
             raise FormulaError("the covariates declare too many strata; write fewer levels")
-        return cls(tuple(found), sizes)
+        return cls(factors, sizes, flags)
 
     @property
     def count(self) -> int:
@@ -56,16 +69,22 @@ class Strata:
 
     def labels(self) -> tuple[str, ...]:
         """Name of each stratum, in the order of `index`."""
-        parts = [
-            _values(factor, size) for factor, size in zip(self.factors, self.sizes, strict=True)
-        ]
+        parts = []
+        for factor, size, flag in self._each():
+            missing = [] if flag is None else [f"{flag.column} missing"]
+            parts.append([*_values(factor, size - len(missing)), *missing])
         return tuple(", ".join(choice) for choice in product(*parts))
+
+    def _each(self) -> Iterator[tuple[Factor, int, Missing | None]]:
+        return zip(self.factors, self.sizes, self.flags, strict=True)
 
     def index(self, columns: Arrays, codes: Arrays) -> NDArray[np.int64]:
         """Stratum of each record: its values as the digits of one number."""
         found: NDArray[np.int64] | None = None
-        for factor, size in zip(self.factors, self.sizes, strict=True):
+        for factor, size, flag in self._each():
             digit = prepared(factor, columns, codes).astype(np.int64)
+            if flag is not None:
+                digit = np.where(ex.evaluate(flag, columns) > 0.0, size - 1, digit)
             found = digit if found is None else found * size + digit
         if found is None:
             raise FormulaError("strata need covariates after `|`")

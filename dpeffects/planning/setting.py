@@ -27,6 +27,7 @@ COVARIATE_SD, INDICATOR_SD = 0.17, 0.4
 TWO_ENDED = 0.3
 """A covariate that spreads more than this, which is more than evenly, has the two ends only."""
 _FORMER = {"treated": "share_treated", "selection": "confounding"}
+_COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ def refuse_former(options: Mapping[str, Any]) -> None:
     for name in options:
         if name in _FORMER:
             raise OptionError(f"there is no argument {name} any more: write {_FORMER[name]}=...")
+        if name in _COUNTING:
+            raise OptionError(
+                f"a plan is for records that count alike and are independent: leave out {name}, "
+                "and let n be about how many records, or units, count"
+            )
 
 
 def read_formula(formula: str, bounds: Any) -> tuple[Formula, Bounds]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError
 from dpeffects.guarantee import column_of, protected, rows_of
-from dpeffects.privacy.budget import Budget, as_written, round_up
+from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
 from dpeffects.privacy.charges import Spend
 
 Amounts = tuple[Fraction, Fraction]
@@ -228,6 +228,51 @@ class Reserved(Account):
             ledger._held = _minus(ledger._held, rest)
         if self.above is not None:
             self.above.settle()
+
+
+class OneCall(Account):
+    """An account for the parts of one call, which reserves its whole budget once.
+
+    Parts are charged as they go. With ``disjoint`` none may have more than half of the budget, and
+    the first charge of any is for the whole: a record moves two parts at most (claim 31).
+    """
+
+    def __init__(self, account: Account | None, budget: Budget, disjoint: bool) -> None:
+        self._account, self._budget = account, budget
+        self._held: Account | None = None
+        self.price: Spend | None = None
+        if disjoint:
+            label, (epsilon, delta) = (
+                "disjoint subsets, all together",
+                map(round_down, budget.exact),
+            )
+            self.price = Spend(label, "subsets", epsilon, delta, "no draw", (), (), 31)
+        self._paid = False
+
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Raise where a part of disjoint ones asks for more than half."""
+        if self.price and (
+            2 * epsilon > self._budget.exact[0] or 2 * delta > self._budget.exact[1]
+        ):
+            raise BudgetError("a part of disjoint ones has at most half of the budget")
+
+    def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
+        """Reserve the whole for the first part."""
+        self.check(*budget.exact, terms)
+        if self._account is not None and self._held is None:
+            self._held = self._account.reserve(self._budget, terms, about)
+        return self
+
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+        """Charge what a part spends, or, for disjoint parts, the whole at once."""
+        if self._held is not None and not (self.price and self._paid):
+            self._held.charge(self.price or spend, terms)
+            self._paid = True
+
+    def end(self) -> None:
+        """End the reservation; parts do not."""
+        if self._held is not None:
+            self._held.settle()
 
 
 def rest_of_call(whole: Amounts, rest: Amounts) -> tuple[Spend, ...]:

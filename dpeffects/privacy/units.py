@@ -92,7 +92,11 @@ class View:
     names: tuple[str, ...] = ()
     values: tuple[int, ...] = ()
     weighted: ClassVar[bool] = True
-    arms: ClassVar[int] = 2
+
+    @property
+    def arms(self) -> int:
+        """Number of arms: two, where it is said who is treated."""
+        return self.source.arms if self.treatment is None else 2
 
     @property
     def n(self) -> int:

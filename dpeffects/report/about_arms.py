@@ -1,4 +1,4 @@
-"""Summary and paragraph about effects between more than two arms."""
+"""Summary and paragraph about effects between more than two arms, and in subsets."""
 
 from __future__ import annotations
 
@@ -19,71 +19,107 @@ from dpeffects.report.blocks import (
 )
 from dpeffects.report.paragraph import describe, effect_words, paragraph
 from dpeffects.results.numbers import number, numbers
-from dpeffects.results.several import ArmEffects
+from dpeffects.results.several import ArmEffects, AtOnce, SubsetEffects
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 
 @summarise.register
-def _(fit: ArmEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Summary:
+def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summary:
     rows = []
     shown = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
     for row in shown[:EFFECTS]:
         values = [row[name] for name in ("estimate", "std_error", "conf_low", "conf_high")]
-        cells = (number(values[0]), *["n/a"] * 3) if math.isnan(values[2]) else numbers(values)
+        known = "n/a" if math.isnan(values[0]) else number(values[0])
+        cells = (known, *["n/a"] * 3) if math.isnan(values[2]) else numbers(values)
         p = row["p_value"]
         rows.append((row["term"], *cells, p_text(Unavailable("") if math.isnan(p) else p)))
     about = relation(fit)
     table = Table(
-        f"{about[0].upper()}{about[1:]}, between arms",
-        ("contrast", "estimate", "std. error", *limits(conf_level), "p-value"),
+        f"{about[0].upper()}{about[1:]}, {_where(fit)}",
+        (_each(fit), "estimate", "std. error", *limits(conf_level), "p-value"),
         tuple(rows),
         "lrrrrr",
     )
     more = f"The first {EFFECTS} of {len(shown)}; tidy() has them all."
-    told = _missing(fit) or (_at_once(fit, conf_level, simultaneous),)
-    notes = (*told, more if len(shown) > EFFECTS else "")
+    at_once = _at_once(fit, conf_level, simultaneous)
+    notes = (at_once, *_missing(fit), more if len(shown) > EFFECTS else "")
     return Summary(
-        f"Private {called(fit)}s between {len(fit.arms)} arms: {fit.method_title} ({fit.method})",
+        f"Private {called(fit)}s {_where(fit, count=True)}: {fit.method_title} ({fit.method})",
         alert(fit),
         (_header(fit), table, *closing(fit, (*notes, *fit.notes))),
     )
 
 
 @describe.register
-def _(fit: ArmEffects, conf_level: float) -> str:
+def _(fit: AtOnce, conf_level: float) -> str:
     rows = fit.tidy(conf_level).to_dict("records")
     what = "Associations" if fit.associated else "Effects"
+    name, named = _named(fit)
+    over_all = isinstance(fit, ArmEffects) and not fit.associated
     findings = [
-        f"The arms are {', '.join(fit.arms)}. {what} between arms, with {percent(conf_level)} "
-        f"intervals, are {listed(rows)}.",
-        "" if fit.associated else "All of them are averages over the records of all arms.",
-        "" if _missing(fit) else _at_once(fit, conf_level, True),
+        f"The {name.lower()} are {named.replace(' (reference)', '')}. {what} {_where(fit)}, with "
+        f"{percent(conf_level)} intervals, are {listed(rows)}.",
+        "All of them are averages over the records of all arms." if over_all else "",
+        _at_once(fit, conf_level, True),
         noise_sentence(rows),
     ]
     sampling = fit.effects[0].sampling
     lost = isinstance(sampling, Unavailable)
     lack = f"standard errors and intervals ({sampling})" if lost else ""
-    return paragraph(fit, findings, lack, f"{effect_words(fit)} between {len(fit.arms)} arms")
+    return paragraph(fit, findings, lack, f"{effect_words(fit)} {_where(fit, count=True)}")
 
 
-def _header(fit: ArmEffects) -> Pairs:
+def _header(fit: AtOnce) -> Pairs:
     (formula, (name, words), *rows) = header(fit).rows
     average = ESTIMANDS[fit.estimand].words
-    estimand = name, words.replace(average, f"{average} over the records of all arms", 1)
-    arms = ", ".join((f"{fit.arms[0]} (reference)", *fit.arms[1:]))
-    return Pairs((formula, estimand, ("Arms", arms), *rows))
+    if isinstance(fit, ArmEffects):
+        words = words.replace(average, f"{average} over the records of all arms", 1)
+    return Pairs((formula, (name, words), _named(fit), *rows))
 
 
-def _at_once(fit: ArmEffects, conf_level: float, simultaneous: bool) -> str:
+def _named(fit: AtOnce) -> tuple[str, str]:
+    """What the effects are for: arms, or subsets with their conditions."""
+    if isinstance(fit, ArmEffects):
+        return "Arms", ", ".join((f"{fit.arms[0]} (reference)", *fit.arms[1:]))
+    assert isinstance(fit, SubsetEffects)
+    pairs = zip(fit.labels, fit.subsets, strict=True)
+    texts = [a if a == b else f"{a} ({b})" for a, b in pairs]
+    more = "; no record is in two of them" if fit.disjoint else ""
+    return "Subsets", "; ".join(texts) + more
+
+
+def _where(fit: AtOnce, count: bool = False) -> str:
+    if isinstance(fit, ArmEffects):
+        return f"between {len(fit.arms)} arms" if count else "between arms"
+    return f"in {len(fit.labels)} subsets" if count else "by subset"
+
+
+def _each(fit: AtOnce) -> str:
+    return "contrast" if isinstance(fit, ArmEffects) else "subset"
+
+
+def _at_once(fit: AtOnce, conf_level: float, simultaneous: bool) -> str:
+    if all(isinstance(effect.sampling, Unavailable) for effect in fit.effects):
+        return ""
     if simultaneous:
         p = "" if fit.associated else ", and p-values are adjusted for their number"
         count, level = len(fit.labels), percent(conf_level, "g")
         return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
     what = "Intervals" if fit.associated else "Intervals and p-values"
-    return f"{what} are for one contrast at a time, not for all at once."
+    return f"{what} are for one {_each(fit)} at a time, not for all at once."
 
 
-def _missing(fit: ArmEffects) -> tuple[str, ...]:
+def _missing(fit: AtOnce) -> tuple[str, ...]:
     """Why there are no intervals, where there are none."""
-    reasons = [str(e.sampling) for e in fit.effects if isinstance(e.sampling, Unavailable)]
-    return tuple(f"Standard errors and intervals are {why}." for why in dict.fromkeys(reasons))
+    reasons: dict[str, list[str]] = {}
+    for label, effect in zip(fit.labels, fit.effects, strict=True):
+        if isinstance(effect.sampling, Unavailable):
+            reasons.setdefault(str(effect.sampling), []).append(label)
+    return tuple(
+        f"Standard errors and intervals{_of(fit, labels)} are {why}."
+        for why, labels in reasons.items()
+    )
+
+
+def _of(fit: AtOnce, labels: list[str]) -> str:
+    return "" if len(labels) == len(fit.labels) else f" of {', '.join(labels)}"

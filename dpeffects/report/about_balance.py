@@ -50,7 +50,8 @@ def _(balance: Balance, conf_level: float) -> str:
 def _arms(balance: Balance) -> Pairs:
     (treated, sd), (outside, outside_sd) = balance.treated, balance.scores_outside
     who = counted(balance.guarantee.unit)
-    rows = [("Treated", f"{treated:.0f} of {balance.n} {who} (noise sd {sd:.3g})")]
+    of = who if "size" in balance.sample else f"of {balance.n} {who}"
+    rows = [("Treated", f"{treated:.0f} {of} (noise sd {sd:.3g})")]
     if balance.edges:
         scores = f"{100 * outside:.1f} % of {who} have scores below {LOW} or above {HIGH}"
         rows += [

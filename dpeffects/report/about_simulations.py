@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.auditing.audit_result import AuditResult
+from dpeffects.guarantee import column_of, protected
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.cells import NEAR
 from dpeffects.planning import Plan, PlanSetting
@@ -75,8 +76,9 @@ def _figure(value: float, form: str) -> str:
 def _(audit: AuditResult) -> Summary:
     promised = f"epsilon = {audit.epsilon:g}" + (f", delta = {audit.delta:g}" * (audit.delta > 0))
     shares = [f"{h} of {n}" for h, n in zip(audit.hits, audit.trials, strict=True)]
+    whose = f", for {protected(audit.unit)}" if column_of(audit.unit) else ""
     rows = [
-        ("Promise", f"{promised} ({audit.guarantee}), {audit.level} level"),
+        ("Promise", f"{promised} ({audit.guarantee}), {audit.level} level{whose}"),
         ("Verdict", audit.verdict),
         ("Tightness", f"{100 * audit.tightness:.0f} % of epsilon was shown to be lost"),
         ("Worst pair", audit.worst),

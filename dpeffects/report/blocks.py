@@ -27,6 +27,7 @@ LEVELS = {
     "label": "label level (only outcomes are private)",
     "none": "no level of privacy (nothing is protected)",
 }
+_MOST_SPENDS = 40
 SOURCES = {
     "declared": "declared",
     "dtype": "from the column's type",
@@ -245,6 +246,8 @@ def budget(result: Record) -> Table:
             epsilon, delta = "covered", "covered"
         sizes = (joined(spend.sensitivity), joined(spend.scale))
         rows.append([_label(spend), spend.mechanism, *sizes, epsilon, delta, str(spend.claim)])
+    if left := len(rows[_MOST_SPENDS:]):
+        rows[_MOST_SPENDS:] = [[f"and {left} more, see spends_frame()", *[""] * 6]]
     against = "" if asked is None else f"of {number(asked)} asked"
     rows.append(["total", against, "", "", epsilons[-1], deltas[-1], ""])
     if not any(spend.delta for spend in spends):

@@ -204,4 +204,5 @@ def _covered(record: Record) -> str:
     shares = dict.fromkeys(spend.share for spend in record.spends if spend.covered)
     if not shares:
         return ""
-    return f" They also pay for what the other half of the records released: {', '.join(shares)}."
+    whose = "all subsets" if record.spends[0].claim == 31 else "the other half of the records"
+    return f" They also pay for what {whose} released: {', '.join(shares)}."

@@ -4,7 +4,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.sensitivity import SensitivityAnalysis
-from dpeffects.results.several import ArmEffects
+from dpeffects.results.several import ArmEffects, SubsetEffects
 
 __all__ = [
     "ArmEffects",
@@ -13,5 +13,6 @@ __all__ = [
     "CateFunction",
     "Result",
     "SensitivityAnalysis",
+    "SubsetEffects",
     "load_cate",
 ]

@@ -1,4 +1,4 @@
-"""Results with several effects: by group, at points, between arms."""
+"""Results with several effects: by group, at points, between arms, in subsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number
@@ -151,7 +151,49 @@ class SeveralEffects(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class ArmEffects(SeveralEffects):
+class AtOnce(SeveralEffects):
+    """Average effects whose intervals hold, and p-values are adjusted, for all at once."""
+
+    @property
+    def associated(self) -> bool:
+        """Whether these are associations: not adjusted for, and not declared to be randomised."""
+        return any(effect.associated for effect in self.effects)
+
+    @property
+    def basis(self) -> str:
+        """What entitles these to be called effects: one of `BASES`, or empty."""
+        return self.effects[0].basis
+
+    def _one(self, label: str, what: str, **changes: Any) -> Result:
+        """One of the effects as a `Result`."""
+        if label not in self.labels:
+            raise OptionError(f"{what} is one of {', '.join(self.labels)}, got {label!r}")
+        about = {f.name: getattr(self, f.name) for f in fields(Record)}
+        return Result(released=self.effects[self.labels.index(label)], **about | changes)
+
+    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> FloatArray:
+        """Intervals, one row each, which hold for all of them at once unless told otherwise."""
+        return super().conf_int(conf_level, simultaneous=simultaneous)
+
+    def p_values(self, *, simultaneous: bool = True) -> FloatArray:
+        """Two-sided p-values of no effect, adjusted for their number unless told otherwise."""
+        return super().p_values(simultaneous=simultaneous)
+
+    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> pd.DataFrame:
+        """One row for each effect, its name in ``term``; what is not available is NaN."""
+        return super().tidy(conf_level, simultaneous=simultaneous)
+
+    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:
+        """Draw the effects with their intervals; return the axes (matplotlib)."""
+        return super().plot(conf_level, simultaneous=simultaneous, ax=ax)
+
+    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return super().summary(conf_level, simultaneous=simultaneous)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ArmEffects(AtOnce):
     """Average effects between more than two arms: one for each contrast, out of one budget.
 
     Intervals hold, and p-values are adjusted, for all contrasts at once (Bonferroni), unless
@@ -180,46 +222,76 @@ class ArmEffects(SeveralEffects):
     arms: tuple[str, ...]
     contrasts: str
 
-    @property
-    def associated(self) -> bool:
-        """Whether these are associations: not adjusted for, and not declared to be randomised."""
-        return any(effect.associated for effect in self.effects)
-
-    @property
-    def basis(self) -> str:
-        """What entitles these to be called effects: one of `BASES`, or empty."""
-        return self.effects[0].basis
-
     def contrast(self, label: str) -> Result:
         """One of the effects as a `Result`, with an interval for it alone.
 
         So that, for example, ``fit.contrast("high - none").sensitivity()`` can be asked.
         """
-        if label not in self.labels:
-            raise OptionError(f"contrast is one of {', '.join(self.labels)}, got {label!r}")
-        about = {f.name: getattr(self, f.name) for f in fields(Record)}
-        about["treatment"] = f"{self.treatment} ({label})"
-        return Result(released=self.effects[self.labels.index(label)], **about)
-
-    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> FloatArray:
-        """Intervals, one row each, which hold for all contrasts at once unless told otherwise."""
-        return super().conf_int(conf_level, simultaneous=simultaneous)
-
-    def p_values(self, *, simultaneous: bool = True) -> FloatArray:
-        """Two-sided p-values of no effect, adjusted for their number unless told otherwise."""
-        return super().p_values(simultaneous=simultaneous)
-
-    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> pd.DataFrame:
-        """One row for each contrast, its name in ``term``; what is not available is NaN."""
-        return super().tidy(conf_level, simultaneous=simultaneous)
-
-    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:
-        """Draw the effects with their intervals; return the axes (matplotlib)."""
-        return super().plot(conf_level, simultaneous=simultaneous, ax=ax)
-
-    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return super().summary(conf_level, simultaneous=simultaneous)
+        return self._one(label, "contrast", treatment=f"{self.treatment} ({label})")
 
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} contrasts of {len(self.arms)} arms")
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SubsetEffects(AtOnce):
+    """Average effects in several subsets, out of one budget.
+
+    Intervals hold, and p-values are adjusted, for all subsets at once (Bonferroni), unless
+    ``simultaneous=False`` is asked for.
+
+    Parameters
+    ----------
+    subsets
+        The conditions of the subsets.
+    disjoint
+        Whether no record can be in two of them.
+    labels, effects
+        Names of the subsets, and their estimates.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("cate_1", n=4000, seed=1)
+    >>> by = {"low": "x1 < 0.5", "high": "x1 >= 0.5"}
+    >>> fit = dpe.dp_ate("outcome ~ treatment | x1 + x2", data, epsilon=2, by=by, seed=1)
+    >>> fit.tidy()["term"].tolist(), fit.disjoint
+    (['low', 'high'], True)
+    """
+
+    subsets: tuple[str, ...]
+    disjoint: bool
+
+    def subset(self, label: str) -> Result:
+        """One of the effects as a `Result`, with an interval for it alone."""
+        conditions = dict(zip(self.labels, self.subsets, strict=True))
+        sample = {**self.sample, "by": f"subset {conditions.get(label, label)}"}
+        return self._one(label, "subset", sample=sample)
+
+    def difference(self, one: str, other: str) -> Result:
+        """How much larger the effect is in one subset than in another that is disjoint from it."""
+        if not self.disjoint:
+            raise OptionError("subsets that may share records have no simple difference")
+        first, second = (self.subset(label).released for label in (one, other))
+        sampling: SamplingVariance | Unavailable = Unavailable("one of the two has none")
+        a, b = first.sampling, second.sampling
+        if not (isinstance(a, Unavailable) or isinstance(b, Unavailable)):
+            sampling = SamplingVariance(
+                a.value + b.value, math.hypot(a.noise_scale, b.noise_scale), a.largest + b.largest
+            )
+        ends = [x.possible or (-math.inf, math.inf) for x in (first, second)]
+        released = replace(
+            first,
+            value=first.point - second.point,
+            sampling=sampling,
+            laplace=(*first.laplace, *second.laplace),
+            gaussian=first.gaussian + second.gaussian,
+            parts=(*first.parts, *second.parts),
+            possible=(ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]),
+            details={},
+        )
+        contrast = f"{self.treatment} ({one} - {other})"
+        return replace(self.subset(one), released=released, treatment=contrast, sample={})
+
+    def __repr__(self) -> str:
+        return self._head(f"in {len(self.labels)} subsets")

@@ -22,7 +22,11 @@ _SAME = {
     "the formula": attrgetter("formula"),
     "the level": attrgetter("level"),
     "what they protect": attrgetter("guarantee.unit"),
+    "who counts": lambda release: "; ".join(
+        text for name, text in release.sample.items() if name not in ("size", "cluster")
+    ),
 }
+"""What must be the same; sizes and numbers of clusters are each site's own."""
 
 
 def read_all(releases: Any) -> tuple[SiteRelease, ...]:

@@ -56,6 +56,8 @@ def notes(
             f"Sites count by all their records, not by their {_PARTS[releases[0].estimand]} ones, "
             "whose numbers are private."
         )
+    if rule.by_records and any("size" in release.sample for release in releases):
+        sentences.append("Sites count by all their records, not by those that count in an effect.")
     if test.p_value < _DIFFER and not rule.random_effects:
         sentences.append(
             f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "

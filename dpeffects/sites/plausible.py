@@ -60,7 +60,7 @@ def why_not(release: SiteRelease) -> str:
     width = outcome_width(release)
     if width is None:
         return "it does not say the range of its outcome"
-    clipped = version_of(release.released) > 1
+    clipped = version_of(release.released, release.sample) > 1
     least = _LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
     noise = math.sqrt(release.released.noise_variance)
     if noise < least or noise == 0.0:

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpeffects import documents, writing
@@ -64,6 +64,8 @@ class SiteRelease:
         What is promised to the people in the site's data, and the charges that paid for it.
     bounds
         Triples of name, range in words and source.
+    sample
+        Who counts, and for how much, in words (`Result`); the same in all sites but for numbers.
     request
         Identifier of the request that the site answers; may be empty.
     signature
@@ -91,6 +93,7 @@ class SiteRelease:
     guarantee: Guarantee
     spends: tuple[Spend, ...] = ()
     bounds: tuple[Bound, ...] = ()
+    sample: Mapping[str, str] = field(default_factory=dict)
     request: str = ""
     signature: Signature | None = None
 
@@ -110,6 +113,7 @@ class SiteRelease:
             bounds=tuple(
                 (_one_line(name), _one_line(text), source) for name, text, source in result.bounds
             ),
+            sample={name: _one_line(text) for name, text in result.sample.items()},
             request=request,
             **{name: _one_line(plain(getattr(result, name))) for name in _ESTIMATED},
         )
@@ -135,10 +139,11 @@ class SiteRelease:
         released = self.released
         values: dict[str, Any] = {
             "format": FORMAT,
-            "version": version_of(released),
+            "version": version_of(released, self.sample),
             **{name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)},
             "estimate": self.estimate,
-            **_estimate_document(released),
+            **_estimate_document(released, version_of(released, self.sample)),
+            **({"sample": dict(self.sample)} if self.sample else {}),
             "guarantee": {name: plain(getattr(self.guarantee, name)) for name in GUARANTEE},
             "spends": [plain(spend.to_dict()) for spend in self.spends],
             "bounds": [dict(zip(BOUND, bound, strict=True)) for bound in self.bounds],
@@ -247,7 +252,9 @@ def begin_release(
         _check_kind(spec.guarantee)
         if spec.smooth and arguments.get("variance") is False:
             raise OptionError(_NO_SCALE)
-    one = {**arguments, "contrasts": None}  # a site sends one effect
+    if arguments.pop("by", None) is not None:
+        raise OptionError("a site sends one effect: leave out by, and release with subset=...")
+    one = {**arguments, "contrasts": None}
     return Estimation(Request.of_effect(estimand, formula, data, **one))
 
 
@@ -308,11 +315,11 @@ def _plain_range(possible: tuple[float, float] | None) -> tuple[float, float] | 
     return float(possible[0]), float(possible[1])
 
 
-def _estimate_document(released: Estimate) -> dict[str, Any]:
+def _estimate_document(released: Estimate, version: int) -> dict[str, Any]:
     """The error of the estimate; in version 2 also its parts, what is possible, and the basis."""
     noise = {"laplace": list(released.laplace), "gaussian": released.gaussian}
     variance: dict[str, Any] = {"noise": noise, "sampling": _sampling_document(released.sampling)}
-    if version_of(released) == 1:
+    if version == 1:
         return {"variance": variance}
     variance["parts"] = [plain(part) for part in released.parts]
     possible = None if released.possible is None else list(released.possible)

@@ -18,8 +18,8 @@ from dpeffects.sites import document
 from dpeffects.sites.document import flag, many, number, one_of, record, text, whole
 
 FORMAT = "dpeffects site release"
-VERSIONS = (1, 2)
-"""The second also has parts of the error, a possible range and a basis."""
+VERSIONS = (1, 2, 3)
+"""The second also has parts of the error, a possible range and a basis, the third who counts."""
 
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
@@ -27,6 +27,7 @@ KINDS_SENT = ("exact", "asymptotic")
 Fields = dict[str, document.Check]
 
 _LONGEST_UNIT = 100
+_MOST_SAID = 20
 _texts = partial(many, check=text)
 _not_negative = partial(number, least=0.0)
 
@@ -153,6 +154,12 @@ SECOND: Fields = {
 """The fields of version 2 that differ from those of version 1, or are new."""
 
 
+def _sample(value: Any, name: str) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not 0 < len(value) <= _MOST_SAID:
+        raise ReleaseError(f"{name} must be an object of 1 to {_MOST_SAID} texts")
+    return {text(key, name): text(said, f"{name}.{key}") for key, said in value.items()}
+
+
 def read_fields(values: Any) -> dict[str, Any]:
     """Check a document; return the arguments of the SiteRelease that it holds."""
     if not isinstance(values, Mapping):
@@ -163,9 +170,10 @@ def read_fields(values: Any) -> dict[str, Any]:
     if type(version) is not int or version not in VERSIONS:
         raise ReleaseError(
             f"version {document.shown(version)} of the format is not known; "
-            f"this dpeffects reads versions {' and '.join(map(str, VERSIONS))}"
+            f"this dpeffects reads versions {', '.join(map(str, VERSIONS))}"
         )
-    known = RELEASE | (SECOND if version == 2 else {})
+    known = RELEASE | (SECOND if version > 1 else {})
+    known |= {"sample": _sample} if version == 3 else {}
     known |= {"signature": _signature} if "signature" in values else {}
     fields: dict[str, Any] = record(values, "", fields=known, make=dict)
     _check_sum(values)
@@ -182,13 +190,16 @@ def read_fields(values: Any) -> dict[str, Any]:
         notes=fields.pop("notes"),
         caution=fields.pop("caution"),
     )
-    if version_of(released) != version:  # it would have another checksum when written again
-        raise ReleaseError(f"it has nothing that version {version} is for: write version 1")
+    least = version_of(released, fields.get("sample", {}))
+    if least != version:  # it would have another checksum when written again
+        raise ReleaseError(f"it has nothing that version {version} is for: write version {least}")
     return fields | {"released": released}
 
 
-def version_of(released: Estimate) -> int:
+def version_of(released: Estimate, sample: Mapping[str, str]) -> int:
     """The version that a release is written in: the first that holds all of it."""
+    if sample:
+        return 3
     return 2 if released.parts or released.possible is not None or released.basis else 1
 
 

@@ -613,7 +613,7 @@ BAD = {
         {"bounds": {k: BOUNDS[k] for k in ("y", "x1", "x2")}},
     ),
     "an undeclared level": (DataError, "levels", {"data": frame().assign(g="z")}),
-    "bounds for nothing": (DataError, "'zz'", {"bounds": {**BOUNDS, "zz": (0, 1)}}),
+    "bounds for nothing": (BoundsError, "'zz'", {"bounds": {**BOUNDS, "zz": (0, 1)}}),
 }
 
 

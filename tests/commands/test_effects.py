@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.design.read import read
 from dpeffects.errors import OptionError
 from dpeffects.files import read_data
+from dpeffects.formula import parse
 from tests.commands.shell import ESTIMATE, FORMULA, refused, run
 from tests.commands.shell import study as records
 
@@ -80,9 +82,10 @@ def test_other_files_hold_the_same(study, capsys, name):
 def test_whole_numbers_of_a_csv_file_are_no_type(tmp_path):
     """One record with a fraction must not change how the columns of the others are read."""
     for last in ("1", "0.5"):
-        (tmp_path / "data.csv").write_text(f"y,t\n0,1\n1,0\n{last},1\n")
-        read = read_data(str(tmp_path / "data.csv"), {"y": (0, 1), "t": [0, 1]})
-        assert set(read.dtypes.astype(str)) == {"float64"}
+        (tmp_path / "data.csv").write_text(f"y,t\n0,1\n1,0\n0,0\n{last},1\n")
+        table = read(read_data(str(tmp_path / "data.csv")), parse("y ~ t"), {"y": (0, 1)}, ())
+        assert table.numeric["y"].dtype == float
+        assert not table.design.whole
 
 
 def test_without_a_seed_it_is_private(study, capsys):

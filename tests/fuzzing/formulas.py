@@ -32,7 +32,10 @@ LEVELS = {
     "q'uote": ["it's", 'say "x"', "a]b[c", "é"],
 }
 OUTCOMES = {"y": (0.0, 1.0), "y|2": (-10.0, 10.0), "y ~ t": (0.0, 100.0)}
-TREATMENTS = ("t", "C(t, levels=[0, 1])", "C(arm, levels=['no', 'yes'])", "`treat|ed`")
+TREATMENTS = (
+    *("t", "C(t, levels=[0, 1])", "C(arm, levels=['no', 'yes'])", "`treat|ed`"),
+    *("I(t > 0)", "I(1 - (`treat|ed` == 0))", "cut(t, [0, 0.5, 1])"),
+)
 BOUNDS = {**NUMERIC, **LEVELS, **OUTCOMES}
 FUNCTIONS = ("log", "log2", "log10", "log1p", "sqrt", "exp", "expm1", "abs")
 NUMBERS = (
@@ -122,6 +125,8 @@ class Grammar:
         name = self.chance.choice(list(LEVELS))
         if kind < 0.3:
             return quoted(name)
+        if kind < 0.35:
+            return f"is_na({quoted(self.chance.choice([name, *NUMERIC]))})"
         if kind < 0.4:
             return f"C({quoted(name)})"
         if kind < 0.6:

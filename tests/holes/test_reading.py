@@ -48,14 +48,10 @@ def on_polars(path, monkeypatch):
 
 
 def in_memory(path, monkeypatch):
-    return read_data(str(path), BOUNDS)
-
-
-def without_bounds(path, monkeypatch):
     return read_data(str(path))
 
 
-READERS = [on_duckdb, on_polars, in_memory, without_bounds]
+READERS = [on_duckdb, on_polars, in_memory]
 
 
 def effect(data, formula=FORMULA, bounds=BOUNDS, **more):

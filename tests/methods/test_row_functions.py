@@ -26,13 +26,18 @@ from dpeffects.design.clipped import Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import (
+    _arm_models,
     _balancing,
     _centres,
+    _clusters,
     _curves,
+    _ipw_arms,
     _moments,
     _nuisance,
     _propensity,
+    _response,
     _variation,
+    _weighted_arms,
     balance,
     clipped_contrast,
     one_step,
@@ -46,6 +51,7 @@ from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
+from dpeffects.inference.estimate import Influence
 from dpeffects.privacy.moments import Bins, WithSquares
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
@@ -105,8 +111,32 @@ ODDS = one_step._Score(
     means=np.array([0.3, -0.3]),
 )
 FROM_MODEL = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.55, 0.35]))
+CHANCES = _arm_models.ArmScore(
+    STANDARD,
+    np.array([0.0, 0.3, -0.2]),
+    np.stack([0.0 * WEIGHTS[1:], 0.2 * WEIGHTS[1:], -0.1 * WEIGHTS[:0:-1]]),
+    0.03,
+    np.array([0.5, 0.3, 0.2]),
+    RNG.normal(size=(3, 8, 3)),
+)
+FROM_ARMS = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.5, 0.4, 0.3]))
+ARM_TERM = _weighted_arms.ArmTerm(FROM_ARMS, CHANCES, np.array([0.8, 0.5, 0.6]), 0.2)
+THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
+THREE_CENTRES = (0.6, 0.4, 0.3)
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
+FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
 CASES = {
+    "_FromMean": [FROM_MEAN],
+    "_Square": [_clusters._Square(FROM_MEAN)],
+    "has_outcome": [_response.has_outcome],
+    "WithTreatment": [_response.WithTreatment(arms) for arms in (2, 3)],
+    "Represented": [
+        _response.Represented(
+            Propensity.within(RNG.normal(size=D + arms - 1), 0.3, (0.1, 0.9)),
+            _response.WithTreatment(arms),
+        )
+        for arms in (2, 3)
+    ],
     "Outcome": [Outcome()],
     "ScaledSquare": [ScaledSquare(0.1, 0.7)],
     "control": [control],
@@ -130,6 +160,19 @@ CASES = {
     "_Row": [
         _moments._Row(STANDARD, RESIDUAL, 0.3, share, (0.7, 0.7, 0.25)) for share in (None, 0.4)
     ],
+    "_ArmRow": [
+        _arm_models._ArmRow(STANDARD, BY_ARM, 0.3, shares, (0.7, 0.7, 0.25))
+        for shares in (None, CHANCES.shares)
+    ],
+    "_ArmNewton": [_arm_models._ArmNewton(CHANCES, 1.5)],
+    "ArmTerm": [ARM_TERM],
+    "AlongScore": [_weighted_arms.AlongScore(ARM_TERM, np.array([1.0, 0.5, 2.0]))],
+    "InverseChance": [
+        _ipw_arms.InverseChance(
+            THREE, np.array(THREE_CENTRES), np.array([0.1, 0.0, 0.2]), np.array([4.0, 5.0, 6.0])
+        )
+    ],
+    "OwnBeyondClip": [_ipw_arms.OwnBeyondClip(THREE)],
     "Basis": [BASIS],
     "WithConstant": [_balancing.WithConstant(BASIS)],
     "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
@@ -150,16 +193,18 @@ CASES = {
     "_Along": [_variation._Along(CONTRAST, 0.4, MODELS, 0.3 * WEIGHTS[1:], 0.8)],
     "_Bent": [_curves._Bent(np.array([0, 2]), MODELS, ODDS)],
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
-    "_FromModel": [FROM_MODEL],
+    "_FromModel": [FROM_MODEL, FROM_ARMS],
     "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
     "Score": [
         private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
     ],
     "WithinArm": [private_ipw.WithinArm(SCORE, (0.3, -0.2), 4.0)],
-    "SquaredResidual": [private_ipw.SquaredResidual((0.6, 0.4))],
+    "SquaredResidual": [private_ipw.SquaredResidual(x) for x in ((0.6, 0.4), THREE_CENTRES)],
     "BeyondClip": [_propensity.BeyondClip(MODEL)],
     "LogOdds": [_propensity.LogOdds(MODEL, 0.1, 3.0)],
-    "OutcomeMoment": [private_ipw.OutcomeMoment((0.6, 0.4), np.arange(1.0, D + 1))],
+    "OutcomeMoment": [
+        private_ipw.OutcomeMoment(x, np.arange(1.0, D + 1)) for x in ((0.6, 0.4), THREE_CENTRES)
+    ],
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
     "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
@@ -204,7 +249,8 @@ def block(n, rng):
     y[::2] = rng.random(len(y[::2]))
     answers = np.where(rng.random((n, 1)) < 0.1, np.nan, rng.normal(size=(n, 1)))
     strata, arm = rng.integers(0, 3, (2, n))
-    return Block(rng.random(n) < 0.5, y, x, strata, answers, arm=arm)
+    observed = rng.random(n) < 0.7
+    return Block(rng.random(n) < 0.5, y, x, strata, answers, arm=arm, observed=observed)
 
 
 def values(function, rows):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize as scipy_minimize
 
-from dpeffects.auditing.minimisers import by_record
+from dpeffects.auditing.minimisers import log_volume
 from dpeffects.errors import OptionError
 from dpeffects.privacy import logistic, minimise
 from dpeffects.privacy.budget import Budget
@@ -354,13 +354,6 @@ def bare(held, ask):
     c = curator(held)
     ask(c)
     return c._releaser._noise.drawn[-1]
-
-
-def log_volume(p, w):
-    """Logarithm of the determinant of the second derivatives."""
-    rows, _, curvatures = by_record(p, w)
-    matrix = (rows * curvatures[:, None]).T @ rows + p.strength * np.eye(w.size)
-    return np.linalg.slogdet(matrix)[1]
 
 
 def test_the_volume_of_a_unit_is_more_than_that_of_a_record():

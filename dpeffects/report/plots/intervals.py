@@ -16,7 +16,7 @@ from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, numbers
-from dpeffects.results.several import ArmEffects, SeveralEffects
+from dpeffects.results.several import ArmEffects, AtOnce, SeveralEffects, SubsetEffects
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import draw
 
@@ -322,14 +322,14 @@ def _function(
 
 
 def contrasts(
-    fit: ArmEffects, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
+    fit: AtOnce, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
 ) -> Any:
-    """Draw effects between more than two arms, one interval each; return the axes.
+    """Draw effects between more than two arms or in subsets, one interval each; return the axes.
 
     Parameters
     ----------
     fit
-        Result of `dp_ate` where the treatment has more than two levels.
+        Result of `dp_ate` where the treatment has more than two levels, or with ``by``.
     conf_level
         Of the intervals.
     simultaneous
@@ -346,7 +346,8 @@ def contrasts(
     >>> contrasts(dpe.dp_ate(formula, data, "private_psm", level="label", epsilon=1)).get_xlabel()
     'contrast'
     """
-    return _effects(fit, "contrast", conf_level, simultaneous, ax)
+    what = "contrast" if isinstance(fit, ArmEffects) else "subset"
+    return _effects(fit, what, conf_level, simultaneous, ax)
 
 
 def _effects(fit: SeveralEffects, what: str, conf_level: float, simultaneous: bool, ax: Any) -> Any:
@@ -391,3 +392,4 @@ draw.register(Combined, forest)
 draw.register(CateFunction, curve)
 draw.register(CateEffects, curve)
 draw.register(ArmEffects, contrasts)
+draw.register(SubsetEffects, contrasts)

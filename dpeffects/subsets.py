@@ -1,0 +1,167 @@
+"""Effects in several subsets out of one budget: all checks come first, then all releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Any
+
+from dpeffects.design.read import strata_of
+from dpeffects.errors import EstimationError, FormulaError, OptionError
+from dpeffects.flow import Estimation, Request, account_of, facts_about
+from dpeffects.formula import parse
+from dpeffects.formula.condition import by_level, exclude, read_condition
+from dpeffects.formula.expression import Number, source
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.ledger import OneCall
+from dpeffects.results.several import SubsetEffects
+from dpeffects.unproved.seeded import noise_source
+
+By = str | Sequence[str] | Mapping[str, str]
+MOST_SUBSETS = 50
+
+
+def subset_effects(request: Request, by: By) -> SubsetEffects:
+    """Estimate an effect in each of several subsets.
+
+    The budget is divided among them. Of three or more, where no record can be in two of them, each
+    has half of it (claim 31): by their conditions, and because a record counts in none but the
+    first that it is in. The rows of a unit may be in all of them.
+    """
+    request = replace(request.written_out(), contrasts=None)
+    subsets = _named(by, request)
+    conditions = [read_condition(text) for text in subsets.values()]
+    disjoint = all(exclude(one, other) for one, other in combinations(conditions, 2))
+    cheap = disjoint and request.unit is None and len(subsets) > 2
+    parts = 2 if cheap else len(subsets)
+    call = OneCall(account_of(request.ledger, request.dataset), request.budget, cheap)
+    each = replace(
+        request,
+        budget=Budget(*(round_down(x / parts) for x in request.budget.exact)),
+        ledger=call,
+        dataset=None,
+    )
+    if request.seed is not None:  # one generator for all, or all would have the same noise
+        each = replace(each, seed=noise_source(request.seed))  # type: ignore[arg-type]
+    made: dict[str, Estimation] = {}
+    texts = list(subsets.values())
+    try:
+        for k, name in enumerate(subsets):
+            inside = _all((request.subset, texts[k]), texts[:k] if cheap else [])
+            made[name] = Estimation(replace(each, subset=inside))
+        results = {name: _estimated(estimation) for name, estimation in made.items()}
+    finally:
+        call.end()
+    return _result(request, subsets, made, results, call.price, disjoint)
+
+
+def _named(by: By, request: Request) -> dict[str, str]:
+    """Conditions by name: as they are given, or one for each group that discrete terms make."""
+    if isinstance(by, str):
+        found = _groups(by, request)
+    elif isinstance(by, Mapping):
+        found = {str(name): text for name, text in by.items()}
+    elif isinstance(by, list | tuple):
+        found = {str(text): text for text in by}
+        if len(found) < len(by):
+            raise OptionError("by has the same subset twice")
+    else:
+        raise OptionError(f"by must be terms, a list or a mapping, got {type(by).__name__}")
+    if not 1 <= len(found) <= MOST_SUBSETS:
+        raise OptionError(f"by has {len(found)} subsets; from 1 to {MOST_SUBSETS} are estimated")
+    return found
+
+
+def _groups(by: str, request: Request) -> dict[str, str]:
+    """A condition for each combination of levels."""
+    own = parse(request.formula)
+    try:
+        formula = parse(f"{source(own.outcome)} ~ {source(own.treatment)} | {by}")
+    except FormulaError as error:
+        raise OptionError(
+            f'by takes discrete terms, such as "sex + cut(age, [18, 40, 65])", or a list of '
+            f"conditions: {error}"
+        ) from None
+    formula = replace(formula, outcome=Number(0.0))
+    strata = strata_of(request.data, formula, request.bounds)
+    if strata.count > MOST_SUBSETS:
+        raise OptionError(f"by makes {strata.count} groups; at most {MOST_SUBSETS} are estimated")
+    choices = product(*(by_level(factor) for factor in strata.factors))
+    return dict(zip(strata.labels(), (_all(map(str, x), []) for x in choices), strict=True))
+
+
+def _all(inside: Any, outside: Sequence[str]) -> str:
+    texts = [text for text in inside if text is not None]
+    texts = texts if len(texts) == 1 else [f"({text})" for text in texts]
+    return " & ".join((*texts, *(f"~({text})" for text in outside)))
+
+
+def _estimated(estimation: Estimation) -> tuple[Estimate, tuple[str, ...]]:
+    """Estimate and notes of a subset; one with too few records does not take the others along."""
+    try:
+        found = estimation.result()
+    except EstimationError as error:
+        return Estimate(math.nan, Unavailable(str(error))), ()
+    return replace(found.released, details=dict(found.details)), found.notes
+
+
+def _result(
+    request: Request,
+    subsets: Mapping[str, str],
+    made: Mapping[str, Estimation],
+    results: Mapping[str, tuple[Estimate, tuple[str, ...]]],
+    price: Spend | None,
+    disjoint: bool,
+) -> SubsetEffects:
+    first = next(iter(made.values()))
+    fields, budget = facts_about(first), request.budget
+    sizes = {name: estimation.size for name, estimation in made.items()}
+    sample = first.table.sample
+    whole = replace(sample, subset=read_condition(request.subset) if request.subset else None)
+    delta = budget.delta if any(x.ledger.spent[1] for x in made.values()) else 0.0
+    return SubsetEffects(
+        **fields
+        | {
+            "guarantee": replace(fields["guarantee"], epsilon=budget.epsilon, delta=delta),
+            "epsilon_asked": budget.epsilon,
+            "spends": tuple(_spends(made, price)),
+            "sample": whole.described(None),
+        },
+        labels=tuple(subsets),
+        effects=tuple(effect for effect, _ in results.values()),
+        subsets=tuple(subsets.values()),
+        disjoint=disjoint,
+        notes=tuple(_notes({name: notes for name, (_, notes) in results.items() if notes})),
+        details={
+            f"records in {name} (noisy)": f"{size:.0f}"
+            for name, size in sizes.items()
+            if size is not None
+        },
+    )
+
+
+def _notes(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Notes that all subsets have, and those of single ones by their names."""
+    common = [
+        note for note in next(iter(notes.values()), ()) if all(note in x for x in notes.values())
+    ]
+    yield from common
+    for name, own in notes.items():
+        yield from (f"{name}: {note}" for note in own if note not in common)
+
+
+def _spends(made: Mapping[str, Estimation], price: Spend | None) -> list[Spend]:
+    """All charges by subset; where one charge paid for all, they are covered by it."""
+    found = [price] if price else []
+    for name, estimation in made.items():
+        for spend in estimation.ledger.spends:
+            label = f"{name}: {spend.label}"
+            if price:
+                label = f"{label} ({spend.epsilon:.3g} covered by claim 31)"
+                spend = replace(spend, epsilon=0.0, delta=0.0, alone=False)
+            found.append(replace(spend, label=label))
+    return found
