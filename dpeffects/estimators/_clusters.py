@@ -36,10 +36,10 @@ _CUT = 2.0
 """Sums whose root mean square is above the bound over this are cut noticeably."""
 _USUAL = 1.2
 """Spread of the logarithm of the number of clusters around that of the root of n, over studies."""
-_FEW, _LOST = 30, 3.0
+_FEW, _LOST = 20, 3.0
 """Below so many clusters the result says that they are few. Sums around means of two arms of
 unequal clusters have about as many degrees of freedom less."""
-_FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} of them the interval is too short"
+_FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} in an arm the interval may be too short"
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
 
@@ -148,6 +148,7 @@ def _by_cluster(
     """
     size, largest = influence.size, _largest(influence)
     row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
+    row_sd *= influence.uneven
     longest = max(min(_LONG * row_sd, largest), 0.02 * largest)
     term = _FromMean(influence, longest)
     squares, part = 0.0, whole
@@ -163,15 +164,16 @@ def _by_cluster(
     bound = max(min(bound, 4.0 * rows * longest), longest)
     label, box = "squares of sums by cluster", Box(-longest, longest)
     found = squares_by_cluster(curator, label, term, box, bound, share=SHARE, part=part)
-    few = count / (max(count - _LOST, 1.0) * size**2)
+    alike = 2.0 * count / (1.0 + influence.uneven**2)  # the smaller arm has most of the variance
+    few = alike / (max(alike - _LOST, 1.0) * size**2)
     value = few * float(found.total) + squares / size**2
-    scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / count))
+    scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / alike))
     most = few * count * found.bound**2 + squares / size**2
     cautions = [estimate.caution]
     if float(found.total) / count > (found.bound / _CUT) ** 2:
         cautions.append(_ARE_CUT)
-    if count < _FEW:
-        cautions.append(_FEW_CLUSTERS.format(count))
+    if alike < _FEW:
+        cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
     known = "" if clusters else ", noisy and from below"
     return replace(
         estimate,
