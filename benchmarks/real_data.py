@@ -310,8 +310,8 @@ is their number, and there are 40 people in each on average; elsewhere it is the
 Calls: *rows* knows nothing of clusters, weights or missing values, and is there to fail;
 *cluster, clusters* declares how many there are, *cluster* has them counted privately; *unit* counts
 every person once; *unit, max_rows=8* and *all rows* count every row; *complete* leaves out records
-without an outcome, and is biased here. A coverage of 95 is uncertain by 2.0 points with 120 runs, by
-2.4 with 80."""
+without an outcome, and is biased here. A coverage of 95 is uncertain by 2.0 points with 120 runs,
+by 2.4 with 80."""
 
 
 def page(found: pd.DataFrame, name: str, folder: Path = RESULTS) -> None:

@@ -72,7 +72,7 @@ class Influence:
 
     @property
     def uneven(self) -> float:
-        """Spread of the influence in the smaller arm, over that in all rows: 1 if arms are equal."""
+        """Spread of the influence in the smaller arm, over that in all rows: 1 in equal arms."""
         shares = [max(share, 0.02) for share in self.shares]
         return max(1.0 / (min(shares) * math.sqrt(sum(1.0 / share for share in shares))), 1.0)
 
