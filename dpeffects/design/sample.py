@@ -122,10 +122,18 @@ class Sample:
         some = (self.unit, self.cluster, self.weights)
         return bool(self.observed) or any(x is not None for x in some)
 
-    def described(self, size: float | None = None, clusters: str = "") -> dict[str, str]:
+    @property
+    def unequal(self) -> bool:
+        """Whether some that count may count less than others."""
+        return self.weights is not None or self.max_rows is not None or bool(self.observed)
+
+    def described(
+        self, size: float | None = None, effective: float | None = None, clusters: str = ""
+    ) -> dict[str, str]:
         """Say who counts, and for how much, by what asks for it.
 
-        ``size`` is the released sum of the weights, ``clusters`` how many clusters there are.
+        ``size`` is the released sum of the weights, ``effective`` Kish's effective size,
+        ``clusters`` how many clusters there are.
         """
         said: dict[str, str] = {}
         who = "records" if self.unit is None else counted(rows_of(self.unit))
@@ -137,14 +145,20 @@ class Sample:
         if self.subset is not None:
             said["subset"] = f"subset {shorten(escaped(str(self.subset)))}"
         if self.weights is not None:
-            said["weights"] = f"weights {printed(self.weights)}, from 0 to {self.upper:g}"
+            weights = f"survey or analysis weights {printed(self.weights)}"
+            said["weights"] = (
+                f"{weights}, from 0 to {self.upper:g}: the effect in the weighted population, its "
+                "standard error by squares of weighted sums"
+            )
         for word, what in _MISSING_SAID.items():
             if names := [name for name, policy in self.policies.items() if policy == word]:
                 said[f"missing, {word}"] = what.format(listed(map(printed, names)))
         if size is not None:
-            part = self.weights is not None or self.max_rows is not None or bool(self.observed)
-            full = "in all as much as about {} {} in full (noisy), the least effective size"
-            said["size"] = (full if part else "about {} {} count (noisy)").format(round(size), who)
+            full = "in all as much as about {} {} in full (noisy)"
+            text = full if self.unequal else "about {} {} count (noisy)"
+            said["size"] = text.format(round(size), who)
+        if effective is not None:
+            said["effective size"] = f"effective size about {effective:.0f} (Kish, noisy)"
         if self.cluster is not None and clusters:
             said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said

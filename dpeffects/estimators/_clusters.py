@@ -16,12 +16,13 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block
+from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.units import cluster_count, squares_by_cluster, squares_by_unit
 
 SHARE = "clusters"
-PROPORTION = 0.25
+PROPORTIONS = {True: 0.25, False: 0.1}
+"""Of the budget, for sums of clusters, and for those of units or weighted rows."""
 _ROWS, _COUNTED = Fraction(1, 8), Fraction(1, 4)
 """Parts of the share for squares of rows, and for how many clusters there are where nobody
 declared it."""
@@ -35,10 +36,11 @@ _CUT = 2.0
 """Sums whose root mean square is above the bound over this are cut noticeably."""
 _USUAL = 1.2
 """Spread of the logarithm of the number of clusters around that of the root of n, over studies."""
-_FEW, _LOST = 30, 3.0
+_FEW, _LOST = 20, 3.0
 """Below so many clusters the result says that they are few. Sums around means of two arms of
 unequal clusters have about as many degrees of freedom less."""
-_FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} of them the interval is too short"
+_FROM_BELOW = ", noisy and from below"
+_FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} in an arm the interval may be too short"
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
 
@@ -80,12 +82,17 @@ def with_group_variances(
     curator: Curator, effects: Effects, by_cluster: bool, clusters: int | None
 ) -> Effects:
     """The same for several effects, each with its part of the share; clusters are counted once."""
-    estimates, whole = effects.estimates, Fraction(1)
+    estimates, whole, details = effects.estimates, Fraction(1), dict(effects.details)
+    if any(x.influence is None or isinstance(x.sampling, Unavailable) for x in estimates):
+        return effects
+    if by_cluster:
+        details["clusters"] = f"{clusters}"
     if by_cluster and clusters is None:
         clusters, whole = math.ceil(_count(curator, None)), 1 - _COUNTED
+        details["clusters"] = f"{clusters}{_FROM_BELOW}"
     part = whole / len(estimates)
     made = (with_group_variance(curator, x, by_cluster, clusters, part) for x in estimates)
-    return replace(effects, estimates=tuple(made))
+    return replace(effects, estimates=tuple(made), details=details)
 
 
 def with_group_variance(
@@ -111,6 +118,21 @@ def with_group_variance(
     return replace(estimate, sampling=sampling)
 
 
+@reads("treated")
+def _one(rows: Block) -> FloatArray:
+    """One for each row."""
+    return np.ones(rows.treated.size)
+
+
+def effective_size(curator: Curator, size: float, share: str, part: float) -> float | None:
+    """Kish's effective size, (sum of weights)^2 / (sum of their squares), by units."""
+    label = "squares of weights"
+    squares = squares_by_unit(curator, label, _one, Box(-1.0, 1.0), share=share, part=part).total
+    if float(squares) < 2.0 * squares.sd:
+        return None
+    return min(max(size**2 / float(squares), size), curator.units)
+
+
 def _largest(influence: Influence) -> float:
     """The largest influence, measured from its mean."""
     largest = max(abs(influence.low), abs(influence.high))
@@ -132,6 +154,7 @@ def _by_cluster(
     """
     size, largest = influence.size, _largest(influence)
     row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
+    row_sd *= influence.uneven
     longest = max(min(_LONG * row_sd, largest), 0.02 * largest)
     term = _FromMean(influence, longest)
     squares, part = 0.0, whole
@@ -147,16 +170,17 @@ def _by_cluster(
     bound = max(min(bound, 4.0 * rows * longest), longest)
     label, box = "squares of sums by cluster", Box(-longest, longest)
     found = squares_by_cluster(curator, label, term, box, bound, share=SHARE, part=part)
-    few = count / (max(count - _LOST, 1.0) * size**2)
+    alike = 2.0 * count / (1.0 + influence.uneven**2)  # the smaller arm has most of the variance
+    few = alike / (max(alike - _LOST, 1.0) * size**2)
     value = few * float(found.total) + squares / size**2
-    scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / count))
+    scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / alike))
     most = few * count * found.bound**2 + squares / size**2
     cautions = [estimate.caution]
     if float(found.total) / count > (found.bound / _CUT) ** 2:
         cautions.append(_ARE_CUT)
-    if count < _FEW:
-        cautions.append(_FEW_CLUSTERS.format(count))
-    known = "" if clusters else ", noisy and from below"
+    if alike < _FEW:
+        cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
+    known = "" if clusters else _FROM_BELOW
     return replace(
         estimate,
         sampling=SamplingVariance(value, scale, most),
