@@ -175,6 +175,8 @@ EFFECTS = {
     "diff_in_means, checked bounds of a subset": ate(
         "diff_in_means", n=400, epsilon=8.0, check_bounds=True, subset="x1 > 0.2"
     ),
+    "one_step, disjoint groups": ate("one_step", n=400, epsilon=12.0, by="g"),
+    "one_step, subsets": ate("one_step", n=400, epsilon=12.0, by=["x1 < 0.7", "g != 'a'"]),
     "private_psm": ate("private_psm"),
     "private_psm, rich": ate("private_psm", formula=RICH),
     "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1),
