@@ -85,6 +85,16 @@ def test_errors_of_other_outcomes_and_arms(sizes, treated, outcome, top):
     assert ours.std_error == pytest.approx(expected, rel=0.1)
 
 
+def test_levels_say_how_many_clusters_there_are():
+    data = villages([20] * 50, 25, lambda z: np.clip(5 + z, 0, 10))
+    levels, about = list(range(50)), {"cluster": "village", "epsilon": 2}
+    bounds = {"outcome": (0, 10), "village": levels}
+    named = dpe.declare(data, {"treatment": [0, 1], **bounds})
+    for given, more in ((data, {"bounds": bounds}), (named, {})):
+        ours = dpe.dp_ate("outcome ~ treatment", given, "diff_in_means", **about, **more)
+        assert ours.sample["cluster"].endswith("(clusters: 50)")
+
+
 @pytest.mark.parametrize("max_rows", [None, 4])
 def test_people_with_several_rows_are_those_of_statsmodels(max_rows):
     made = dpe.simulate("repeated", 8000, 1, randomised=True)
