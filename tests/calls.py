@@ -236,6 +236,13 @@ EFFECTS = {
     "auto, label": ate("auto", level="label"),
     "auto, found bounds": ate("auto", n=4000, declared=("g", "z"), epsilon=8.0),
     "auto, three arms": ate("auto", formula=THREE),
+    "auto, three arms, subset": ate(
+        "auto", n=400, formula=THREE, epsilon=8.0, contrasts="pairwise", subset="x1 > 0.2"
+    ),
+    "diff_in_means, three arms, clusters": ate("diff_in_means", formula=THREE, cluster="site"),
+    "private_ipw, three arms, weights": ate(
+        "private_ipw", n=400, formula=THREE, epsilon=8.0, weights="x1"
+    ),
     "one_step, three arms": ate("one_step", n=400, formula=THREE, contrasts="pairwise"),
     "one_step, three arms, trial": ate(
         "one_step", n=400, formula=THREE, design="randomised", epsilon=4.0

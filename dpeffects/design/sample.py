@@ -12,6 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.design.columns import missing_in
 from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
@@ -166,7 +167,7 @@ class Sample:
         """What each row counts by itself, from 0 to 1."""
         own = np.ones(len(frame))
         for name in self.complete:
-            own[is_missing(frame[name])] = 0.0
+            own[missing_in(frame[name])] = 0.0
         if self.weights is not None:
             column = frame[self.weights]
             if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
@@ -185,7 +186,7 @@ class Sample:
         """Which rows have the outcome, where that is modelled."""
         found = np.ones(len(frame), np.bool_)
         for name in self.observed:
-            found &= ~is_missing(frame[name])
+            found &= ~missing_in(frame[name])
         return found
 
     def weight(
@@ -256,14 +257,6 @@ def _kind(value: Any) -> str:
     )
 
 
-def is_missing(column: nw.Series[Any]) -> BoolArray:
-    """Which values are null or NaN."""
-    missing = column.is_null()
-    if column.dtype.is_float():
-        missing = missing | column.is_nan().fill_null(True)
-    return np.asarray(missing.to_numpy(), np.bool_)
-
-
 def floats(column: nw.Series[Any]) -> FloatArray:
     """Numbers, NaN where they are missing."""
     values = column.cast(nw.Float64).to_numpy()
@@ -277,7 +270,7 @@ def _compared(column: nw.Series[Any], number: bool) -> Any:
             raise DataError(f"column {column.name!r} is compared as a number, but it is not one")
         return floats(column)
     values = np.empty(len(column), object)
-    missing = is_missing(column)
+    missing = missing_in(column)
     values[:] = [None if gone else x for x, gone in zip(column.to_list(), missing, strict=True)]
     return values
 
@@ -286,7 +279,7 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
     """A whole number for each value, the same for equal values: names of units or clusters."""
     import pandas as pd
 
-    if is_missing(column).any():
+    if missing_in(column).any():
         raise DataError(f"column {column.name!r} has missing values: every row needs its own")
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)

@@ -39,6 +39,7 @@ _USUAL = 1.2
 _FEW, _LOST = 20, 3.0
 """Below so many clusters the result says that they are few. Sums around means of two arms of
 unequal clusters have about as many degrees of freedom less."""
+_FROM_BELOW = ", noisy and from below"
 _FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} in an arm the interval may be too short"
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
@@ -81,12 +82,17 @@ def with_group_variances(
     curator: Curator, effects: Effects, by_cluster: bool, clusters: int | None
 ) -> Effects:
     """The same for several effects, each with its part of the share; clusters are counted once."""
-    estimates, whole = effects.estimates, Fraction(1)
+    estimates, whole, details = effects.estimates, Fraction(1), dict(effects.details)
+    if any(x.influence is None or isinstance(x.sampling, Unavailable) for x in estimates):
+        return effects
+    if by_cluster:
+        details["clusters"] = f"{clusters}"
     if by_cluster and clusters is None:
         clusters, whole = math.ceil(_count(curator, None)), 1 - _COUNTED
+        details["clusters"] = f"{clusters}{_FROM_BELOW}"
     part = whole / len(estimates)
     made = (with_group_variance(curator, x, by_cluster, clusters, part) for x in estimates)
-    return replace(effects, estimates=tuple(made))
+    return replace(effects, estimates=tuple(made), details=details)
 
 
 def with_group_variance(
@@ -172,7 +178,7 @@ def _by_cluster(
         cautions.append(_ARE_CUT)
     if alike < _FEW:
         cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
-    known = "" if clusters else ", noisy and from below"
+    known = "" if clusters else _FROM_BELOW
     return replace(
         estimate,
         sampling=SamplingVariance(value, scale, most),

@@ -180,7 +180,7 @@ def _seen(function: Callable[[Block], T], changes: _Changes, block: Block) -> T:
     return function(replace(block, **made))
 
 
-class GroupSquares(NamedTuple):
+class SquaresOfSums(NamedTuple):
     """A released sum over groups of squares of their sums, and the bound that these are kept to."""
 
     total: Noisy
@@ -216,7 +216,7 @@ def squares_by_unit(
     *,
     share: str,
     part: float | Fraction = 1.0,
-) -> GroupSquares:
+) -> SquaresOfSums:
     """Release the sum over units of the square of what each adds (claim 30 a).
 
     ``within`` is a box of one column; what a unit adds is measured from its centre.
@@ -235,7 +235,7 @@ def squares_by_cluster(
     *,
     share: str,
     part: float | Fraction = 1.0,
-) -> GroupSquares:
+) -> SquaresOfSums:
     """Release the sum over clusters of squared sums, each sum kept within +-``bound`` (claim 30 b).
 
     A unit of several rows is in one cluster: in the last of those that its rows name, by the rows
@@ -320,7 +320,7 @@ def _released(
     times: float | None,
     share: str,
     part: float | Fraction,
-) -> GroupSquares:
+) -> SquaresOfSums:
     """Release squares; ``times`` is the bound over what a unit adds, None for units themselves."""
     single = grid.reach.single.l1
     bound = math.floor((times or 1.0) * single)
@@ -337,7 +337,7 @@ def _released(
     unit = grid.unit**2 * 2.0 ** (shift - 2 * fine)
     total = Steps(squares.sum(keepdims=True), Sensitivity.of_number(moves), unit)
     noisy = curator._releaser.release(label, total, share=share, claim=30, part=part)
-    return GroupSquares(noisy, bound * grid.unit)
+    return SquaresOfSums(noisy, bound * grid.unit)
 
 
 def _squares(values: IntArray) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +15,7 @@ from dpeffects.sites.release import SiteRelease, read_release
 from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
-_SAME = {
+_SAME: dict[str, Callable[[SiteRelease], str]] = {
     "the estimand": attrgetter("estimand"),
     "the outcome": attrgetter("outcome"),
     "the treatment": attrgetter("treatment"),
