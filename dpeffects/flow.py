@@ -482,11 +482,14 @@ class Estimation:
 
     def _cluster_count(self) -> int | None:
         """How many clusters are declared, by number or by their levels."""
-        cluster, bounds = self.sample.cluster, self.request.bounds
-        if self.request.clusters is not None or not isinstance(bounds, Mapping):
-            return self.request.clusters
-        declared = bounds.get(cluster or "")
-        return len(declared) if isinstance(declared, list) and len(declared) >= 2 else None
+        request, name = self.request, self.sample.cluster or ""
+        own = getattr(request.data, "bounds", None)  # of declare(...)
+        levels = request.bounds.get(name) if isinstance(request.bounds, Mapping) else None
+        if levels is None and isinstance(own, Bounds) and name in own and own.is_levels(name):
+            levels = list(own[name])
+        if request.clusters is not None or not isinstance(levels, list):
+            return request.clusters
+        return len(levels) if len(levels) >= 2 else None
 
     def result(self) -> Any:
         """Release, settle the reservation, and say what was promised and paid."""
