@@ -1,6 +1,7 @@
 """Three arms in one call, against two calls on the arms compared at half of the budget each.
 
     python benchmarks/three_arms.py            # a few minutes
+    python benchmarks/three_arms.py --coverage # a few minutes: how often intervals cover
     python benchmarks/three_arms.py --small    # a few seconds
 
 All calls are on the same 6,000 simulated records, so that estimates differ by their noise alone:
@@ -82,10 +83,67 @@ def row(n: int, name: str, epsilon: float, runs: int) -> dict[str, Any]:
     }
 
 
+COVERAGE = (
+    ("diff_in_means", True, 2000, 1.0),
+    ("clipped_contrast", True, 2000, 1.0),
+    ("one_step", True, 2000, 1.0),
+    ("one_step", False, 1000, 1.0),
+    ("one_step", False, 4000, 1.0),
+    ("private_ipw", False, 4000, 2.0),
+)
+TRUTH = np.array([0.1, 0.2, 0.1])
+
+
+def covers(method: str, trial: bool, n: int, epsilon: float, seed: int) -> list[Any]:
+    """Errors of all contrasts of one draw, whether intervals cover, one by one and all at once."""
+    frame, given = dpe.simulate("three_arms", n=n, seed=seed).frame, {}
+    if trial:
+        rng = np.random.default_rng(seed)
+        arm = rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
+        means = frame[["mu0", "mu1", "mu2"]].to_numpy()[np.arange(n), arm]
+        frame["treatment"] = np.array(LEVELS)[arm]
+        frame["outcome"] = means + rng.uniform(-0.1, 0.1, n)
+        given = {"design": "randomised"}
+    bounds = dict.fromkeys(("outcome", "x1", "x2", "x3"), (0, 1)) | {"treatment": LEVELS}
+    given |= {"bounds": bounds, "epsilon": epsilon, "seed": seed, "contrasts": "pairwise"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = dpe.dp_ate(FORMULA, frame, method, **given)
+    each, both = (fit.conf_int(simultaneous=x) for x in (False, True))
+    inside = [((x[:, 0] <= TRUTH) & (x[:, 1] >= TRUTH)).tolist() for x in (each, both)]
+    return [fit.estimates - TRUTH, inside[0], all(inside[1]), fit.tidy()["std_error"].to_numpy()]
+
+
+def coverage(runs: int) -> pd.DataFrame:
+    rows = []
+    for method, trial, n, epsilon in COVERAGE:
+        made = Parallel(-1)(delayed(covers)(method, trial, n, epsilon, k) for k in range(runs))
+        off, each, both, error = (np.array(x) for x in zip(*made, strict=True))
+        rows.append(
+            {
+                "method": method,
+                "design": "trial, arms of 50, 30, 20 %" if trial else "confounded",
+                "records": n,
+                "epsilon": epsilon,
+                "bias": f"{np.abs(off.mean(axis=0)).max():.2g}",
+                "root mean square error": f"{np.sqrt((off**2).mean()):.2g}",
+                "standard error": f"{np.sqrt((error**2).mean()):.2g}",
+                "covers, one": f"{100 * each.mean():.1f} %",
+                "covers, all three": f"{100 * both.mean():.0f} %",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true")
-    small = parser.parse_args().small
+    parser.add_argument("--coverage", action="store_true")
+    small, covering = (getattr(parser.parse_args(), x) for x in ("small", "coverage"))
+    if covering:
+        title, runs = "Three arms: how often 95 % intervals cover", 4 if small else 100
+        save("three_arms_coverage", title, {f"{runs} draws, all pairs of arms": coverage(runs)})
+        return
     n, runs, epsilons = (1000, 4, [1.0]) if small else (6000, 60, [1.0])
     table = pd.DataFrame([row(n, name, e, runs) for name in METHODS for e in epsilons])
     for column in table.columns[2:]:

@@ -235,9 +235,10 @@ def dp_cate(
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed, unit, max_rows,
-    missing, weights, subset, check_bounds
+    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
     method
         "r_learner" (careful where overlap is poor; the default for functions and points),
         "dr_learner" (less error where overlap is good; the default for groups, where the R-learner
@@ -341,9 +342,10 @@ def dp_balance(
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed, unit, max_rows, missing,
-    weights, subset, check_bounds
+    formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed
         As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
     estimand
         "ATE", "ATT" or "ATC": which weights the adjusted differences have.
     adjusted

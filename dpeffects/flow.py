@@ -36,8 +36,12 @@ from dpeffects.errors import (
     did_you_mean,
 )
 from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
-from dpeffects.estimators._clusters import with_group_variance, with_group_variances
-from dpeffects.estimators._response import respond
+from dpeffects.estimators._clusters import (
+    effective_size,
+    with_group_variance,
+    with_group_variances,
+)
+from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
@@ -172,7 +176,8 @@ class Estimation:
 
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
     ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
-    where that was released, ``asked_size`` how many of them and of those without an outcome.
+    where that was released, ``effective`` as many of equal weight, ``asked_size`` how many of them
+    and of those without an outcome, ``response`` what is known of who has one.
     """
 
     table: LoadedTable | LazyTable
@@ -181,7 +186,9 @@ class Estimation:
     unread: bool = False
     contrasts: Contrasts = ()
     size: float | None = None
+    effective: float | None = None
     asked_size: int | None = None
+    response: Response | None = None
     design: Design
     clipped: Clipped = Clipped()
     _rows: Rows | LazyRows | None = None
@@ -393,7 +400,7 @@ class Estimation:
             found["size"] = max(_SIZE_SHARE, own.get("counts", 0.0), own.get("count", 0.0))
         grouped = self.sample.grouped and not self.spec.conditional and self.spec.uses_outcome
         if grouped and self.request.variance:
-            found[_clusters.SHARE] = _clusters.PROPORTION
+            found[_clusters.SHARE] = _clusters.PROPORTIONS[self.sample.cluster is not None]
         return found
 
     def fit(self, noise: NoiseSource | None = None) -> Any:
@@ -419,6 +426,8 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
+            if self.response is not None:
+                released = self.response.completed(released, curator.n)
             if curator.has(_clusters.SHARE):
                 groups = self.sample.cluster is not None, self._cluster_count()
                 if isinstance(released, Estimate):
@@ -451,17 +460,19 @@ class Estimation:
 
     def _counted(self, curator: Curator) -> Curator:
         """The curator of the rows that count, and of how many these are."""
-        self.counts: dict[str, Any] = {}
         if self.sample.observed:
             known, part = replace(self.sample, observed=()).size_is_public, 1.0
             if not known:
                 part = 0.5
                 curator.release_size("observed", part)
             self.asked_size = curator.n
-            curator, self.counts = respond(curator, part)
+            curator, self.response = respond(curator, part)
         if not self.sample.size_is_public:
-            size = curator.release_size("size")
+            part = 0.75 if self.sample.unequal else 1.0
+            size = curator.release_size("size", part)
             self.size = max(float(size.value[0]), 0.0)
+            if self.sample.unequal:
+                self.effective = effective_size(curator, self.size, "size", 1.0 - part)
             if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
                     f"about {self.size:.0f} records count, give or take "
@@ -471,11 +482,14 @@ class Estimation:
 
     def _cluster_count(self) -> int | None:
         """How many clusters are declared, by number or by their levels."""
-        cluster, bounds = self.sample.cluster, self.request.bounds
-        if self.request.clusters is not None or not isinstance(bounds, Mapping):
-            return self.request.clusters
-        declared = bounds.get(cluster or "")
-        return len(declared) if isinstance(declared, list) and len(declared) >= 2 else None
+        request, name = self.request, self.sample.cluster or ""
+        own = getattr(request.data, "bounds", None)  # of declare(...)
+        levels = request.bounds.get(name) if isinstance(request.bounds, Mapping) else None
+        if levels is None and isinstance(own, Bounds) and name in own and own.is_levels(name):
+            levels = list(own[name])
+        if request.clusters is not None or not isinstance(levels, list):
+            return request.clusters
+        return len(levels) if len(levels) >= 2 else None
 
     def result(self) -> Any:
         """Release, settle the reservation, and say what was promised and paid."""
@@ -595,8 +609,6 @@ def _result(
     match released:
         case Estimate():
             released = _completed(estimation, released)
-            if estimation.counts:
-                released = replace(released, details={**released.details, **estimation.counts})
             return Result.from_estimate(released, notes=notes, **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
@@ -687,7 +699,8 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
 def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
     """Which rows count, and for how much, in words."""
     clusters = getattr(released, "details", {}).get("clusters", "")
-    return estimation.table.sample.described(estimation.size, str(clusters))
+    size = (estimation.size, estimation.effective)
+    return estimation.table.sample.described(*size, str(clusters))
 
 
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:

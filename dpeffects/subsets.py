@@ -91,7 +91,7 @@ def _groups(by: str, request: Request) -> dict[str, str]:
     if strata.count > MOST_SUBSETS:
         raise OptionError(f"by makes {strata.count} groups; at most {MOST_SUBSETS} are estimated")
     choices = product(*(by_level(factor) for factor in strata.factors))
-    return dict(zip(strata.labels(), (_all(map(str, x), []) for x in choices), strict=True))
+    return dict(zip(strata.labels(), (" & ".join(map(str, x)) for x in choices), strict=True))
 
 
 def _all(inside: Any, outside: Sequence[str]) -> str:

@@ -175,6 +175,8 @@ EFFECTS = {
     "diff_in_means, checked bounds of a subset": ate(
         "diff_in_means", n=400, epsilon=8.0, check_bounds=True, subset="x1 > 0.2"
     ),
+    "one_step, disjoint groups": ate("one_step", n=400, epsilon=12.0, by="g"),
+    "one_step, subsets": ate("one_step", n=400, epsilon=12.0, by=["x1 < 0.7", "g != 'a'"]),
     "private_psm": ate("private_psm"),
     "private_psm, rich": ate("private_psm", formula=RICH),
     "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1),
@@ -236,6 +238,13 @@ EFFECTS = {
     "auto, label": ate("auto", level="label"),
     "auto, found bounds": ate("auto", n=4000, declared=("g", "z"), epsilon=8.0),
     "auto, three arms": ate("auto", formula=THREE),
+    "auto, three arms, subset": ate(
+        "auto", n=400, formula=THREE, epsilon=8.0, contrasts="pairwise", subset="x1 > 0.2"
+    ),
+    "diff_in_means, three arms, clusters": ate("diff_in_means", formula=THREE, cluster="site"),
+    "private_ipw, three arms, weights": ate(
+        "private_ipw", n=400, formula=THREE, epsilon=8.0, weights="x1"
+    ),
     "one_step, three arms": ate("one_step", n=400, formula=THREE, contrasts="pairwise"),
     "one_step, three arms, trial": ate(
         "one_step", n=400, formula=THREE, design="randomised", epsilon=4.0

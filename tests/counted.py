@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tests.calls import ALL, DELTA, Call, ate, att, cate
+from tests.calls import DELTA, THREE, Call, ate, att, cate
 from tests.neighbours import BOUNDS, Pair, frame
 
 BOTH = {**BOUNDS, "w": (0, 4)}
@@ -108,6 +108,12 @@ METHODS: dict[str, Call] = {
     "auto": ate("auto", n=300, epsilon=4.0),
     "clipped_contrast": att("clipped_contrast", n=200, epsilon=4.0),
     "diff_in_means": ate("diff_in_means", n=200, epsilon=4.0),
+    "diff_in_means, found bounds": ate("diff_in_means", 1500, "", ("g", "z"), epsilon=30.0),
+    "diff_in_means, checked bounds": ate("diff_in_means", 1500, epsilon=20.0, check_bounds=True),
+    "diff_in_means, three arms": ate("diff_in_means", 300, THREE, epsilon=8.0),
+    "clipped_contrast, three arms": ate("clipped_contrast", 300, THREE, epsilon=8.0),
+    "one_step, three arms": ate("one_step", 600, THREE, epsilon=20.0),
+    "private_ipw, three arms": ate("private_ipw", 400, THREE, epsilon=20.0),
     "one_step": ate("one_step", n=600, epsilon=8.0),
     "one_step, Gaussian": att("one_step", n=600, epsilon=8.0, pool="all", **DELTA),
     "private_ipw": ate("private_ipw", n=300, epsilon=8.0),
@@ -126,11 +132,6 @@ def asked(method: str, sample: str) -> Call:
     call, arguments = METHODS[method], SAMPLES[sample][0]
     if call.function not in ("dp_ate", "dp_att"):
         arguments = {k: v for k, v in arguments.items() if not k.startswith("cluster")}
-    if "missing" in arguments:
-        read = {"diff_in_means": "y", "clipped_contrast": "y", "": ("x1", "x2")}
-        known = read.get(call.method, ALL)
-        kept = {k: v for k, v in arguments["missing"].items() if k in known}
-        arguments = {**arguments, "missing": kept}
     given = {**call.given, **arguments}
     declared = (*call.declared, "w") if "weights" in arguments else call.declared
     return Call(call.function, call.method, call.formula, call.n, declared, given)

@@ -32,6 +32,9 @@ COUNTING = {
     "cluster, declared": {"cluster": "village", "clusters": 60},
     "unit and cluster": {"unit": "person", "cluster": "village"},
     "weights and subset": {"weights": "w", "subset": INSIDE},
+    "missing, indicator": {"missing": {"x2": "indicator", "g": "indicator"}},
+    "missing, complete": {"missing": "complete"},
+    "missing, weight": {"missing": {"y": "weight", "x2": "indicator", "g": "complete"}},
     "all": {
         "unit": "person",
         "max_rows": 3,
@@ -86,6 +89,16 @@ def frame(n=3000, people=1200, seed=0):
     )
 
 
+def with_holes(data, given):
+    """The same table with values missing where something is said about them."""
+    if "missing" not in given:
+        return data
+    rng, data, asked = np.random.default_rng(4), data.copy(), given["missing"]
+    for name in ("y", "x2", "g") if isinstance(asked, str) else asked:
+        data.loc[rng.random(len(data)) < 0.15, name] = None
+    return data
+
+
 def run(call, data, **given):
     """One of the public functions, with a seed."""
     function, method = call
@@ -94,6 +107,8 @@ def run(call, data, **given):
         return dpe.dp_ate(FORMULA, data, method, **given)
     given = {k: x for k, x in given.items() if k not in ("cluster", "clusters")}
     if function == "dp_balance":
+        if isinstance(given.get("missing"), dict):  # it does not read the outcome
+            given["missing"] = {k: x for k, x in given["missing"].items() if k != "y"}
         return dpe.dp_balance(FORMULA, data, **given)
     groups = {"by": "g"} if function == "groups" else {}
     return dpe.dp_cate(FORMULA, data, method, release=function, **groups, **given)
@@ -127,7 +142,7 @@ def test_these_methods_add_up_rows():
 @pytest.mark.parametrize("asked", COUNTING)
 def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):
     """In any order of the rows, to the same bits; and one budget pays."""
-    data, ledger = frame(), dpe.Ledger(2)
+    data, ledger = with_holes(frame(), COUNTING[asked]), dpe.Ledger(2)
     fit = run(call, data, ledger=ledger, **COUNTING[asked])
     assert np.isfinite(numbers(call, fit)).any()
     assert sum(spend.epsilon for spend in ledger.spends) <= 2
@@ -136,7 +151,7 @@ def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):
     assert run(call, other, **COUNTING[asked]).to_dict() == fit.to_dict()
 
 
-@pytest.mark.parametrize("asked", COUNTING)
+@pytest.mark.parametrize("asked", [x for x in COUNTING if x != "missing, indicator"])
 @pytest.mark.parametrize("conditional", [False, True])
 def test_every_other_method_refuses_before_anything_is_charged(conditional, asked):
     data, specs = frame(200, 100), conditional_methods() if conditional else registry()
@@ -153,7 +168,7 @@ def test_every_other_method_refuses_before_anything_is_charged(conditional, aske
         if conditional:
             given |= {"release": "points", "at": {"x1": [0.1], "x2": [0.5], "g": ["a"]}}
         call = dpe.dp_cate if conditional else dpe.dp_ate
-        formula = "y ~ t | g" if spec.needs_strata else FORMULA
+        formula = "y ~ t | g + cut(x2, [-1, 0, 1])" if spec.needs_strata else FORMULA
         with pytest.raises(OptionError) as refused:
             call(formula, data, spec.name, **given)
         message = str(refused.value)
@@ -193,7 +208,7 @@ EVERYWHERE += [(("dp_ate", "clipped_contrast"), asked) for asked in COUNTING if 
 
 @pytest.mark.parametrize(("call", "asked"), EVERYWHERE, ids=lambda x: "".join(x))
 def test_every_engine_gives_the_same_bits(call, asked, tmp_path):
-    data = frame(1500, 600)
+    data = with_holes(frame(1500, 600), COUNTING[asked])
     expected = run(call, data, **COUNTING[asked]).to_dict()
     shuffled = data.sample(frac=1, random_state=3).reset_index(drop=True)
     for holder in (*HOLDERS, dask_frame):
@@ -358,8 +373,8 @@ def test_errors_by_cluster_are_those_of_statsmodels():
     given = {"epsilon": HUGE, "bounds": BOUNDS, "cluster": "village"}
     for clusters in (None, 60):
         ours = dpe.dp_ate("y ~ t", data, "diff_in_means", clusters=clusters, **given)
-        few = np.sqrt(59 / 57)  # degrees of freedom: see _clusters
-        assert ours.std_error == pytest.approx(few * peer.bse["t"], rel=0.03)
+        few = np.sqrt(50 / 47 * 59 / 60)  # 25 clusters in the smaller arm: see _clusters
+        assert ours.std_error == pytest.approx(few * peer.bse["t"], rel=0.05)
         assert (
             ours.std_error
             > 2 * dpe.dp_ate("y ~ t", data, "diff_in_means", epsilon=HUGE, bounds=BOUNDS).std_error
@@ -415,7 +430,8 @@ def test_hardly_anybody_counts(holder, tmp_path):
 SAID = {
     "unit": "each person counts once, in however many rows",
     "max_rows": "each row counts, up to 3 of one person",
-    "weights": "weights w, from 0 to 4; in all as much as about [0-9]+ records in full",
+    "weights": "survey or analysis weights w, from 0 to 4: .* in all as much as about [0-9]+ "
+    r"records in full \(noisy\); effective size about [0-9]+ \(Kish",
     "subset": "subset x1 >= 0.3 & g != 'c'; about [0-9]+ records count",
     "cluster": "standard error by village .clusters: [0-9]+, noisy and from below",
     "cluster, declared": "standard error by village .clusters: 60",

@@ -330,3 +330,9 @@ def test_a_plan_of_points_has_noise_only():
     (row,) = dpe.plan("y ~ t | x + g", n=900, epsilon=1, bounds=GROUPED, repeats=2, **given).rows
     assert row.noise_sd > 0
     assert np.isnan(row.half_width)
+
+
+@pytest.mark.parametrize("name", ["unit", "cluster", "weights", "subset", "missing"])
+def test_a_plan_is_for_records_that_count_alike(name):
+    with pytest.raises(OptionError, match=f"leave out {name}"):
+        dpe.plan("y ~ t", n=100, epsilon=1, bounds={"y": (0, 1)}, method="auto", **{name: "x"})

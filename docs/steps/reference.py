@@ -11,7 +11,7 @@ AREAS = {
     "effects": (
         "Average effects",
         "",
-        ["dp_ate", "dp_att", "dp_atc", "ArmEffects", "methods", "reference"],
+        ["dp_ate", "dp_att", "dp_atc", "ArmEffects", "SubsetEffects", "methods", "reference"],
     ),
     "conditional": (
         "Conditional effects",

@@ -83,6 +83,10 @@ IN_A_SHELL: dict[str, dict[str, Any]] = {
     "dataset": {"metavar": "NAME", "help": "which dataset's budget in the ledger"},
     "seed": {"help": "reproducible noise; the result is not private then"},
     "method": {"help": "see dpeffects methods"},
+    "missing": {
+        "metavar": "[COLUMN=]WORD",
+        "help": "error, indicator, complete or weight; one for all, or by column",
+    },
     "level": {"choices": ["sample", "label"], "help": "what is private; default the method's"},
     "estimand": {"choices": list(AVERAGES)},
     "path": {"metavar": "FILE.csv"},

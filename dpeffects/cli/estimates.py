@@ -90,6 +90,10 @@ _EFFECT = """\
       --method private_ipw --option clip=0.05 --conf-level 0.9
   dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\
       --ledger study.db --dataset nsw --out effect.json --record record.html
+  dpeffects {0} "y ~ t | age" visits.csv --epsilon 1 --bounds bounds.toml \\
+      --unit patient --missing age=indicator --subset "age >= 18"
+  dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\
+      --by "women=sex == 'f'" --by "men=sex == 'm'"
 """
 _CATE = """\
   dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
@@ -116,6 +120,13 @@ COMMANDS = (
             f"dp_{name}",
             _EFFECT.format(name),
             like=["dp_ate"],
+            changes={
+                "by": {
+                    "metavar": "[NAME=]SUBSET",
+                    "help": "an effect for each subset, or for the groups that terms make",
+                },
+                "check_bounds": {"help": "release how many values were outside their bounds"},
+            },
             prepare=with_data_for_method,
             record=True,
         )

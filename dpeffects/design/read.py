@@ -256,16 +256,15 @@ def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:
 
 def _sample_kinds(sample: Sample, known: Bounds) -> dict[str, str]:
     """What the columns of a CSV file that say who counts are read as."""
-    kinds = {name: "text" for name, what in sample.columns.items() if what in ("unit", "cluster")}
-    if sample.weights is not None:
-        kinds[sample.weights] = "number"
+    kinds = {} if sample.weights is None else {sample.weights: "number"}
     if sample.subset is not None:
         values = sample.subset.values
         for name in sample.subset.columns:
             levels = list(known[name]) if name in known and known.is_levels(name) else None
             levels = levels or list(values.get(name, ()))
             kinds.setdefault(name, "number" if name in sample.subset.numeric else kind_of(levels))
-    return kinds
+    names = {name: "text" for name in (sample.unit, sample.cluster) if name is not None}
+    return names | kinds
 
 
 def _table(

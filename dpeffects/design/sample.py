@@ -12,6 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.design.columns import missing_in
 from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
@@ -121,10 +122,18 @@ class Sample:
         some = (self.unit, self.cluster, self.weights)
         return bool(self.observed) or any(x is not None for x in some)
 
-    def described(self, size: float | None = None, clusters: str = "") -> dict[str, str]:
+    @property
+    def unequal(self) -> bool:
+        """Whether some that count may count less than others."""
+        return self.weights is not None or self.max_rows is not None or bool(self.observed)
+
+    def described(
+        self, size: float | None = None, effective: float | None = None, clusters: str = ""
+    ) -> dict[str, str]:
         """Say who counts, and for how much, by what asks for it.
 
-        ``size`` is the released sum of the weights, ``clusters`` how many clusters there are.
+        ``size`` is the released sum of the weights, ``effective`` Kish's effective size,
+        ``clusters`` how many clusters there are.
         """
         said: dict[str, str] = {}
         who = "records" if self.unit is None else counted(rows_of(self.unit))
@@ -136,14 +145,20 @@ class Sample:
         if self.subset is not None:
             said["subset"] = f"subset {shorten(escaped(str(self.subset)))}"
         if self.weights is not None:
-            said["weights"] = f"weights {printed(self.weights)}, from 0 to {self.upper:g}"
+            weights = f"survey or analysis weights {printed(self.weights)}"
+            said["weights"] = (
+                f"{weights}, from 0 to {self.upper:g}: the effect in the weighted population, its "
+                "standard error by squares of weighted sums"
+            )
         for word, what in _MISSING_SAID.items():
             if names := [name for name, policy in self.policies.items() if policy == word]:
                 said[f"missing, {word}"] = what.format(listed(map(printed, names)))
         if size is not None:
-            part = self.weights is not None or self.max_rows is not None or bool(self.observed)
-            full = "in all as much as about {} {} in full (noisy), the least effective size"
-            said["size"] = (full if part else "about {} {} count (noisy)").format(round(size), who)
+            full = "in all as much as about {} {} in full (noisy)"
+            text = full if self.unequal else "about {} {} count (noisy)"
+            said["size"] = text.format(round(size), who)
+        if effective is not None:
+            said["effective size"] = f"effective size about {effective:.0f} (Kish, noisy)"
         if self.cluster is not None and clusters:
             said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said
@@ -152,7 +167,7 @@ class Sample:
         """What each row counts by itself, from 0 to 1."""
         own = np.ones(len(frame))
         for name in self.complete:
-            own[is_missing(frame[name])] = 0.0
+            own[missing_in(frame[name])] = 0.0
         if self.weights is not None:
             column = frame[self.weights]
             if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
@@ -171,7 +186,7 @@ class Sample:
         """Which rows have the outcome, where that is modelled."""
         found = np.ones(len(frame), np.bool_)
         for name in self.observed:
-            found &= ~is_missing(frame[name])
+            found &= ~missing_in(frame[name])
         return found
 
     def weight(
@@ -242,14 +257,6 @@ def _kind(value: Any) -> str:
     )
 
 
-def is_missing(column: nw.Series[Any]) -> BoolArray:
-    """Which values are null or NaN."""
-    missing = column.is_null()
-    if column.dtype.is_float():
-        missing = missing | column.is_nan().fill_null(True)
-    return np.asarray(missing.to_numpy(), np.bool_)
-
-
 def floats(column: nw.Series[Any]) -> FloatArray:
     """Numbers, NaN where they are missing."""
     values = column.cast(nw.Float64).to_numpy()
@@ -263,7 +270,7 @@ def _compared(column: nw.Series[Any], number: bool) -> Any:
             raise DataError(f"column {column.name!r} is compared as a number, but it is not one")
         return floats(column)
     values = np.empty(len(column), object)
-    missing = is_missing(column)
+    missing = missing_in(column)
     values[:] = [None if gone else x for x, gone in zip(column.to_list(), missing, strict=True)]
     return values
 
@@ -272,7 +279,7 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
     """A whole number for each value, the same for equal values: names of units or clusters."""
     import pandas as pd
 
-    if is_missing(column).any():
+    if missing_in(column).any():
         raise DataError(f"column {column.name!r} has missing values: every row needs its own")
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)

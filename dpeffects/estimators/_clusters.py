@@ -16,18 +16,19 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block
+from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.units import cluster_count, squares_by_cluster, squares_by_unit
 
 SHARE = "clusters"
-PROPORTION = 0.25
+PROPORTIONS = {True: 0.25, False: 0.1}
+"""Of the budget, for sums of clusters, and for those of units or weighted rows."""
 _ROWS, _COUNTED = Fraction(1, 8), Fraction(1, 4)
 """Parts of the share for squares of rows, and for how many clusters there are where nobody
 declared it."""
-_LONG = 2.5
-"""Rows are cut to so many of their standard deviations in sums of clusters. What that takes away
-of their own squares is known from these; so much less noise do the sums need."""
+_LONG, _MOST_LOST = 3.0, 8.0
+"""Rows are cut to so many of their standard deviations in sums of clusters, which need the less
+noise. Squares of cut rows say by which factor that makes the variance smaller, up to this one."""
 _SPREAD, _COMMON = 3.5, 0.2
 """A sum of a cluster is kept within so many standard deviations, for rows that have this
 correlation."""
@@ -35,10 +36,11 @@ _CUT = 2.0
 """Sums whose root mean square is above the bound over this are cut noticeably."""
 _USUAL = 1.2
 """Spread of the logarithm of the number of clusters around that of the root of n, over studies."""
-_FEW, _LOST = 30, 3.0
+_FEW, _LOST = 20, 3.0
 """Below so many clusters the result says that they are few. Sums around means of two arms of
 unequal clusters have about as many degrees of freedom less."""
-_FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} of them the interval is too short"
+_FROM_BELOW = ", noisy and from below"
+_FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} in an arm the interval may be too short"
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
 
@@ -80,12 +82,17 @@ def with_group_variances(
     curator: Curator, effects: Effects, by_cluster: bool, clusters: int | None
 ) -> Effects:
     """The same for several effects, each with its part of the share; clusters are counted once."""
-    estimates, whole = effects.estimates, Fraction(1)
+    estimates, whole, details = effects.estimates, Fraction(1), dict(effects.details)
+    if any(x.influence is None or isinstance(x.sampling, Unavailable) for x in estimates):
+        return effects
+    if by_cluster:
+        details["clusters"] = f"{clusters}"
     if by_cluster and clusters is None:
         clusters, whole = math.ceil(_count(curator, None)), 1 - _COUNTED
+        details["clusters"] = f"{clusters}{_FROM_BELOW}"
     part = whole / len(estimates)
     made = (with_group_variance(curator, x, by_cluster, clusters, part) for x in estimates)
-    return replace(effects, estimates=tuple(made))
+    return replace(effects, estimates=tuple(made), details=details)
 
 
 def with_group_variance(
@@ -111,6 +118,21 @@ def with_group_variance(
     return replace(estimate, sampling=sampling)
 
 
+@reads("treated")
+def _one(rows: Block) -> FloatArray:
+    """One for each row."""
+    return np.ones(rows.treated.size)
+
+
+def effective_size(curator: Curator, size: float, share: str, part: float) -> float | None:
+    """Kish's effective size, (sum of weights)^2 / (sum of their squares), by units."""
+    label = "squares of weights"
+    squares = squares_by_unit(curator, label, _one, Box(-1.0, 1.0), share=share, part=part).total
+    if float(squares) < 2.0 * squares.sd:
+        return None
+    return min(max(size**2 / float(squares), size), curator.units)
+
+
 def _largest(influence: Influence) -> float:
     """The largest influence, measured from its mean."""
     largest = max(abs(influence.low), abs(influence.high))
@@ -125,44 +147,58 @@ def _by_cluster(
     clusters: int | None,
     whole: Fraction,
 ) -> Estimate:
-    """The variance by clusters: squares of their sums of cut rows, and what rows lost by the cut.
+    """The variance by clusters: squares of their sums of cut rows, times what the cut took away.
 
     A variance of few sums is itself uncertain, as if it had more noise: that makes of the normal
     law about a t distribution.
     """
     size, largest = influence.size, _largest(influence)
     row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
-    longest = max(min(_LONG * row_sd, largest), 0.02 * largest)
+    row_sd *= influence.uneven
+    long = math.inf if curator.values[-1] == 2 else _LONG  # few ones are all that clusters share
+    longest = max(min(long * row_sd, largest), 0.02 * largest)
     term = _FromMean(influence, longest)
-    squares, part = 0.0, whole
+    lost, part = 1.0, whole
     if longest < largest:
-        within, of_rows = Box(0.0, longest**2), whole * _ROWS
-        label = "squares of cut rows"
-        squares = float(curator.sums(label, _Square(term), within, share=SHARE, part=of_rows))
-        part -= of_rows
-        squares = max(own.value * size**2 - squares, 0.0)
+        part -= whole * _ROWS
+        lost = _lost(curator, term, own, size, whole * _ROWS)
     count, part = _count(curator, clusters), part - (whole * _COUNTED if clusters is None else 0)
     rows = max(curator.n / count, 1.0)
     bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
     bound = max(min(bound, 4.0 * rows * longest), longest)
     label, box = "squares of sums by cluster", Box(-longest, longest)
     found = squares_by_cluster(curator, label, term, box, bound, share=SHARE, part=part)
-    few = count / (max(count - _LOST, 1.0) * size**2)
-    value = few * float(found.total) + squares / size**2
-    scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / count))
-    most = few * count * found.bound**2 + squares / size**2
+    alike = 2.0 * count / (1.0 + influence.uneven**2)  # the smaller arm has most of the variance
+    few = lost * alike / (max(alike - _LOST, 1.0) * size**2)
+    value = few * float(found.total)
+    scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / alike))
+    most = few * count * found.bound**2
     cautions = [estimate.caution]
     if float(found.total) / count > (found.bound / _CUT) ** 2:
         cautions.append(_ARE_CUT)
-    if count < _FEW:
-        cautions.append(_FEW_CLUSTERS.format(count))
-    known = "" if clusters else ", noisy and from below"
+    if alike < _FEW:
+        cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
+    known = "" if clusters else _FROM_BELOW
     return replace(
         estimate,
         sampling=SamplingVariance(value, scale, most),
         caution="; ".join(filter(None, cautions)),
         details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )
+
+
+def _lost(
+    curator: Curator, term: _FromMean, own: SamplingVariance, size: float, part: Fraction
+) -> float:
+    """The variance of rows over that of cut rows, where that is more than noise can make.
+
+    Rows of a cluster are half as alike in what was cut off as in the rest.
+    """
+    label, within = "squares of cut rows", Box(0.0, term.longest**2)
+    cut = curator.sums(label, _Square(term), within, share=SHARE, part=part)
+    noise = math.hypot(math.sqrt(2.0) * own.noise_scale * size**2, cut.sd)
+    more = (own.value * size**2 - noise) / max(float(cut), cut.sd, 1e-300)
+    return 0.5 + 0.5 * min(max(more, 1.0), _MOST_LOST)
 
 
 def _count(curator: Curator, clusters: int | None) -> float:

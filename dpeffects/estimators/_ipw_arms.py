@@ -225,7 +225,8 @@ class ArmExtras:
         term, n = Contrast(plain, signs, math.inf), float(self.centres.n)
         longest = float((np.abs(self.row.middles) + self.row.widths / 2.0)[pair].max())
         mean = float(self.values[pair[0]] - self.values[pair[1]])
-        return Influence(term, -longest, longest, min(max(mean, -longest), longest), n / factor)
+        mean, shares = min(max(mean, -longest), longest), tuple(self.centres.shares[pair].tolist())
+        return Influence(term, -longest, longest, mean, n / factor, shares)
 
     def variance(self, pair: list[int], values: FloatArray, sds: FloatArray) -> SamplingVariance:
         """Sampling variance of a difference."""

@@ -8,7 +8,9 @@ the largest such weight. Everything that follows is a sum over weighted rows lik
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +21,19 @@ from dpeffects.estimators import _propensity
 from dpeffects.estimators._propensity import Setting, Spreads
 from dpeffects.estimators.strengths import SPREAD
 from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.inference.estimate import Effects, Estimate, Part, Unavailable
+from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import COUNT
 from dpeffects.privacy.units import seen_as
 
 SHARES = {"observed": 0.04, "response": 0.3}
-LEAST = 0.1
-"""Chances to have an outcome are kept above this."""
+LEAST = 0.4
+"""Chances to have an outcome are kept above this part of their mean: no record stands for more than
+2.5 times as many as usual. The largest weight multiplies all noise."""
+_ALIKE = 0.2
+"""Correlation of what is not known of the chances with what records add to the estimate."""
 
 
 @reads("observed")
@@ -75,7 +82,32 @@ class Represented:
         return np.where(rows.observed, self.model.low / chance, 0.0)
 
 
-def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, dict[str, str]]:
+@dataclass(frozen=True)
+class Response:
+    """What is known of the chances to have an outcome.
+
+    ``unknown`` is the relative error of weights by noise in the model, as a standard deviation
+    over records; ``details`` are released values worth showing.
+    """
+
+    unknown: float
+    details: Mapping[str, str]
+
+    def completed(self, released: Any, n: float) -> Any:
+        """Estimates with what noise in the model leaves of the bias of complete records."""
+        if isinstance(released, Effects):
+            made = tuple(self.completed(estimate, n) for estimate in released.estimates)
+            return replace(released, estimates=made)
+        if not isinstance(released, Estimate):
+            return released
+        own = sampling_variance(released)
+        spread = 0.0 if isinstance(own, Unavailable) else own * n
+        part = Part("chances to have an outcome", (_ALIKE * self.unknown) ** 2 * spread, noise=True)
+        details = {**released.details, **self.details}
+        return replace(released, parts=(*released.parts, part), details=details)
+
+
+def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
     """Release the model, and return the curator of the rows with their weights.
 
     ``part`` of the share "observed" counts the records with an outcome; ``curator.n`` is how many
@@ -92,16 +124,20 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, dict[str, str
     count = replace(count, value=count.value[0])
     share = _propensity.share_treated(response, count)
     price, d = response.epsilon("response"), response.width
-    setting = Setting((response.n, response.n), d, response.delta("response"), LEAST, "objective")
+    least, delta = LEAST * share, response.delta("response")
+    setting = Setting((response.n, response.n), d, delta, least, "objective")
     strength = _propensity.plan(setting, {1.0: (price, price)})[1]
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(response, strength, offset, "response")
     typical = Spreads(np.full(d - 1, 0.5), np.full(d - 1, SPREAD), 0.0)
     sd = _propensity.share_sd(response, count)
     model = _propensity.with_error(weights, response.n, share, sd, typical)
-    chances = model.within((LEAST, 1.0))
+    chances = model.within((least, 1.0))
     details = {
         "records with an outcome (noisy)": f"{100.0 * share:.0f} %",
         "chances to have an outcome": f"from {chances.low:.2g} to {chances.high:.2g}",
     }
-    return seen_as(curator, Represented(chances, columns)), details
+    log_odds = np.log(model.scores / (1.0 - model.scores))
+    left = (1.0 - model.kept) / max(model.kept, 0.1) * float(log_odds.std())
+    unknown = (1.0 - share) * math.hypot(left, math.sqrt(model.noise_variance))
+    return seen_as(curator, Represented(chances, columns)), Response(unknown, details)

@@ -109,7 +109,8 @@ class WeightedArms:
         reach = 2.0 * self.clip * self.score.largest / self.score.overlap
         top = float(reach[pair].max()) / 2.0
         term = Contrast(self._term, between_arms(pair, reach), 0.5)
-        return Influence(term, -top, top, mean=mean, size=float(self.models.n))
+        shares = tuple(self.centres.shares[pair].tolist())
+        return Influence(term, -top, top, mean, float(self.models.n), shares)
 
     def _varying(
         self, noisy: Noisy, means: FloatArray, sampling: FloatArray, reach: FloatArray

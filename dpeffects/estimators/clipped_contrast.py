@@ -190,7 +190,8 @@ def arm_influence(centres: Centres, signs: FloatArray, clip: float = math.inf) -
     """What rows add to a difference of means: residuals from the means of their arms."""
     term = Contrast(Residual(centres.means), signs, clip)
     ends = _ends(centres, centres.means, clip, signs)
-    return Influence(term, *ends, mean=0.0, size=float(centres.n))
+    shares = tuple((1.0 / np.abs(signs[signs != 0.0])).tolist())
+    return Influence(term, *ends, mean=0.0, size=float(centres.n), shares=shares)
 
 
 def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:

@@ -118,7 +118,8 @@ def _influence(
     signs = between_arms(pair, curator.n / sizes)
     ends = np.stack([signs * (lower - own), signs * (upper - own)])
     term = Contrast(Residual(own), signs, upper - lower)
-    return Influence(term, float(ends.min()), float(ends.max()), mean=0.0, size=float(curator.n))
+    low, high, n = float(ends.min()), float(ends.max()), float(curator.n)
+    return Influence(term, low, high, 0.0, n, tuple((sizes / n)[pair].tolist()))
 
 
 def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, Any]:

@@ -418,7 +418,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         details=details(centres, second, clip * math.sqrt(models.outcome_variance))
         | _known(models),
         caution="" if randomised else _caution(models, curves),
-        influence=Influence(term, -top, top, mean=total.mean, size=float(n)),
+        influence=Influence(term, -top, top, total.mean, float(n), (pi, 1.0 - pi)),
     )
 
 

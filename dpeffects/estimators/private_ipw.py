@@ -643,7 +643,8 @@ class WeightedSum:
         """What rows add to the estimate, which has ``factor`` times `extra` in it."""
         low, high = self.row.score.interval()
         mean = min(max(self.extra * self._size / self.centres.n, low), high)
-        return Influence(self.row.score, low, high, mean, self._size / factor)
+        shares = tuple(self.centres.shares.tolist())
+        return Influence(self.row.score, low, high, mean, self._size / factor, shares)
 
     def sampling(self, value: float, sd: float) -> SamplingVariance:
         """Mean square of the scores about the estimate, over n.

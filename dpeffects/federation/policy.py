@@ -67,7 +67,8 @@ class SitePolicy:
         Methods allowed, columns by role, and what the site declares about their values. Every
         column but the treatment needs a bound; a treatment without one is 0/1.
     estimands, level, public_treatment, minimum_n
-        Estimands allowed; what is protected; whether the treatment may be taken as public; the
+        Estimands allowed; what is protected, of one row: a person with k rows has k times epsilon,
+        so a site's file has one row for each; whether the treatment may be taken as public; the
         smallest data set that answers at all.
     max_columns, max_seconds, max_memory
         What one question may take: columns that its covariates make, and time and megabytes when it

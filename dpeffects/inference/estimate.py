@@ -59,7 +59,8 @@ class Part:
 class Influence:
     """How an estimate adds up over rows: about the sum of ``term`` - ``mean`` over ``size``.
 
-    ``term`` is a row function with values from ``low`` to ``high``.
+    ``term`` is a row function with values from ``low`` to ``high``; ``shares`` are those of the two
+    arms in all rows.
     """
 
     term: Any
@@ -67,6 +68,13 @@ class Influence:
     high: float
     mean: float
     size: float
+    shares: tuple[float, ...] = (0.5, 0.5)
+
+    @property
+    def uneven(self) -> float:
+        """Spread of the influence in the smaller arm, over that in all rows: 1 in equal arms."""
+        shares = [max(share, 0.02) for share in self.shares]
+        return max(1.0 / (min(shares) * math.sqrt(sum(1.0 / share for share in shares))), 1.0)
 
 
 BASES = {

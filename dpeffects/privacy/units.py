@@ -170,9 +170,10 @@ def _seen(function: Callable[[Block], T], changes: _Changes, block: Block) -> T:
     """A function of a block that is seen in another way."""
     factor, treatment, matrix, width = changes
     made: dict[str, Any] = {}
+    weight = block.weight if block.weight.size else np.ones(block.size)
     if factor is not None:
-        old = block.weight if block.weight.size else np.ones(block.size)
-        made["weight"] = row_weights(old * row_weights(evaluate(factor, block, 1)[:, 0]))
+        weight = row_weights(weight * row_weights(evaluate(factor, block, 1)[:, 0]))
+    made["weight"] = weight
     if treatment is not None:
         made["treated"] = evaluate(treatment, block, 1)[:, 0] > 0.5
     if matrix is not None:

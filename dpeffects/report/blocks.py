@@ -161,7 +161,7 @@ def formula_text(formula: str, most: int = 320) -> str:
     Examples
     --------
     >>> formula_text("y ~ t | " + " + ".join(f"x{k}" for k in range(40)), 40)
-    'y ~ t | x0 + x1 + ... + x39 (40 terms)'
+    'y ~ t | x0 + ... + x39 (40 terms)'
     """
     if len(formula) <= most:
         return formula

@@ -346,3 +346,46 @@ def test_only_the_columns_that_matter_are_read_as_declared(study, capsys):
     code, out, _ = run(capsys, "ate", FORMULA, *given)
     assert code == 0
     assert SECRET not in out
+
+
+COUNTING = {
+    "clusters": (
+        ["--cluster", "age", "--clusters", 73, "--subset", "age >= 30 & sex == 'f'"],
+        {"cluster": "age", "clusters": 73, "subset": "age >= 30 & sex == 'f'"},
+    ),
+    "unit": (["--unit", "age"], {"unit": "age"}),
+    "one word": (["--missing", "complete"], {"missing": "complete"}),
+    "by column": (
+        ["--missing", "age=indicator", "--missing", "y=complete"],
+        {"missing": {"age": "indicator", "y": "complete"}},
+    ),
+    "terms": (["--by", "sex"], {"by": "sex"}),
+    "named": (
+        ["--by", "women=sex == 'f'", "--by", "old=age >= 65"],
+        {"by": {"women": "sex == 'f'", "old": "age >= 65"}},
+    ),
+    "listed": (
+        ["--by", "sex == 'f'", "--by", "age <= 65", "--by", "age != 30"],
+        {"by": ["sex == 'f'", "age <= 65", "age != 30"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("shell", "python"), COUNTING.values(), ids=COUNTING)
+def test_who_counts_is_said_in_a_shell_as_in_python(study, capsys, shell, python):
+    more = ["--method", "one_step", "--seed", 3, "--format", "json"]
+    code, out, err = run(capsys, "ate", FORMULA, *ESTIMATE, *more, *shell)
+    assert (code, err) == (0, "")
+    given = {"epsilon": 1, "bounds": DECLARED, "seed": 3, **python}
+    fit = dpe.dp_ate(FORMULA, read_data("data.csv"), "one_step", **given)
+    assert json.loads(out) == json.loads(json.dumps(fit.to_dict()))
+
+
+def test_subsets_have_names_all_or_none(study, capsys):
+    said = refused(capsys, "ate", FORMULA, *ESTIMATE, "--by", "a=age < 30", "--by", "age >= 30")
+    assert "for all, or for none" in said
+
+
+def test_the_most_rows_of_a_unit_are_a_number(study, capsys):
+    more = ["--method", "diff_in_means", "--unit", "age", "--max-rows", 5]
+    assert "too few" in refused(capsys, "ate", "y ~ t", *ESTIMATE, *more)  # there are 73 of them

@@ -33,6 +33,11 @@ BAD = {
     "nested option": ("'arms' must be text", {"options": {"arms": ["public"]}}),
     "unknown entry": ("unknown entry 'code'", {"code": "print()"}),
     "seed": ("'seed' cannot be an option", {"options": {"seed": 1}}),
+    "unit": (
+        "'unit' cannot be an option of a question: sites answer for all",
+        {"options": {"unit": "patient"}},
+    ),
+    "subset": ("'subset' cannot be an option", {"options": {"subset": "age >= 18"}}),
     "bounds": ("'bounds' cannot be an option", {"options": {"bounds": "from_data"}}),
     "ledger": ("'ledger' cannot be an option", {"options": {"ledger": None}}),
     "epsilon twice": ("'epsilon' cannot be an option", {"options": {"epsilon": 9}}),

@@ -287,6 +287,47 @@ def test_an_empty_arm_is_not_told(method):
             Estimation(request).result()
 
 
+@pytest.mark.parametrize("group", ["unit", "cluster"])
+@pytest.mark.parametrize("method", ADDITIVE)
+def test_copies_of_rows_tell_nothing_new(method, group):
+    """Each record twice, its copies a unit or a cluster: errors are those of the records."""
+    frame = data(3000).frame.assign(person=np.arange(3000))
+    twice = pd.concat([frame, frame], ignore_index=True)
+    given = {"bounds": BOUNDS, "epsilon": 200.0, "contrasts": "reference"}
+    given |= {} if method in ("diff_in_means", "private_ipw") else {"design": "randomised"}
+    once, naive = (fit(rows, method, **given) for rows in (frame, twice))
+    if group == "cluster":
+        given["clusters"] = 3000
+    found = fit(twice, method, **given, **{group: "person"})
+
+    def errors(result):
+        return np.array([math.sqrt(effect.sampling.value) for effect in result.effects])
+
+    rough = 0.2 if method == "private_ipw" else 0.1  # its own takes residuals as alike
+    assert errors(found) == pytest.approx(errors(once), rel=rough)
+    assert errors(naive) == pytest.approx(errors(once) / math.sqrt(2.0), rel=0.1)
+    assert found.estimates == pytest.approx(once.estimates, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "given", [{"subset": "x3 < 0.6"}, {"weights": "x3"}, {"missing": "complete"}], ids=str
+)
+def test_rows_that_do_not_count_alike(given):
+    """A subset, weights and missing outcomes of three arms, against the means of who counts."""
+    frame = data(4000).frame
+    counts = np.where(frame["x3"] < 0.6, 1.0, 0.0)
+    if "weights" in given:
+        counts = frame["x3"].to_numpy()
+    if "missing" in given:
+        frame = frame.assign(outcome=frame["outcome"].where(counts > 0))
+    found = fit(frame, "diff_in_means", bounds=BOUNDS, epsilon=1e4, design="randomised", **given)
+    means = []
+    for level in LEVELS:
+        own = counts * (frame["treatment"] == level)
+        means.append(float((own * frame["outcome"].fillna(0.0)).sum() / own.sum()))
+    assert found.estimates == pytest.approx(contrasts(means), abs=1e-3)
+
+
 REFUSED = {
     "the treated": (dpe.dp_att, {}, "the ATT compares two arms"),
     "the controls": (dpe.dp_atc, {"method": "one_step"}, "the ATC compares two arms"),

@@ -198,7 +198,7 @@ def paths(value, here=()):
 PATHS = [path for path in paths(GOOD) if path != ("checksum",)]
 BAD = {
     "another format": (("format",), "result", "not a site release"),
-    "a later version": (("version",), 3, "version 3 of the format is not known"),
+    "a later version": (("version",), 4, "version 4 of the format is not known"),
     "version as text": (("version",), "1", "version '1'"),
     "version true": (("version",), True, "version True"),
     "no n": (("n",), KeyError, "lacks the field n"),
@@ -429,3 +429,60 @@ def test_any_release_round_trips(value, variance, scale, laplace, n, epsilon, te
     again = SiteRelease.from_json(made.to_json())
     assert again == made
     assert canonical(again.to_dict()) == canonical(parse(made.to_json()))
+
+
+# --- who counts -----------------------------------------------------------------------------------
+
+
+def test_a_site_says_who_counts():
+    data = people()
+    given = {"epsilon": 4, "method": "diff_in_means", "bounds": {"y": (0, 1)}, "seed": 1}
+    sent = {
+        name: dpe.site_release("y ~ t", data, site=name, **given, **more)
+        for name, more in {
+            "rows": {},
+            "people": {"unit": "person"},
+            "adults": {"subset": "age >= 18"},
+            "others": {"subset": "age>=18"},
+            "old": {"subset": "age >= 65"},
+        }.items()
+    }
+    for one in sent.values():
+        document = json.loads(one.to_json())
+        assert document["version"] == (3 if one.sample else 2)
+        assert SiteRelease.from_json(one.to_json()) == one
+    assert sent["people"].guarantee.unit == "all rows of one person"
+    assert dpe.combine([sent["adults"], sent["others"]]).n == 2 * len(data)
+    by_records = dpe.combine([sent["adults"], sent["others"]], "all")
+    assert any("not by those that count" in note for note in by_records.notes)
+    for other in ("people", "old", "rows"):
+        with pytest.raises(ReleaseError, match=r"differ in (what they protect|who counts)"):
+            dpe.combine([sent["adults"], sent[other]])
+
+
+def people(n=2000):
+    rng = np.random.default_rng(2)
+    t = rng.integers(0, 2, n)
+    y = np.clip(0.4 + 0.2 * t + rng.normal(0, 0.1, n), 0, 1)
+    return pd.DataFrame(
+        {"y": y, "t": t, "person": np.arange(n) // 2, "age": rng.integers(0, 90, n)}
+    )
+
+
+@pytest.mark.parametrize("sample", [{}, [], {"a": 1}, {"a": "x" * 20_000}, {"\n": "a"}, "adults"])
+def test_who_counts_is_read_strictly(sample):
+    given = {
+        "epsilon": 4,
+        "method": "diff_in_means",
+        "bounds": {"y": (0, 1)},
+        "subset": "age >= 18",
+    }
+    document = dpe.site_release("y ~ t", people(), site="North", **given).to_dict()
+    document["sample"] = sample
+    with pytest.raises(ReleaseError):
+        SiteRelease.from_dict(document | {"checksum": checksum(document)})
+
+
+def test_a_site_sends_one_effect():
+    with pytest.raises(OptionError, match="one effect"):
+        dpe.site_release("y ~ t", people(), site="North", epsilon=1, by=["age < 9"])
