@@ -64,6 +64,9 @@ _MOST_POINTS = 10_000
 _MOST_GROUPS = 1000
 _UNREAD = "{} does not use covariates; those in the formula were not read."
 _FOR_RESPONSE = "{} does not use covariates; those in the formula say who has an outcome."
+_BY_OUTCOME = (
+    "The subset is chosen by the outcome: what is estimated is no effect of the treatment on it."
+)
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
@@ -266,6 +269,9 @@ class Estimation:
         if self.unread:
             note = _FOR_RESPONSE if self.sample.observed else _UNREAD
             self.notes.append(note.format(spec.name))
+        subset = self.sample.subset
+        if subset is not None and set(subset.columns) & set(self.formula.outcome_columns):
+            self.notes.append(_BY_OUTCOME)
         if request.by is not None:
             self.groups = self._read_groups(request.by)
         if request.at is not None:

@@ -12,6 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.dates import is_date
 from dpeffects.design.columns import missing_in
 from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
 from dpeffects.formula import Formula
@@ -162,6 +163,20 @@ class Sample:
         if self.cluster is not None and clusters:
             said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said
+
+    def check_types(self, schema: Mapping[str, Any]) -> None:
+        """Refuse comparisons that no value of a column could meet, by its type."""
+        for name, values in (self.subset.values if self.subset else {}).items():
+            texts = [isinstance(value, str) for value in values]
+            if is_date(schema[name]):
+                raise DataError(
+                    f"column {name!r} holds dates: declare the first and the last in bounds, and "
+                    "compare it with a number of days since the first"
+                )
+            if schema[name] == nw.String and not any(texts):
+                raise DataError(f"column {name!r} holds text: compare it with text, in quotes")
+            if schema[name] == nw.Boolean and any(texts):
+                raise DataError(f"column {name!r} is true or false: compare it with True or False")
 
     def own(self, frame: nw.DataFrame[Any]) -> FloatArray:
         """What each row counts by itself, from 0 to 1."""

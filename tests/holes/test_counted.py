@@ -6,9 +6,11 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import dpeffects as dpe
+from dpeffects.errors import DataError
 
 HUGE = 1e6
 
@@ -106,3 +108,21 @@ def test_noise_in_how_many_records_count_is_in_the_interval(method, arms):
         low, high = fit.conf_int() if arms == 2 else fit.conf_int(simultaneous=False)[-1]
         found.append(low <= 0.8 <= high)
     assert np.mean(found) >= 0.9
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("subset", ["day == '2020-01-01'", "name == 1", "flag == 'yes'"])
+def test_a_comparison_that_no_value_can_meet_is_refused_for_nothing(subset, lazy):
+    """Nobody was in the subset then, and the budget was spent to say so."""
+    data = surveyed(200).assign(day=pd.Timestamp("2020-01-01"), name="1", flag=True)
+    held, ledger = pl.from_pandas(data).lazy() if lazy else data, dpe.Ledger(1)
+    given = {"epsilon": 1, "bounds": BOUNDS, "subset": subset, "ledger": ledger}
+    with pytest.raises(DataError, match=f"column '{subset.split()[0]}'"):
+        dpe.dp_ate("whole ~ t", held, "diff_in_means", **given)
+    assert not ledger.spends
+
+
+def test_a_subset_by_the_outcome_says_what_it_is():
+    given = {"epsilon": 1, "bounds": BOUNDS, "subset": "whole > 0.1", "seed": 1}
+    fit = dpe.dp_ate("whole ~ t", surveyed(2000), "diff_in_means", **given)
+    assert any("chosen by the outcome" in note for note in fit.notes)
