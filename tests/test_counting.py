@@ -430,7 +430,7 @@ def test_hardly_anybody_counts(holder, tmp_path):
 SAID = {
     "unit": "each person counts once, in however many rows",
     "max_rows": "each row counts, up to 3 of one person",
-    "weights": "weights w, from 0 to 4; in all as much as about [0-9]+ records in full",
+    "weights": "weights w, from 0 to 4.*; in all as much as about [0-9]+ records in full",
     "subset": "subset x1 >= 0.3 & g != 'c'; about [0-9]+ records count",
     "cluster": "standard error by village .clusters: [0-9]+, noisy and from below",
     "cluster, declared": "standard error by village .clusters: 60",
