@@ -42,7 +42,8 @@ class Centres:
     """Shares and mean outcomes of (treated, control) records, or of more arms, as released.
 
     ``share_sd`` and ``unknown`` are what noise leaves unknown of them, as standard deviations;
-    ``two_valued`` says that the outcome has two values by its declared type.
+    ``two_valued`` says that the outcome has two values by its declared type; ``size_sd`` is the
+    standard deviation of the noise in n, where that is released.
     """
 
     n: int
@@ -53,6 +54,7 @@ class Centres:
     unknown: FloatArray
     outcome_range: Interval
     two_valued: bool
+    size_sd: float = 0.0
 
     @property
     def range(self) -> float:
@@ -97,6 +99,10 @@ class Centres:
         """
         moves = part * (sum(self.outcome_range) / 2.0 - self.means)
         return self.means + moves, moves
+
+    def size_part(self, distance: float) -> Part:
+        """Error by noise in n of a mean that is ``distance`` from where its sum is measured."""
+        return Part("how many records count", (distance * self.size_sd / self.n) ** 2, noise=True)
 
     def noise_part(
         self,
@@ -159,6 +165,7 @@ def centres_of(curator: Curator, shares: FloatArray, share_sd: float, sums: Nois
         unknown=np.hypot(mean_sd * np.sqrt(1.0 - pull), _FAR_SD * width * lost),
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,
+        size_sd=curator.size_sd,
     )
 
 

@@ -442,6 +442,7 @@ class Total:
         """An estimate whose noise is that of this mean, and of further parts."""
         scale, most = self.release.scale * self.width / self.n, centres.range
         gaussian = self.release.gaussian
+        parts = [*parts, centres.size_part(self.low + self.width / 2.0 - self.mean)]
         return Estimate(
             value=min(max(value, -most), most),
             sampling=self.sampling,

@@ -73,7 +73,14 @@ from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, propensity_model
-from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import (
+    Effects,
+    Estimate,
+    Influence,
+    Part,
+    SamplingVariance,
+    Unavailable,
+)
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -441,7 +448,8 @@ def _centres(
         return replace(centres, unknown=np.hypot(centres.unknown, by_size))
     constant = np.full(len(shares), middle if options.centre == "middle" else 0.0)
     none, two_valued = np.zeros(len(shares)), curator.values[-1] == 2
-    return Centres(n, shares, sd, constant, none, none, curator.outcome_range, two_valued)
+    about = (curator.outcome_range, two_valued, curator.size_sd)
+    return Centres(n, shares, sd, constant, none, none, *about)
 
 
 def _estimate(
@@ -491,7 +499,7 @@ def _estimate(
         sampling=sampling if squares else Unavailable("variance=False was asked for"),
         laplace=() if released.gaussian else (scale,),
         gaussian=scale**2 if released.gaussian else 0.0,
-        parts=error.parts(),
+        parts=(*error.parts(), *total.by_size(1.0 + error.further)),
         possible=(-most, most),
         basis="adjusted" if model.kept >= _NOTHING else "association",
         details={
@@ -624,6 +632,12 @@ class WeightedSum:
         """The sum of scores over the size of the population."""
         known = float(self.centres.sizes @ self.row.middles)
         return (self.row.width * float(self.release.value[0]) + known) / self._size
+
+    def by_size(self, factor: float) -> tuple[Part, ...]:
+        """What noise in the number of records does to ``factor`` times `extra`."""
+        distance = (self.row.middles[1] - self.extra) * self.centres.n / self._size
+        part = self.centres.size_part(factor * distance)
+        return (part,) if part.variance else ()
 
     def influence(self, factor: float) -> Influence:
         """What rows add to the estimate, which has ``factor`` times `extra` in it."""

@@ -85,3 +85,24 @@ def test_the_name_of_a_unit_does_not_depend_on_the_rows_beside_it(partitions):
 
 def _of_person():
     return {"epsilon": 1, "bounds": {"y": (0, 1)}, "unit": "person", "seed": 1}
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("method", ["diff_in_means", "private_ipw", "clipped_contrast"])
+def test_noise_in_how_many_records_count_is_in_the_interval(method, arms):
+    """Sums are measured from the middle of a range, times a number of records that is noisy."""
+    rng = np.random.default_rng(4)
+    n, levels = 3000, ["none", "low", "high"][:arms]
+    t, x, inside = rng.integers(0, arms, n), rng.random(n), np.arange(n) % 5 == 0
+    y = 0.05 + 0.8 * (t == arms - 1) + rng.normal(0, 0.02, n)
+    data = pd.DataFrame({"y": y, "t": np.array(levels)[t], "x": x, "inside": inside})
+    bounds, options = {"y": (0, 1), "t": levels, "x": (0, 1)}, {}
+    if method != "private_ipw":
+        options = {"design": "randomised"}
+    found = []
+    for seed in range(40):
+        given = {"epsilon": 2, "bounds": bounds, "subset": "inside", "seed": seed, **options}
+        fit = dpe.dp_ate("y ~ t | x", data, method, **given)
+        low, high = fit.conf_int() if arms == 2 else fit.conf_int(simultaneous=False)[-1]
+        found.append(low <= 0.8 <= high)
+    assert np.mean(found) >= 0.9
