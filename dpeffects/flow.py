@@ -66,7 +66,7 @@ _UNREAD = "{} does not use covariates; those in the formula were not read."
 _FOR_RESPONSE = "{} does not use covariates; those in the formula say who has an outcome."
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
-"""Proportion for the number of records that count."""
+"""Proportion for the number of records that count, at least."""
 _LEAST_RECORDS = 10.0
 _COUNTING = ("unit", "max_rows", "cluster", "missing", "weights", "subset")
 _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
@@ -369,7 +369,7 @@ class Estimation:
             proportions = {k: x for k, x in proportions.items() if k not in dropped}
         if missing:
             proportions["bounds"] = _BOUNDS_SHARE
-        proportions |= self._counting_shares()
+        proportions |= self._counting_shares(proportions)
         if checked := len(self._to_check()):
             proportions[clipped.SHARE] = clipped.proportion(checked)
         proportions = merge_shares(proportions, request.shares)
@@ -390,11 +390,14 @@ class Estimation:
                 )
         return split
 
-    def _counting_shares(self) -> dict[str, float]:
-        """What is released because rows do not count alike."""
+    def _counting_shares(self, own: Mapping[str, float]) -> dict[str, float]:
+        """What is released because rows do not count alike, beside the method's own shares.
+
+        Where treated records are counted, controls are the rest of all: both need good counts.
+        """
         found = dict(_response.SHARES) if self.sample.observed else {}
         if not self.sample.size_is_public:
-            found["size"] = _SIZE_SHARE
+            found["size"] = max(_SIZE_SHARE, own.get("counts", 0.0), own.get("count", 0.0))
         grouped = self.sample.grouped and not self.spec.conditional and self.spec.uses_outcome
         if grouped and self.request.variance:
             found[_clusters.SHARE] = _clusters.PROPORTIONS[self.sample.cluster is not None]
@@ -479,11 +482,14 @@ class Estimation:
 
     def _cluster_count(self) -> int | None:
         """How many clusters are declared, by number or by their levels."""
-        cluster, bounds = self.sample.cluster, self.request.bounds
-        if self.request.clusters is not None or not isinstance(bounds, Mapping):
-            return self.request.clusters
-        declared = bounds.get(cluster or "")
-        return len(declared) if isinstance(declared, list) and len(declared) >= 2 else None
+        request, name = self.request, self.sample.cluster or ""
+        own = getattr(request.data, "bounds", None)  # of declare(...)
+        levels = request.bounds.get(name) if isinstance(request.bounds, Mapping) else None
+        if levels is None and isinstance(own, Bounds) and name in own and own.is_levels(name):
+            levels = list(own[name])
+        if request.clusters is not None or not isinstance(levels, list):
+            return request.clusters
+        return len(levels) if len(levels) >= 2 else None
 
     def result(self) -> Any:
         """Release, settle the reservation, and say what was promised and paid."""

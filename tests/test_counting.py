@@ -373,8 +373,8 @@ def test_errors_by_cluster_are_those_of_statsmodels():
     given = {"epsilon": HUGE, "bounds": BOUNDS, "cluster": "village"}
     for clusters in (None, 60):
         ours = dpe.dp_ate("y ~ t", data, "diff_in_means", clusters=clusters, **given)
-        few = np.sqrt(59 / 57)  # degrees of freedom: see _clusters
-        assert ours.std_error == pytest.approx(few * peer.bse["t"], rel=0.03)
+        few = np.sqrt(50 / 47 * 59 / 60)  # 25 clusters in the smaller arm: see _clusters
+        assert ours.std_error == pytest.approx(few * peer.bse["t"], rel=0.05)
         assert (
             ours.std_error
             > 2 * dpe.dp_ate("y ~ t", data, "diff_in_means", epsilon=HUGE, bounds=BOUNDS).std_error
@@ -430,7 +430,8 @@ def test_hardly_anybody_counts(holder, tmp_path):
 SAID = {
     "unit": "each person counts once, in however many rows",
     "max_rows": "each row counts, up to 3 of one person",
-    "weights": "weights w, from 0 to 4.*; in all as much as about [0-9]+ records in full",
+    "weights": "survey or analysis weights w, from 0 to 4: .* in all as much as about [0-9]+ "
+    r"records in full \(noisy\); effective size about [0-9]+ \(Kish",
     "subset": "subset x1 >= 0.3 & g != 'c'; about [0-9]+ records count",
     "cluster": "standard error by village .clusters: [0-9]+, noisy and from below",
     "cluster, declared": "standard error by village .clusters: 60",

@@ -26,9 +26,9 @@ PROPORTIONS = {True: 0.25, False: 0.1}
 _ROWS, _COUNTED = Fraction(1, 8), Fraction(1, 4)
 """Parts of the share for squares of rows, and for how many clusters there are where nobody
 declared it."""
-_LONG = 2.5
-"""Rows are cut to so many of their standard deviations in sums of clusters. What that takes away
-of their own squares is known from these; so much less noise do the sums need."""
+_LONG, _MOST_LOST = 3.0, 8.0
+"""Rows are cut to so many of their standard deviations in sums of clusters, which need the less
+noise. Squares of cut rows say by which factor that makes the variance smaller, up to this one."""
 _SPREAD, _COMMON = 3.5, 0.2
 """A sum of a cluster is kept within so many standard deviations, for rows that have this
 correlation."""
@@ -147,7 +147,7 @@ def _by_cluster(
     clusters: int | None,
     whole: Fraction,
 ) -> Estimate:
-    """The variance by clusters: squares of their sums of cut rows, and what rows lost by the cut.
+    """The variance by clusters: squares of their sums of cut rows, times what the cut took away.
 
     A variance of few sums is itself uncertain, as if it had more noise: that makes of the normal
     law about a t distribution.
@@ -155,15 +155,13 @@ def _by_cluster(
     size, largest = influence.size, _largest(influence)
     row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
     row_sd *= influence.uneven
-    longest = max(min(_LONG * row_sd, largest), 0.02 * largest)
+    long = math.inf if curator.values[-1] == 2 else _LONG  # few ones are all that clusters share
+    longest = max(min(long * row_sd, largest), 0.02 * largest)
     term = _FromMean(influence, longest)
-    squares, part = 0.0, whole
+    lost, part = 1.0, whole
     if longest < largest:
-        within, of_rows = Box(0.0, longest**2), whole * _ROWS
-        label = "squares of cut rows"
-        squares = float(curator.sums(label, _Square(term), within, share=SHARE, part=of_rows))
-        part -= of_rows
-        squares = max(own.value * size**2 - squares, 0.0)
+        part -= whole * _ROWS
+        lost = _lost(curator, term, own, size, whole * _ROWS)
     count, part = _count(curator, clusters), part - (whole * _COUNTED if clusters is None else 0)
     rows = max(curator.n / count, 1.0)
     bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
@@ -171,10 +169,10 @@ def _by_cluster(
     label, box = "squares of sums by cluster", Box(-longest, longest)
     found = squares_by_cluster(curator, label, term, box, bound, share=SHARE, part=part)
     alike = 2.0 * count / (1.0 + influence.uneven**2)  # the smaller arm has most of the variance
-    few = alike / (max(alike - _LOST, 1.0) * size**2)
-    value = few * float(found.total) + squares / size**2
+    few = lost * alike / (max(alike - _LOST, 1.0) * size**2)
+    value = few * float(found.total)
     scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / alike))
-    most = few * count * found.bound**2 + squares / size**2
+    most = few * count * found.bound**2
     cautions = [estimate.caution]
     if float(found.total) / count > (found.bound / _CUT) ** 2:
         cautions.append(_ARE_CUT)
@@ -187,6 +185,20 @@ def _by_cluster(
         caution="; ".join(filter(None, cautions)),
         details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )
+
+
+def _lost(
+    curator: Curator, term: _FromMean, own: SamplingVariance, size: float, part: Fraction
+) -> float:
+    """The variance of rows over that of cut rows, where that is more than noise can make.
+
+    Rows of a cluster are half as alike in what was cut off as in the rest.
+    """
+    label, within = "squares of cut rows", Box(0.0, term.longest**2)
+    cut = curator.sums(label, _Square(term), within, share=SHARE, part=part)
+    noise = math.hypot(math.sqrt(2.0) * own.noise_scale * size**2, cut.sd)
+    more = (own.value * size**2 - noise) / max(float(cut), cut.sd, 1e-300)
+    return 0.5 + 0.5 * min(max(more, 1.0), _MOST_LOST)
 
 
 def _count(curator: Curator, clusters: int | None) -> float:

@@ -263,7 +263,8 @@ def share_treated(curator: Curator, count: Noisy) -> float:
 
 
 def _precision(curator: Curator, count: Noisy) -> float:
-    return _SHARE_SPREAD / (_SHARE_SPREAD + count.variance / curator.n**2)
+    noise = (count.variance + curator.size_sd**2) / curator.n**2
+    return _SHARE_SPREAD / (_SHARE_SPREAD + noise)
 
 
 def share_sd(curator: Curator, count: Noisy) -> float:

@@ -117,7 +117,7 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
     names, values = columns.names, (2,) * (len(columns.names) + 1)
     described = (*curator.names, *names), (*curator.values[:-1], *values)
     response = seen_as(curator, None, has_outcome, (columns, *described))
-    response.n = curator.n
+    response.n, response.size_sd = curator.n, curator.size_sd
     count = response.sums(
         "records with an outcome", None, COUNT, TREATED, share="observed", part=part
     )

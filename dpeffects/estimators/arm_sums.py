@@ -6,6 +6,7 @@ arms, the reference first: a record is in one arm, so all of them cost what two 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,10 +32,10 @@ def treated_count(curator: Curator, share: str) -> Noisy:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Released sizes of the arms, which add up to the public number of records.
+    """Released sizes of the arms, which add up to the number of records where that is public.
 
     ``by_noise`` says how each size moves with each of the independent noises, of variance
-    ``release.variance``.
+    ``release.variance``; the last of them is that of the number of records.
     """
 
     sizes: FloatArray
@@ -44,23 +45,28 @@ class Counts:
     @property
     def variance(self) -> float:
         """Variance of the noise in a size."""
-        return float((self.by_noise[0] ** 2).sum()) * self.release.variance
+        return float((self.by_noise**2).sum(axis=1).max()) * self.release.variance
 
 
 def arm_counts(curator: Curator, share: str) -> Counts:
     """Release the sizes of the arms; free where treatment is public.
 
     Of two arms one is counted. Of more all are, and what the counts exceed n by is taken off in
-    equal parts.
+    equal parts; less of it where n is itself noisy.
     """
     n, arms = curator.n, curator.arms
     if arms == 2:
         count = treated_count(curator, share)
-        treated = float(count)
-        return Counts(np.array([treated, n - treated]), np.array([[1.0], [-1.0]]), count)
-    release = curator.sums("records by arm", None, COUNT, arm_cells(curator), share=share)
-    by_noise = np.eye(arms) - 1.0 / arms
-    return Counts(by_noise @ release.value[:, 0] + n / arms, by_noise, release)
+        sizes, by_count = np.array([float(count), n - float(count)]), np.array([[1.0], [-1.0]])
+        by_n = np.array([0.0, 1.0])
+    else:
+        count = curator.sums("records by arm", None, COUNT, arm_cells(curator), share=share)
+        own, of_n = count.variance, curator.size_sd**2
+        pull = own / (arms * own + of_n) if own else 1.0 / arms
+        by_count, by_n = np.eye(arms) - pull, np.full(arms, pull)
+        sizes = by_count @ count.value[:, 0] + pull * n
+    relative = curator.size_sd / math.sqrt(count.variance) if curator.size_sd else 0.0
+    return Counts(sizes, np.column_stack([by_count, relative * by_n]), count)
 
 
 def arm_sums(curator: Curator, share: str) -> Noisy:

@@ -71,7 +71,8 @@ class Curator:
 
     Where rows have weights (claim 29) all sums have them, and ``n`` is what they add up to: the
     number of records, of units that count once each, or a number that was released
-    (`release_size`). ``units`` is the public number of records or units.
+    (`release_size`), with noise of the standard deviation ``size_sd``. ``units`` is the public
+    number of records or units.
     """
 
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
@@ -82,6 +83,7 @@ class Curator:
         if rows.most_rows > 1 and not self.weighted:
             raise OptionError("units of several rows need weights that add up to at most 1")
         self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
+        self.size_sd = 0.0
         self.arms = rows.arms
         self.values = rows.values or (0,) * (rows.width + 1)
         self.names = rows.names or tuple(f"column {j}" for j in range(rows.width))
@@ -159,7 +161,7 @@ class Curator:
     def release_size(self, share: str, part: float = 1.0) -> Noisy:
         """Release what the weights of all rows add up to; from here on that is ``n``."""
         size = self.sums("total weight", None, share=share, part=part)
-        self.n = max(round(float(size.value[0])), 1)
+        self.n, self.size_sd = max(round(float(size.value[0])), 1), size.sd
         return size
 
     def norm_of_sum(

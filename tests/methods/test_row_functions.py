@@ -128,6 +128,7 @@ FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10
 CASES = {
     "_FromMean": [FROM_MEAN],
     "_Square": [_clusters._Square(FROM_MEAN)],
+    "_one": [_clusters._one],
     "has_outcome": [_response.has_outcome],
     "WithTreatment": [_response.WithTreatment(arms) for arms in (2, 3)],
     "Represented": [
