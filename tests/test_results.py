@@ -16,6 +16,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import p_value
 from dpeffects.privacy.charges import Spend
+from dpeffects.report.blocks import formula_text
 from dpeffects.results import Result
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Pairs, Summary, Table
@@ -147,7 +148,7 @@ def test_every_line_fits_and_says_what_it_must(name, width):
     text = flat("\n".join(lines))
     squeezed = text.replace(" ", "")
     assert fit.guarantee.sentence().replace(" ", "") in squeezed
-    assert fit.formula.replace(" ", "") in squeezed
+    assert formula_text(fit.formula).replace(" ", "") in squeezed
     assert f"n = {fit.n}" in text
 
 
