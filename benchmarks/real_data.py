@@ -304,8 +304,8 @@ Nominal 95 % intervals, coverage in %; *half-width* is the mean, *error* the sta
 the estimates, *reported* what the standard errors say it is (the root of their mean square);
 *cautions* is the share of runs with a line of stars above the estimate. Methods that do not adjust
 (`diff_in_means`, `clipped_contrast`) get a trial, the others a confounded study; covariates say who
-has an outcome in both. In villages, size
-is their number, and there are 40 people in each on average; elsewhere it is the number of rows.
+has an outcome in both. In villages, size is their number, and there are 40 people in each on
+average; elsewhere it is the number of rows.
 
 Calls: *rows* knows nothing of clusters, weights or missing values, and is there to fail;
 *cluster, clusters* declares how many there are, *cluster* has them counted privately; *unit* counts
@@ -327,6 +327,7 @@ def page(found: pd.DataFrame, name: str, folder: Path = RESULTS) -> None:
             shown[column] = [f"{x:.3g}" for x in shown[column]]
         heads = {"cover": "coverage", "half_width": "half-width", "warned": "cautions"}
         tables[part.capitalize()] = shown.rename(columns=heads).fillna("")
+    tables["Differences in means without privacy, on the same data"] = peers(found)
     save(
         name, "Clusters, units, weights, subsets, missing values", tables, folder=folder, lead=LEAD
     )
@@ -413,11 +414,11 @@ def main() -> None:
         print(short(on_file(path)).to_markdown(index=False))
         path.unlink()
         return
-    order = [tuple(cell) for part in PARTS.values() for cell in part()]
+    order = {tuple(cell): k for k, cell in enumerate(c for part in PARTS.values() for c in part())}
     found = on_file(path)
-    found = found[
-        [x in order for x in found[list(Cell._fields)].itertuples(index=False, name=None)]
-    ]
+    place = [order.get(x) for x in found[list(Cell._fields)].itertuples(index=False, name=None)]
+    found = found.assign(place=place).dropna(subset="place").sort_values("place")
+    found = found.drop(columns="place")
     page(found, "real_data")
 
 
