@@ -110,7 +110,8 @@ def dp_ate(
         they are counted at a price.
     missing
         "error" (default) refuses missing values. "indicator": a covariate has an indicator or a
-        level of its own for them, and the middle of its range in their place. "complete": records
+        level of its own for them, and the middle of its range in their place. Those records are
+        not adjusted for it. "complete": records
         without a value count as nothing, and how many are left is released. "weight": records with
         an outcome stand for those without, by a released model of who has one; outcomes are missing
         at random then, given covariates and treatment. One word, or a mapping by column.

@@ -90,7 +90,8 @@ shown(**{"as if independent": alone, "by village": together})
 # --------------
 # By default missing values are refused, by the name of the column. A covariate can have an
 # indicator and a public fill (the middle of its declared range): nothing is learnt from the data
-# for it. In a formula ``is_na(x1)`` is that indicator.
+# for it. In a formula ``is_na(x1)`` is that indicator. Records without a value are not adjusted for
+# it: where it is a confounder, what it confounds among them stays in the estimate.
 rng = np.random.default_rng(3)
 gaps = dpe.simulate("confounded", n=6_000, seed=3)
 holed = gaps.frame.assign(x1=gaps.frame["x1"].mask(rng.random(6_000) < 0.2))
