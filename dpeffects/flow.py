@@ -13,7 +13,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,7 @@ class Request:
         for name, value in (("variance", self.variance), ("check_bounds", self.check_bounds)):
             if not isinstance(value, bool):
                 raise OptionError(f"{name} must be True or False, got {value!r}")
-        whole = isinstance(self.clusters, int) and not isinstance(self.clusters, bool)
+        whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
             raise OptionError("clusters must be how many clusters there are, 2 or more")
         if self.clusters is not None and self.cluster is None:

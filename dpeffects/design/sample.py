@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from numbers import Integral
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -72,7 +73,7 @@ class Sample:
                 raise OptionError(f"{name} must be the name of a column, got {_kind(column)}")
             if column in formula.outcome_columns:
                 raise OptionError(f"{name}={column!r} is the outcome")
-        whole = isinstance(max_rows, int) and not isinstance(max_rows, bool)
+        whole = isinstance(max_rows, Integral) and not isinstance(max_rows, bool)
         if not (max_rows is None or (whole and 1 <= max_rows <= 2**15)):
             raise OptionError("max_rows must be a whole number from 1 to 32768")
         if max_rows is not None and unit is None:
