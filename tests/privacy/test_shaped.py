@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpeffects.auditing import audit
-from dpeffects.errors import OptionError, PrivacyError
+from dpeffects.errors import PrivacyError
 from dpeffects.ledgers.composition import COMPOSITIONS
 from dpeffects.privacy import shaped
 from dpeffects.privacy.budget import Budget
@@ -401,10 +401,13 @@ def test_every_grid_has_room_for_its_noise():
         assert top < 2**62
 
 
-def test_a_cube_is_for_records_of_one_row():
-    c, phi, *_ = held(unit=np.arange(500) // 2, max_rows=2)
-    with pytest.raises(OptionError, match="by unit need a box"):
-        c.sums("m", phi, Cube(np.full(3, -4.0), np.full(3, 4.0)), share="a")
+def test_a_cube_has_the_same_noise_for_records_and_units():
+    cube = Cube(np.full(3, -4.0), np.full(3, 4.0))
+    scales = []
+    for given in ({}, {"unit": np.arange(500) // 2}, {"unit": np.arange(500) // 5, "max_rows": 9}):
+        c, phi, *_ = held(**given)
+        scales.append(c.sums("m", phi, cube, share="a").scale)
+    assert scales == pytest.approx([scales[0]] * 3, rel=1e-3)
 
 
 def key(rows):
