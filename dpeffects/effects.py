@@ -97,7 +97,8 @@ def dp_ate(
     unit
         The column that says whose row it is, where a person has several: everything of one person
         is protected then, in however many rows. n is the number of persons. Each of them counts
-        once: their rows share one vote, so that noise is that of one row each.
+        once: their rows share one vote, so that noise is that of one row each. (Somebody with more
+        than 65,536 rows counts as nothing; from 1,000 on, a per cent of the vote is lost.)
     max_rows
         With ``unit``: every row counts, up to so many of one person. Those of a person with more
         count less. The price is more noise: a row counts 1/max_rows of a person.
@@ -129,7 +130,8 @@ def dp_ate(
         subsets, ``{"women": "sex == 'f'", "men": "sex == 'm'"}``; a list of subsets; or discrete
         terms that make groups, ``"sex + cut(age, [18, 40, 65, 90])"``. The budget is divided among
         them. Where their texts show that nobody is in two of them, each has half of it, however
-        many they are. All checks of all subsets come before the first charge.
+        many they are (not with ``unit``: rows of a person may be in several). All checks of all
+        subsets come before the first charge.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
         outlives the process (:func:`create_ledger`).

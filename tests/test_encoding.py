@@ -112,7 +112,6 @@ def test_cut():
 def test_levels_from_the_formula_and_from_the_declaration_are_one_factor():
     encoding = Encoding.build(parse("y ~ t | a + C(a) + C(a, levels=['u', 'v', 'w'])"), LEVELS)
     assert encoding.names == ("Intercept", "a[T.v]", "a[T.w]")
-    assert encoding.categorical_columns == ("a",)
     assert encoding.numeric_columns == ()
 
 

@@ -154,10 +154,6 @@ def _absent(name: str, near: Iterable[str]) -> str:
     return f"bounds names a column {name!r} that the data does not have{nearest(name, near)}"
 
 
-def _written(entry: Any) -> tuple[type, str]:
-    return type(entry), repr(entry)
-
-
 def is_pattern(key: Any) -> bool:
     """Whether a name may stand for several columns."""
     return isinstance(key, str) and any(letter in key for letter in "*?[")

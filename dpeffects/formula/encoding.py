@@ -85,11 +85,6 @@ class Encoding:
         return tuple(dict.fromkeys(n for f in self.factors for n in ex.number_columns(f)))
 
     @property
-    def categorical_columns(self) -> tuple[str, ...]:
-        """Data columns read as codes into their levels."""
-        return tuple(f.column for f in self.factors if isinstance(f, Categorical))
-
-    @property
     def flags(self) -> tuple[ex.Missing, ...]:
         """The ``is_na(x)`` that stand in terms."""
         return tuple(dict.fromkeys(flag for f in self.factors for flag in ex.flags(f)))
