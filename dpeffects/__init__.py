@@ -3,7 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
+from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, dp_survival, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.theory import (
@@ -32,6 +32,7 @@ from dpeffects.results import (
     Result,
     SensitivityAnalysis,
     SubsetEffects,
+    SurvivalEffects,
     load_cate,
 )
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
@@ -64,6 +65,7 @@ __all__ = [
     "Study",
     "SubsetEffects",
     "Summary",
+    "SurvivalEffects",
     "audit",
     "bench",
     "combine",
@@ -77,6 +79,7 @@ __all__ = [
     "dp_balance",
     "dp_cate",
     "dp_multisite",
+    "dp_survival",
     "ipw_bias",
     "ipw_bias_bound",
     "ipw_bound",

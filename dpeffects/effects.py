@@ -8,7 +8,13 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dpeffects.errors import OptionError, did_you_mean
-from dpeffects.estimators import conditional_methods, current, default_learner, registry
+from dpeffects.estimators import (
+    conditional_methods,
+    current,
+    default_learner,
+    registry,
+    table_methods,
+)
 from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
@@ -22,6 +28,7 @@ from dpeffects.results import (
     CateFunction,
     Result,
     SubsetEffects,
+    SurvivalEffects,
 )
 from dpeffects.subsets import subset_effects
 
@@ -406,6 +413,98 @@ def dp_balance(
     return cast(Balance, Estimation(request).result())
 
 
+def dp_survival(
+    formula: str,
+    data: Any,
+    *,
+    horizon: float,
+    bins: int | Sequence[float] = 12,
+    epsilon: float,
+    delta: float = 0.0,
+    estimand: str = "ATE",
+    design: str = "observational",
+    level: str | None = None,
+    bounds: Any = None,
+    shares: Mapping[str, float] | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> SurvivalEffects:
+    """Compare survival of two arms, from one noisy life table.
+
+    Parameters
+    ----------
+    formula
+        ``"Surv(time, event) ~ treatment"``, or ``"Surv(time, status == 2) ~ treatment | x1 + x2"``.
+        Covariates are adjusted for, by weights of a released propensity model, unless treatment
+        was randomised.
+    horizon
+        Until when records are followed, in the unit of the times: a number from the protocol. Times
+        beyond it count as still there.
+    bins
+        Intervals of the life table up to the horizon, equally long; or their ends.
+    estimand
+        "ATE", "ATT" or "ATC": whose survival is compared, where covariates are adjusted for.
+    design
+        "randomised" where treatment was assigned by chance, "observational" where not.
+    data, epsilon, delta, level, bounds, shares, ledger, dataset, seed
+        As in :func:`dp_ate`. Times and events need no bounds.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
+    **options
+        Options of the method; ``print(dpe.methods("life_table"))`` describes them.
+
+    Returns
+    -------
+    SurvivalEffects
+        Curves, restricted means, risks, hazard ratio and log-rank test: all of them, also at other
+        times than were asked for at first, follow from the one table and cost nothing.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"t": [0, 1] * 200, "time": range(400), "died": [1, 1, 0, 1] * 100})
+    >>> fit = dpe.dp_survival(
+    ...     "Surv(time, died) ~ t", data, horizon=365, epsilon=1, design="randomised", seed=1
+    ... )
+    >>> fit.n, fit.guarantee.status
+    (400, 'void: seeded')
+    """
+    request = Request.of_effect(
+        estimand,
+        formula,
+        data,
+        table_methods()["life_table"],
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        horizon=horizon,
+        bins=bins if isinstance(bins, int) else tuple(bins),
+        design=design,
+        **options,
+    )
+    return cast(SurvivalEffects, Estimation(request).result())
+
+
 def methods(name: str | None = None) -> pd.DataFrame | str:
     """List the methods, or describe one: its options, their defaults, its shares of the budget.
 
@@ -419,9 +518,9 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
     """
     import pandas as pd
 
-    kinds = (registry(), conditional_methods())
+    kinds = (registry(), conditional_methods(), table_methods())
     if name is not None:
-        name, known = current(name), [*registry(), *conditional_methods()]
+        name, known = current(name), [name for specs in kinds for name in specs]
         if name not in known:
             names = ", ".join(dict.fromkeys(known))
             hint = did_you_mean(name, known)

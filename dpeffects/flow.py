@@ -44,7 +44,7 @@ from dpeffects.estimators._clusters import (
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Number, source
+from dpeffects.formula.expression import Number, Survival, source
 from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
@@ -56,6 +56,7 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.results import ArmEffects, Balance, CateEffects, CateFunction, Result
 from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.tabled import Tabled, TableEffects
 from dpeffects.unproved.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
@@ -245,8 +246,10 @@ class Estimation:
         if self.public:
             what = f'level="{self.level}"' if self.level == "label" else 'arms="public"'
             raise OptionError(f"{wanted[0]} has no meaning with {what}: everything is protected")
-        if sample.cluster is not None and spec.conditional:
+        if sample.cluster is not None and (spec.conditional or spec.tabled):
             raise OptionError("cluster is for average effects; unit= protects whole clusters")
+        if sample.observed and spec.tabled:
+            raise OptionError('missing="weight" is for average effects: write "complete"')
         return sample
 
     def _read(self) -> None:
@@ -404,7 +407,8 @@ class Estimation:
         found = dict(_response.SHARES) if self.sample.observed else {}
         if not self.sample.size_is_public:
             found["size"] = max(_SIZE_SHARE, own.get("counts", 0.0), own.get("count", 0.0))
-        grouped = self.sample.grouped and not self.spec.conditional and self.spec.uses_outcome
+        averaged = self.spec.uses_outcome and not (self.spec.conditional or self.spec.tabled)
+        grouped = self.sample.grouped and averaged
         if grouped and self.request.variance:
             found[_clusters.SHARE] = _clusters.PROPORTIONS[self.sample.cluster is not None]
         return found
@@ -432,6 +436,8 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
+            if self.effective is not None and isinstance(released, Tabled):
+                released = released.with_effective(self.effective)
             if self.response is not None:
                 released = self.response.completed(released, curator.n)
             if curator.has(_clusters.SHARE):
@@ -530,6 +536,7 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     if spec.guarantee == "none" and request.check_bounds:
         raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
     formula = _formula(request, spec)
+    formula = replace(formula, outcome=options.outcome(formula.outcome))
     if spec.conditional:
         _check_release(request)
         refuse_private_rows(request.at, request.data, formula.covariate_columns)
@@ -606,7 +613,7 @@ def _adds_up(options: Options) -> bool:
 
 def _result(
     estimation: Estimation, released: Any
-) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
+) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
@@ -622,6 +629,9 @@ def _result(
             return CateFunction(
                 function=released, space=space, details=details, notes=notes, **about
             )
+        case Tabled():
+            fields = {**released.fields, **about, "details": released.details}
+            return released.kind(notes=(*released.notes, *notes), **fields)
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(
@@ -662,6 +672,10 @@ def _cautioned(released: Any, caution: str) -> Any:
         return replace(released, estimates=estimates)
     if isinstance(released, Mapping):  # of covariate balance
         return {**released, "clipped": caution}
+    if isinstance(released, Tabled):
+        own = released.fields.get("caution", "")
+        fields = {**released.fields, "caution": "; ".join(filter(None, (own, caution)))}
+        return replace(released, fields=fields)
     return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
 
 
@@ -733,14 +747,20 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
 def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     """Name, bound and source of each column; a transformed outcome as it is analysed."""
     formula, bounds = design.formula, design.bounds
-    names = [n for n in formula.columns if n in bounds and n not in formula.outcome_columns]
-    rows = [(name, bounds.describe(name), bounds.source(name)) for name in names]
+    others = [n for n in formula.columns if n not in formula.outcome_columns]
+    rows = _column_bounds(bounds, others)
     if not formula.outcome_columns:
         return tuple(rows)
+    if isinstance(formula.outcome, Survival):
+        return (*_column_bounds(bounds, formula.outcome_columns), *rows)
     sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
     of_outcome = max(sources, key=SOURCES.index, default="declared")
     lower, upper = design.recipe.outcome_range
     return ((source(formula.outcome), f"[{lower:.6g}, {upper:.6g}]", of_outcome), *rows)
+
+
+def _column_bounds(bounds: Bounds, names: Sequence[str]) -> list[tuple[str, str, str]]:
+    return [(name, bounds.describe(name), bounds.source(name)) for name in names if name in bounds]
 
 
 def _bounds_notes(design: Design) -> tuple[str, ...]:

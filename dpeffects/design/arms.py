@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.privacy.rows import Block, Cells, reads
 
@@ -69,3 +71,20 @@ class EachArm:
     def cells(self) -> Cells:
         """One cell for each arm, the reference first."""
         return Cells(self, self.count)
+
+
+@dataclass(frozen=True)
+class ArmByCell:
+    """Cells of a table by arm, treated records first, where outcomes are numbers of cells."""
+
+    count: int
+    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome")
+
+    def __call__(self, rows: Block) -> IntArray:
+        """Cells of some rows."""
+        return np.where(rows.treated, 0, self.count) + rows.outcome.astype(np.int64)
+
+    @property
+    def cells(self) -> Cells:
+        """One cell for each arm and number."""
+        return Cells(self, 2 * self.count)

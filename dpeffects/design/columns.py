@@ -30,6 +30,8 @@ from dpeffects.formula.expression import (
     Expression,
     Missing,
     Number,
+    Pair,
+    Survival,
     columns,
     evaluate,
     is_flag,
@@ -79,6 +81,7 @@ class Design:
         outcome = self.formula.outcome
         last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
         last = 2 if isinstance(outcome, Missing) else last
+        last = outcome.cells if isinstance(outcome, Survival) else last
         return (*self.encoding.values(counts), last)
 
     def strata(self) -> Strata:
@@ -124,7 +127,11 @@ class Design:
             discrete = self.strata()
         except FormulaError:  # a covariate that is not discrete
             discrete = None
-        return Recipe(self.formula.outcome, intervals, (lower, upper), self.encoding, discrete)
+        outcome = self.formula.outcome
+        if isinstance(outcome, Pair):
+            ends = (range_of(outcome.first, intervals), range_of(outcome.second, intervals))
+            outcome = replace(outcome, ranges=ends)
+        return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
 
 def intervals_of(bounds: Bounds) -> dict[str, tuple[float, float]]:
@@ -156,6 +163,8 @@ class Columns:
     lenient: frozenset[str] = frozenset()
     flags: tuple[Missing, ...] = ()
     computed: Expression | Cut | None = None
+    events: tuple[str, ...] = ()
+    """Columns that are 0 or 1, or missing."""
 
     @property
     def treatment_reads(self) -> tuple[str, ...]:
@@ -214,7 +223,14 @@ class Columns:
         names = set(names)
         wanted = [name for name in self.numeric if name in names]
         flags = {x.key: missing_in(frame[x.column]) for x in self.flags if x.column in names}
-        return {name: numbers(frame[name], name in self.lenient) for name in wanted} | flags
+        found = {name: numbers(frame[name], name in self.lenient) for name in wanted}
+        for name in set(self.events) & found.keys():
+            if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
+                raise DataError(
+                    f"column {name!r} must be 0 or 1, for censored and event: write "
+                    f"Surv(time, {show_name(name)} == 2) where 2 is the event"
+                )
+        return found | flags
 
     def read(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> tuple[Arrays, Arrays]:
         """Numbers and codes of some columns."""

@@ -25,13 +25,13 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import IntArray, Interval
-from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
+from dpeffects.design.arms import ARMS, TREATED, ArmByCell, Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, Design, Recipe, present, refuse_missing
 from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
 from dpeffects.formula.encoding import Arrays
-from dpeffects.formula.expression import Column
+from dpeffects.formula.expression import Column, Compare, Expression, Survival
 from dpeffects.formula.ranges import middle
 from dpeffects.privacy.rows import (
     MOST_ROWS,
@@ -357,6 +357,8 @@ def _by_arm(
     if check:
         for k, name in enumerate(names):
             good = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
+            if name in columns.events and schema[name] != nw.Boolean:
+                good = good & nw.col(f"c{k}").is_in([0, 1])
             if name in columns.lenient:
                 good = _blank(nw.col(f"c{k}"), schema[name]) | good
             made[f"good {name}"] = good.cast(nw.Int64)
@@ -539,7 +541,9 @@ class LazyRows:
         return tuple(found)
 
     def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
-        """Sums by arm of functions of the outcome, where that is a column."""
+        """Sums by arm of functions of the outcome, where that is a column; life tables."""
+        if cells is not None and isinstance(cells.function, ArmByCell) and phi is None:
+            return self._life_table(cells.function)
         if cells not in (ARMS, TREATED):
             return None
         if phi is None:
@@ -557,9 +561,52 @@ class LazyRows:
             self.ready[key] = _pair(found, phi)
         return self.ready[key][: cells.size]
 
+    def _life_table(self, function: ArmByCell) -> IntArray | None:
+        """Counts by arm and cell of a life table, in one query."""
+        term, columns = self._recipe.outcome_term, self.table.design.columns
+        if not isinstance(term, Survival) or columns.computed is not None:
+            return None
+        cell = _life_cell(term, self._recipe.intervals, self.table.frame)
+        if cell is None:
+            return None
+        with hide_engine_errors(self.table.frame):
+            part = self.table.frame.select(t=nw.col(columns.treatment), cell=cell)
+            rows = part.group_by("t", "cell").agg(nw.len().alias("count")).collect().rows()
+        number = _number_of_arm(columns, self.table.frame.collect_schema())
+        counts = np.zeros((2, function.count), np.int64)
+        for arm, where, count in rows:
+            counts[0 if number(arm, 0) else 1, int(where)] += int(count)
+        if counts.sum(axis=1).tolist() != [self.table.treated_count, self.table.arm_counts[0]]:
+            raise DataError(_CHANGING)
+        return counts.reshape(-1, 1)
+
     def in_memory(self, why: str) -> Rows:
         """Refuse: these rows are not in memory."""
         raise OptionError(f"{why}: collect the lazy frame first")
+
+
+def _life_cell(
+    term: Survival, intervals: Mapping[str, Interval], frame: nw.LazyFrame[Any]
+) -> nw.Expr | None:
+    """`Survival.cell` as an engine computes it; None where it has no words for it."""
+
+    def column(x: Expression) -> nw.Expr | None:
+        if not isinstance(x, Column):
+            return None
+        values = nw.col(x.name).cast(nw.Float64)
+        return _within(values, *intervals[x.name]) if x.name in intervals else values
+
+    equal = term.event if isinstance(term.event, Compare) and term.event.op == "==" else None
+    time, event = column(term.time), column(equal.left if equal else term.event)
+    if time is None or event is None:
+        return None
+    died = event == nw.lit(equal.right.value) if equal else event > nw.lit(0.5)
+    *ends, last = term.edges[1:]
+    before = reduce(operator.add, [(time > end).cast(nw.Int64) for end in ends], nw.lit(0))
+    there = (time > last) | ((time == last) & ~died)
+    return (
+        nw.when(there).then(nw.lit(2 * len(ends) + 2)).otherwise(2 * before + died.cast(nw.Int64))
+    )
 
 
 def _add(

@@ -45,6 +45,7 @@ from dpeffects.formula.expression import (
     Cut,
     Missing,
     Spline,
+    Survival,
     evaluate,
     needs_domain,
     number_columns,
@@ -214,9 +215,10 @@ def read(
     reader = _ColumnReader(frame, known, formula, lenient, indicated)
     free = "data" if from_data else None
     outcome_source = free or ("public" if "outcome" in public else None)
+    timed = isinstance(formula.outcome, Survival)  # a cell of a life table, whatever the times are
     for name in formula.outcome_columns:
         if name not in _only_flagged(formula):
-            reader.numeric_column(name, outcome_source)
+            reader.numeric_column(name, outcome_source, needs_range=not timed)
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
@@ -536,7 +538,7 @@ class _ColumnReader:
         declared = name in self._known and self._known.is_levels(name)
         return declared or name in _names_in_c(self._formula) or not _is_number(self._schema[name])
 
-    def numeric_column(self, name: str, source: str | None) -> None:
+    def numeric_column(self, name: str, source: str | None, needs_range: bool = True) -> None:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
         dtype = self._schema[name]
         if dates.is_date(dtype):
@@ -555,6 +557,8 @@ class _ColumnReader:
             ends, source = (0.0, 1.0), "dtype"
         elif written := ends_in_formula(name, self._formula):
             ends, source = written, "declared"
+        elif not needs_range:
+            return
         elif source is not None:
             values = numbers(self._in_memory(name))
             ends = (float(values.min()), float(values.max()))
@@ -609,6 +613,7 @@ class _ColumnReader:
             self._lenient,
             flags,
             formula.computed_treatment,
+            _events(formula),
         )
         encoding = Encoding.build(formula, levels_of(formula, bounds))
         types = {name: self._schema[name] for name in numeric}
@@ -641,6 +646,14 @@ class _ColumnReader:
                 f"{listed(blocked)} stands inside a function that is not defined everywhere, "
                 f"so its range must be declared. Add\n{skeleton(blocked, [])}"
             )
+
+
+def _events(formula: Formula) -> tuple[str, ...]:
+    """Columns that say whether a time ended in the event."""
+    outcome = formula.outcome
+    if isinstance(outcome, Survival) and isinstance(outcome.event, Column):
+        return (outcome.event.name,)
+    return ()
 
 
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:

@@ -40,6 +40,14 @@ def conditional_methods() -> dict[str, MethodSpec]:
     return _found(conditional=True)
 
 
+@cache
+def table_methods() -> dict[str, MethodSpec]:
+    """Return the methods that have a public function of their own, as `dp_survival`, by name."""
+    names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+    own = [getattr(importlib.import_module(name), "TABLE", None) for name in names]
+    return {spec.name: spec for spec in own if isinstance(spec, MethodSpec)}
+
+
 def proved() -> dict[str, MethodSpec]:
     """Return the methods for average effects that nobody has to opt in to: exact guarantees."""
     return {name: spec for name, spec in registry().items() if spec.guarantee == "exact"}

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget, Share
@@ -60,6 +61,12 @@ class Options:
     def public(self, level: str) -> frozenset[str]:
         """Return which columns the call takes as public knowledge, beside n."""
         return frozenset({"covariates", "treatment"}) if level == "label" else frozenset()
+
+    def outcome(self, written: Expression) -> Expression:
+        """Return what is made of the outcome that a formula has; times need a life table."""
+        if isinstance(written, Survival):
+            raise OptionError("Surv(time, event) is for dp_survival")
+        return written
 
     def resolve(self, facts: Facts) -> Options:
         """Return options with every open choice made from public numbers."""
@@ -138,6 +145,7 @@ class MethodSpec:
     for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
     of the noise is private, so that what is shown of it is a release too. ``may_stop`` says that
     released values decide whether all of the budget is used: then all of it is promised.
+    ``tabled`` says that a table of counts is released, of which a call of its own makes a result.
     ``former_options`` are options that are no more, with what to write in their place. ``assumes``
     says what has to be true for an interval to hold; a summary has it above the estimate.
     """
@@ -165,6 +173,7 @@ class MethodSpec:
     needs_intercept: bool = False
     smooth: bool = False
     may_stop: bool = False
+    tabled: bool = False
     former_options: Mapping[str, str] = field(default_factory=dict)
 
     @property

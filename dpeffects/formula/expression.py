@@ -100,6 +100,64 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class Survival:
+    """A time and whether it ended in the event: the number of the cell of a life table.
+
+    2 b for a record whose time was cut short in the interval (edges[b], edges[b + 1]], 2 b + 1 for
+    one with the event there, and one number more for those still there at the last edge. The edges
+    are those that the call asks for.
+    """
+
+    time: Expression
+    event: Expression
+    edges: tuple[float, ...] = ()
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return 2 * (len(self.edges) - 1) + 1
+
+    def cell(self, time: NDArray[Any], event: NDArray[Any]) -> NDArray[np.float64]:
+        """Cells of some rows."""
+        ends = np.asarray(self.edges[1:])
+        died = event > 0.5
+        there = (time > ends[-1]) | ((time == ends[-1]) & ~died)
+        inside = 2.0 * np.searchsorted(ends, time, side="left") + died
+        return np.where(there | np.isnan(time), 2.0 * ends.size, inside)
+
+
+PAIR = 2.0**26
+"""Steps of each number of a `Pair`."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two numbers of a row as one: whole steps of the first, times `PAIR`, plus those of the other.
+
+    The steps are parts of the ranges that the two have; ``ranges`` are those.
+    """
+
+    first: Expression
+    second: Expression
+    ranges: tuple[Interval, Interval] | None = None
+
+    def together(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+        """The two numbers of some rows as one."""
+        assert self.ranges is not None
+        steps = [
+            np.rint(np.clip((x - low) / (high - low), 0.0, 1.0) * (PAIR - 1.0))
+            for x, (low, high) in zip((first, second), self.ranges, strict=True)
+        ]
+        return np.asarray(steps[0] * PAIR + steps[1])
+
+    @staticmethod
+    def apart(together: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Both numbers, each as a part of its range."""
+        first, second = np.divmod(together, PAIR)
+        return first / (PAIR - 1.0), second / (PAIR - 1.0)
+
+
+@dataclass(frozen=True)
 class Categorical:
     """A column of levels, the first of them the reference; None if declared with the bounds."""
 
@@ -134,7 +192,9 @@ class Spline:
     include_intercept: bool = False
 
 
-Expression: TypeAlias = Column | Number | Unary | Binary | Compare | Call | Missing
+Expression: TypeAlias = (
+    Column | Number | Unary | Binary | Compare | Call | Missing | Survival | Pair
+)
 Factor: TypeAlias = Expression | Categorical | Cut | Spline
 
 
@@ -242,7 +302,7 @@ def source(factor: Factor) -> str:
                 f"lower_bound={lower}, upper_bound={upper}, "
                 f"include_intercept={factor.include_intercept})"
             )
-        case Column() | Call() | Missing():
+        case Column() | Call() | Missing() | Survival() | Pair():
             return render(factor)[0]
     return f"I({render(factor)[0]})"
 
@@ -272,6 +332,10 @@ def render(expr: Expression) -> tuple[str, int]:
             return f"{function}({render(x)[0]})", _ATOM
         case Compare(op, left, right):
             return f"{child(left, 1)} {op} {show_number(right.value)}", 0
+        case Survival(time, event):
+            return f"Surv({render(time)[0]}, {render(event)[0]})", _ATOM
+        case Pair(first, second):
+            return f"{child(first, 2)} / {child(second, 3)}", 2
     least = _BINDING[expr.op]
     if expr.op == "**":  # binds to the right, and its exponent is a number
         return f"{child(expr.left, _ATOM)} ** {child(expr.right, _MINUS)}", least
@@ -318,6 +382,10 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
             return np.asarray(FUNCTIONS[function].apply(evaluate(x, columns)))
         case Compare(op, left, right):
             return np.asarray(COMPARISONS[op](evaluate(left, columns), right.value), np.float64)
+        case Survival(time, event):
+            return expr.cell(evaluate(time, columns), evaluate(event, columns))
+        case Pair(first, second):
+            return expr.together(evaluate(first, columns), evaluate(second, columns))
         case Binary("**", left, Number(value)):
             # A Python number: numpy then squares by multiplication, twenty times faster than pow.
             return np.asarray(evaluate(left, columns) ** value)

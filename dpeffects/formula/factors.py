@@ -151,7 +151,7 @@ _NODE_ADVICE: dict[type[ast.AST], str] = {
         "lists stand only in C(x, levels=[...]), cut(x, [...]) and bs(x, knots=[...], ...)",
     ),
 }
-_SHAPES = ("C", "cut", "bs")
+_SHAPES = ("C", "cut", "bs", "Surv")
 
 
 class FactorReader:
@@ -170,7 +170,7 @@ class FactorReader:
             return self.column(self.text)
         node: ast.expr = ast.parse(self.text, mode="eval").body
         shapes: dict[str, Callable[[ast.Call], Factor]]
-        shapes = {"C": self.categorical, "cut": self.cut, "bs": self.spline}
+        shapes = {"C": self.categorical, "cut": self.cut, "bs": self.spline, "Surv": self.survival}
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in shapes:
                 return shapes[name](node)
@@ -247,6 +247,8 @@ class FactorReader:
         if not isinstance(node.func, ast.Name):
             self.refuse(f"only these functions are available: {_allowed()}")
         name = node.func.id
+        if name == "Surv":
+            self.refuse("`Surv(time, event)` stands alone before the `~`")
         if name in _SHAPES:
             self.refuse(f"`{name}(...)` makes several columns; write it as a term of its own")
         if name not in (*ex.FUNCTIONS, "I", "is_na"):
@@ -293,6 +295,15 @@ class FactorReader:
         if len(levels) < 2 or len(set(levels)) < len(levels):
             self.refuse("levels are at least two, all different")
         return Categorical(name, levels)
+
+    def survival(self, node: ast.Call) -> ex.Survival:
+        """Surv(time, event)."""
+        if len(node.args) != 2 or node.keywords:
+            self.refuse("write Surv(time, event), times from the start of follow-up")
+        time, event = (self.of_column(argument) for argument in node.args)
+        if not (isinstance(event, Column) or ex.is_binary(event)):
+            self.refuse("the event is 0 or 1; write Surv(time, status == 2)")
+        return ex.Survival(time, event)
 
     def cut(self, node: ast.Call) -> ex.Cut:
         """cut(x, points)."""

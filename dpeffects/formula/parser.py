@@ -291,6 +291,8 @@ def _expand(
             words.append(f"({' + '.join(each)})")
         elif token.kind.value in ("name", "python"):
             factor = read_factor(token, quotes)
+            if isinstance(factor, ex.Survival):
+                raise FormulaError(f"`{ex.shown(factor)}` is an outcome: it stands before the `~`")
             words.append(names.setdefault(factor, f"f{len(names)}"))
         else:
             words.append(token.token)

@@ -12,6 +12,7 @@ from dpeffects.errors import BoundsError, shorten
 from dpeffects.formula.expression import (
     FUNCTIONS,
     OPERATORS,
+    PAIR,
     Binary,
     Call,
     Categorical,
@@ -24,7 +25,9 @@ from dpeffects.formula.expression import (
     Interval,
     Missing,
     Number,
+    Pair,
     Spline,
+    Survival,
     Unary,
     render,
     show_number,
@@ -79,6 +82,10 @@ def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
             ends = _binary_range(factor, bounds)
         case Categorical() | Missing():
             return 0.0, 1.0
+        case Survival():
+            return 0.0, float(max(factor.cells - 1, 1))
+        case Pair():
+            return 0.0, PAIR * PAIR - 1.0
         case Compare(left=x) | Cut(x=x) | Spline(x=x):
             if not isinstance(x, Column):  # in [0, 1] whatever the column holds
                 _range(x, bounds)

@@ -5,6 +5,7 @@ from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
+from dpeffects.results.survival import SurvivalEffects
 
 __all__ = [
     "ArmEffects",
@@ -14,5 +15,6 @@ __all__ = [
     "Result",
     "SensitivityAnalysis",
     "SubsetEffects",
+    "SurvivalEffects",
     "load_cate",
 ]

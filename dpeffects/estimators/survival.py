@@ -1,0 +1,109 @@
+"""Survival of two arms from one noisy life table: what `dp_survival` releases.
+
+A record is in one cell: its arm, the interval in which its time ended, and whether by the event.
+All of it costs what one count does. Survival curves, restricted means, risks, the log-rank test and
+a grouped hazard ratio are functionals of the table (`inference.life_table`). Where treatment was
+not randomised and the formula has covariates, records count by weights of a released propensity
+model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
+from dpeffects.estimators._checks import is_number
+from dpeffects.estimators._tables import (
+    Adjustment,
+    OutcomeCell,
+    TableOptions,
+    basis_of,
+    release_table,
+    table_delta,
+    table_shares,
+)
+from dpeffects.estimators.spec import MethodSpec
+from dpeffects.formula.expression import Expression, Survival
+from dpeffects.privacy.curator import Curator
+from dpeffects.results.survival import SurvivalEffects
+from dpeffects.results.tabled import Tabled
+
+
+@dataclass(frozen=True)
+class SurvivalOptions(TableOptions):
+    """``horizon``: until when records are followed; ``bins``: intervals of the life table, equally
+    long, or their ends; ``design``: "observational", or "randomised" where treatment was assigned
+    by chance; ``adjust``: whether covariates are adjusted for, None where there are any and
+    treatment was not randomised.
+    """
+
+    horizon: float = 1.0
+    bins: int | tuple[float, ...] = 12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (is_number(self.horizon) and 0.0 < self.horizon < math.inf):
+            raise OptionError(f"horizon must be a positive number, got {self.horizon!r}")
+        whole = isinstance(self.bins, int) and not isinstance(self.bins, bool)
+        if whole and not 2 <= self.bins <= 200:  # type: ignore[operator]
+            raise OptionError(f"bins must be a whole number from 2 to 200, got {self.bins!r}")
+        if not whole:
+            self._check_ends()
+
+    def _check_ends(self) -> None:
+        ends = self.bins
+        fine = isinstance(ends, tuple | list) and 2 <= len(ends) <= 200
+        if not fine or not all(is_number(x) for x in ends):  # type: ignore[union-attr]
+            raise OptionError("bins must be a number of intervals, or the ends of the intervals")
+        inside = (0.0, *map(float, ends), float(self.horizon))  # type: ignore[arg-type]
+        inside = tuple(dict.fromkeys(inside))
+        if list(inside) != sorted(inside) or inside[-1] != float(self.horizon):
+            raise OptionError("the ends of bins must increase from 0 to the horizon")
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Ends of the intervals, the first of them 0."""
+        if isinstance(self.bins, int):
+            return tuple(self.horizon * k / self.bins for k in range(self.bins + 1))
+        return tuple(dict.fromkeys((0.0, *map(float, self.bins), float(self.horizon))))
+
+    def outcome(self, written: Expression) -> Expression:
+        """The cell of the life table."""
+        if not isinstance(written, Survival):
+            raise OptionError("dp_survival needs times: write Surv(time, event) ~ treatment")
+        return Survival(written.time, written.event, self.edges)
+
+
+def shares(level: str, options: SurvivalOptions) -> dict[str, float]:
+    """Split of the budget; the table has all of it where no model is released."""
+    return table_shares(level, options)
+
+
+def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
+    """Release the model of treatment, where there is one, and the life table."""
+    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
+    cells = 2 * (len(options.edges) - 1) + 1
+    table = release_table(curator, OutcomeCell(), cells, adjustment)
+    basis, warning = basis_of(options, adjustment)
+    own = {"table": table, "edges": options.edges, "stands_on": basis, "warning": warning}
+    return Tabled(SurvivalEffects, own)
+
+
+TABLE = MethodSpec(
+    name="life_table",
+    title="noisy life table by arm",
+    about="one table of arm, interval and event; survival, restricted means, risks, hazard ratio",
+    assumes="censoring does not depend on what would have happened",
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    options=SurvivalOptions,
+    shares=shares,
+    fit=fit,
+    uses_delta=table_delta,
+    variance_shares=(),
+    needs_covariates=False,
+    tabled=True,
+    citation="dpeffects: noisy life tables (docs/architecture.md).",
+)

@@ -1,0 +1,167 @@
+"""Results that are made of one released table: it is kept, and whatever it gives costs nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
+from dpeffects.inference.intervals import Interval
+from dpeffects.inference.tables import ArmTable, Functional
+from dpeffects.results.export import effect_row, or_nan
+from dpeffects.results.several import SeveralRows
+from dpeffects.summary import Summary, draw, summarise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCALES = ("plain", "log")
+"""Where the error of a term is about normal: as it is, or of its logarithm."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One number that a table gives: its name, and its estimate on the scale of its error.
+
+    A term whose ``tested`` is False is no effect, such as the mean of one arm: there is nothing to
+    test.
+    """
+
+    name: str
+    released: Estimate
+    scale: str = "plain"
+    tested: bool = True
+
+    def _shown(self, value: float) -> float:
+        """A number on the scale of the error, as it is shown."""
+        return math.exp(min(value, 700.0)) if self.scale == "log" else value
+
+    @property
+    def estimate(self) -> float:
+        """The number."""
+        return self._shown(self.released.point)
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Its standard error, by the delta method where the scale is logarithmic."""
+        found = inference.std_error(self.released)
+        if isinstance(found, Unavailable) or self.scale == "plain":
+            return found
+        return found * self.estimate
+
+    def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Its confidence interval: sampling error and noise."""
+        found = inference.interval(self.released, conf_level)
+        if isinstance(found, Unavailable):
+            return found
+        return Interval(self._shown(found.lower), self._shown(found.upper), conf_level)
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """Two-sided p-value of no effect: a difference of 0, or a ratio of 1."""
+        if not self.tested:
+            return Unavailable("this is no effect")
+        return inference.p_value(self.released)
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """What a method hands back: the class of the result, its own fields, notes and details."""
+
+    kind: type[TableEffects]
+    fields: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_effective(self, size: float) -> Tabled:
+        """The same where records of unequal weight are worth so many of equal weight."""
+        table = self.fields["table"]
+        more = max(float(table.counts.sum()), 1.0) / max(size, 1.0)
+        one, other = (more * own for own in table.unequal)
+        table = replace(table, unequal=(one, other))
+        return replace(self, fields={**self.fields, "table": table})
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TableEffects(SeveralRows):
+    """Numbers that are all made of one noisy table of records by arm.
+
+    Parameters
+    ----------
+    table
+        The released counts. What else they give is post-processing: it costs nothing.
+    stands_on
+        What entitles differences to be called effects: one of `BASES`.
+    warning
+        What nobody should overlook, of the method's own.
+    """
+
+    table: ArmTable
+    stands_on: str = ""
+    warning: str = ""
+
+    def terms(self) -> Sequence[Term]:
+        """The numbers that `tidy` and the summary have."""
+        raise NotImplementedError
+
+    def term(
+        self,
+        name: str,
+        functional: Functional,
+        scale: str = "plain",
+        possible: tuple[float, float] | None = None,
+        tested: bool = True,
+    ) -> Term:
+        """A number that the table gives, by a functional of the two distributions over cells."""
+        law = self.table.law(functional)
+        return Term(name, self._based(law.estimate(possible=possible)), scale, tested)
+
+    def _based(self, estimate: Estimate) -> Estimate:
+        return replace(estimate, basis=self.stands_on)
+
+    @property
+    def basis(self) -> str:
+        """What entitles these to be called effects: one of `BASES`, or empty."""
+        return self.stands_on
+
+    @property
+    def associated(self) -> bool:
+        """Whether these are associations: not adjusted for, and not declared to be randomised."""
+        return self.stands_on == "association"
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
+
+    def conf_int(self, conf_level: float = 0.95) -> FloatArray:
+        """Intervals, one row for each term of `tidy`."""
+        found = [term.conf_int(conf_level) for term in self.terms()]
+        none = (math.nan, math.nan)
+        return np.array([none if isinstance(x, Unavailable) else tuple(x) for x in found])
+
+    def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """One row for each number, its name in ``term``; what is not available is NaN."""
+        rows = []
+        for term in self.terms():
+            interval, p_value = term.conf_int(conf_level), or_nan(term.p_value)
+            row = effect_row(term.estimate, term.std_error, p_value, interval, term=term.name)
+            rows.append(row)
+        return self._frame(rows)
+
+    def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
+        """Draw what the table gives; return the axes (matplotlib)."""
+        return draw(self, conf_level=conf_level, ax=ax)
+
+    def summary(self, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks."""
+        return summarise(self, conf_level=conf_level)
+
+    def __repr__(self) -> str:
+        return self._head(f"of {self.outcome}")
