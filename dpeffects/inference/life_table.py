@@ -23,16 +23,16 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpeffects.arrays import FloatArray
-from dpeffects.inference.tables import ArmTable, Functional
+from dpeffects.inference.tables import ArmTable
 
-_LOG_RATIOS = np.linspace(-7.0, 7.0, 281)
+LOG_RATIOS = np.linspace(-7.0, 7.0, 281)
 """Logarithms of the hazard ratios and ratios of risks that are tried."""
-_SURE = 3.0
-_FEWEST = 5.0
-"""A bin counts if it has this many people at risk, and this many standard deviations of noise."""
+_SURE, _FEWEST = 3.0, 5.0
+"""A bin counts if it has as many standard deviations of noise, and people, at risk."""
 _EVENTS = 10.0
 """Events that an arm is given, if it has fewer, where a variance per event is computed."""
 _CERTAIN = 20.0
+"""An integrated hazard that nobody survives."""
 _POINTS = 8192
 
 
@@ -115,14 +115,31 @@ def _counted(cells: FloatArray, shares: FloatArray, bins: int) -> tuple[FloatArr
     return tuple(part[..., None, :bins] for part in both)
 
 
+def drift(cells: FloatArray, ratio: float, shares: FloatArray, bins: int) -> FloatArray:
+    """Score of a hazard ratio that changes with time, at one that does not."""
+    treated, control, events, others = (x[..., 0, :] for x in _counted(cells, shares, bins))
+    at_risk = ratio * treated + control
+    weights = (events + others) * treated * control / at_risk**2
+    times = np.arange(treated.shape[-1], dtype=float)
+    middle = (weights * times).sum(axis=-1, keepdims=True)
+    middle = middle / np.maximum(weights.sum(axis=-1, keepdims=True), 1e-12)
+    score = (events * control - ratio * others * treated) / at_risk
+    return ((times - middle) * score).sum(axis=-1, keepdims=True)
+
+
+def _flat(values: FloatArray) -> FloatArray:
+    """The last two axes as one."""
+    return values.reshape(*values.shape[:-2], -1)
+
+
 @dataclass(frozen=True, eq=False)
 class Shares:
     """A share of each arm at some points: of people who had the event, or of time that they lost.
 
-    All have the axes (treated and control, points). ``low`` and ``high`` are the share if nobody, or
-    everybody, had the event where too few are at risk to tell. ``sizes`` are numbers of people whose
-    share would have the same sampling variance, ``noise`` variances of the privacy noise, and
-    ``correlations`` of the two arms' errors, of each point.
+    All have the axes (treated and control, points). ``low`` and ``high`` are the share if nobody,
+    or everybody, had the event where too few are at risk to tell. ``sizes`` are numbers of people
+    whose share would have the same sampling variance, and ``noise`` the variances of the privacy
+    noise.
     """
 
     values: FloatArray
@@ -130,7 +147,12 @@ class Shares:
     high: FloatArray
     sizes: FloatArray
     noise: FloatArray
-    correlations: FloatArray
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the estimates."""
+        inside = self.values.clip(0.0, 1.0)
+        return inside * (1.0 - inside) / self.sizes + self.noise
 
     def limits(self, z: float) -> tuple[FloatArray, FloatArray]:
         """Limits by Wilson's method; they can lie outside of [0, 1], as an estimate can."""
@@ -148,8 +170,7 @@ class Shares:
         lower, upper = self.limits(z)
         down, up = self.values - lower, upper - self.values
         middle = self.values[0] - self.values[1]
-        low = middle - _together(down[0], up[1], self.correlations)
-        high = middle + _together(up[0], down[1], self.correlations)
+        low, high = middle - np.hypot(down[0], up[1]), middle + np.hypot(up[0], down[1])
         return low.clip(-1.0, 1.0), high.clip(-1.0, 1.0)
 
     def ratios(self, z: float, of_rest: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -158,26 +179,23 @@ class Shares:
         A ratio is in the set if the difference of one share and so many times the other can be
         zero. A limit is 0 or infinite where the set has no end.
         """
-        lower, upper = self.limits(z)
-        values = self.values
+        values, (lower, upper) = self.values, self.limits(z)
         if of_rest:
             values, lower, upper = 1.0 - values, 1.0 - upper, 1.0 - lower
-        down, up, same = values - lower, upper - values, self.correlations
-        grid = np.exp(_LOG_RATIOS)[:, None]
+        down, up = values - lower, upper - values
+        grid = np.exp(LOG_RATIOS)[:, None]
         gaps = values[0] - grid * values[1]
-        above = gaps - _together(down[0], grid * up[1], same)  # above zero: a ratio is too small
-        below = gaps + _together(up[0], grid * down[1], same)  # below zero: it is too large
+        above = gaps - np.hypot(down[0], grid * up[1])  # above zero: a ratio is too small
+        below = gaps + np.hypot(up[0], grid * down[1])  # below zero: it is too large
         low = [_zero(column, 0.0) for column in above.T]
         return np.array(low), np.array([_zero(column, math.inf) for column in below.T])
 
 
-def _together(one: FloatArray, other: FloatArray, correlation: FloatArray) -> FloatArray:
-    """Distance of a limit for a difference, from those of its two terms."""
-    return np.sqrt(np.maximum(one**2 + other**2 - 2.0 * correlation * one * other, 0.0))
-
-
 def _upper_limit(values: FloatArray, sizes: FloatArray, noise: FloatArray, z: float) -> FloatArray:
-    """The largest p with (p - value)^2 <= z^2 (noise + p (1 - p) / size), the last 0 outside [0, 1]."""
+    """The largest p with (p - value)^2 <= z^2 (noise + p (1 - p) / size).
+
+    Outside of [0, 1] the last term is zero.
+    """
     plain = values + z * np.sqrt(noise)
     k = z**2 / sizes
     half = values + k / 2.0
@@ -199,7 +217,7 @@ def _zero(values: FloatArray, open_end: float) -> float:
         return open_end
     k = int(under[0])
     part = values[k - 1] / (values[k - 1] - values[k])
-    return float(math.exp(_LOG_RATIOS[k - 1] + part * (_LOG_RATIOS[k] - _LOG_RATIOS[k - 1])))
+    return math.exp(LOG_RATIOS[k - 1] + part * (LOG_RATIOS[k] - LOG_RATIOS[k - 1]))
 
 
 def at_once(covariance: FloatArray, conf_level: float) -> float:
@@ -208,26 +226,29 @@ def at_once(covariance: FloatArray, conf_level: float) -> float:
     The probability is a mean over points that fill the space evenly (multiples of square roots of
     primes, modulo 1), always the same ones. It is never below that of one error alone, nor above
     that of Bonferroni's inequality.
+
+    Examples
+    --------
+    >>> round(at_once(np.eye(1), 0.95), 2), round(at_once(np.ones((9, 9)), 0.95), 2)
+    (1.96, 1.96)
+    >>> round(at_once(np.eye(5), 0.95), 1)  # Sidak's 2.57
+    2.6
     """
-    spread = np.sqrt(np.diag(covariance))
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     live = spread > 0.0
-    count = int(live.sum())
-    alone, most = (float(ndtri(1.0 - (1.0 - conf_level) / (2 * k))) for k in (1, max(count, 1)))
-    if count < 2:
+    count = max(int(live.sum()), 1)
+    alone, most = (float(ndtri(1.0 - (1.0 - conf_level) / (2 * k))) for k in (1, count))
+    if count == 1:
         return alone
-    correlation = covariance[np.ix_(live, live)] / np.outer(spread[live], spread[live])
-    values, vectors = np.linalg.eigh(correlation)
-    keep = values > 1e-9 * values[-1]
-    roots = np.sqrt([p for p in range(2, 2000) if all(p % q for q in range(2, math.isqrt(p) + 1))])
+    values, vectors = np.linalg.eigh(
+        covariance[np.ix_(live, live)] / np.outer(spread[live], spread[live])
+    )
+    keep = values > 1e-6 * values[-1]
+    roots = np.sqrt([p for p in range(2, 3000) if all(p % q for q in range(2, math.isqrt(p) + 1))])
     even = np.outer(np.arange(1, _POINTS + 1), roots[: keep.sum()]) % 1.0
-    errors = ndtri(even.clip(1e-12, 1 - 1e-12)) @ (vectors[:, keep] * np.sqrt(values[keep])).T
+    errors = ndtri(even.clip(1e-12, 1.0 - 1e-12)) @ (vectors[:, keep] * np.sqrt(values[keep])).T
     found = float(np.quantile(np.abs(errors).max(axis=1), conf_level))
     return min(max(found, alone), most)
-
-
-def flat(values: FloatArray) -> FloatArray:
-    """The last two axes as one."""
-    return values.reshape(*values.shape[:-2], -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,25 +259,25 @@ class LifeTable:
     edges: FloatArray
 
     @property
-    def bins(self) -> int:
-        """Number of bins."""
-        return len(self.edges) - 1
-
-    @cached_property
     def at_risk(self) -> FloatArray:
-        """People of each arm at the start of each bin, as released; noisy."""
-        sizes = self.table.sizes.sum(axis=1, keepdims=True)
-        return np.maximum(life(self.table.standardised)[0] * sizes, 0.0)
+        """People of each arm at the start of each bin, or their weights, as released; noisy."""
+        found: FloatArray = np.maximum(life(self.table.counts)[0], 0.0)
+        return found
 
     @cached_property
     def reach(self) -> tuple[int, int]:
         """Bins of each arm, from the first, in which enough people are at risk to tell a hazard."""
-        sizes = self.table.sizes.sum(axis=1, keepdims=True)
-        law = self.table.law(lambda cells: flat(life(cells)[1]))
+        law = self.table.law(lambda cells: _flat(life(cells)[1]))
         noise = np.sqrt(np.diag(law.noise)).reshape(2, -1)
-        enough = law.values.reshape(2, -1) >= np.maximum(_SURE * noise, _FEWEST / sizes)
+        fewest = _FEWEST * np.array(self.table.unequal) / self.table.sizes
+        enough = law.values.reshape(2, -1) >= np.maximum(_SURE * noise, fewest[:, None])
         treated, control = (int(np.cumprod(arm).sum()) for arm in enough)
         return treated, control
+
+    @property
+    def known_until(self) -> float:
+        """Until when both arms have enough people at risk."""
+        return float(self.edges[min(self.reach)])
 
     @cached_property
     def steady(self) -> ArmTable:
@@ -266,75 +287,119 @@ class LifeTable:
         """
         counts = self.table.plausible.copy()
         for arm in counts:
-            own = np.maximum(life(arm)[1], 0.0)
-            lacking = max(_EVENTS - float(arm[:, 1:-1:2].sum()), 0.0)
-            if own.sum() > 0.0 and lacking > 0.0:
-                sizes = arm.sum(axis=1, keepdims=True)
-                arm[:, 1:-1:2] += lacking * own / own.sum()
-                arm *= sizes / np.maximum(arm.sum(axis=1, keepdims=True), 1e-9)
-        return replace(self.table, counts=counts, noise_variance=0.0)
+            size, time = arm.sum(), np.maximum(life(arm)[1], 0.0)
+            lacking = max(_EVENTS - arm[1:-1:2].sum(), 0.0)
+            if lacking > 0.0 and time.sum() > 0.0:
+                arm[1:-1:2] += lacking * time / time.sum()
+                arm *= size / arm.sum()
+        return replace(self.table, counts=counts, noise_variance=(0.0, 0.0))
 
     def shares(self, times: FloatArray, lost: bool = False) -> Shares:
         """Share of each arm that had the event by some times, or of the time until then lost."""
-        times = np.asarray(times, dtype=float)
         make = losses if lost else risks
-        width = len(times)
 
-        def of(fill: float | None) -> Functional:
-            def functional(cells: FloatArray) -> FloatArray:
-                return flat(make(hazards(cells, self.reach, fill), self.edges, times))
+        def of(cells: FloatArray, fill: float | None = None) -> FloatArray:
+            return _flat(make(hazards(cells, self.reach, fill), self.edges, times))
 
-            return functional
+        law, steady = self.table.law(of), self.steady.law(of)
+        own = steady.values.clip(1e-9, 1.0 - 1e-9)
+        variance = np.maximum(np.diag(steady.covariance), 1e-15)
+        low, high = (of(self.table.shares, fill) for fill in (0.0, _CERTAIN))
+        sizes = np.maximum(own * (1.0 - own) / variance, 1.0)
+        found = (law.values, low, high, sizes, np.diag(law.noise))
+        return Shares(*(part.reshape(2, -1) for part in found))
 
-        law, steady = self.table.law(of(None)), self.steady.law(of(None))
-        own = np.clip(steady.values, 1e-9, 1.0 - 1e-9)
-        spread = np.maximum(np.diag(steady.sampling) * (1.0 + law.left * law.n), 1e-12)
-        sizes = np.maximum(own * (1.0 - own) / spread, 1.0)
-        noise = np.diag(law.noise)
-        both = steady.sampling * (1.0 + law.left * law.n) + law.noise
-        sd = np.sqrt(np.maximum(np.diag(both), 1e-300))
-        across = both[np.arange(width), np.arange(width, 2 * width)] / (sd[:width] * sd[width:])
-        ends = [of(fill)(self.table.standardised) for fill in (0.0, _CERTAIN)]
-        shape = (2, width)
-        return Shares(
-            law.values.reshape(shape),
-            *(np.reshape(end, shape) for end in ends),
-            sizes.reshape(shape),
-            noise.reshape(shape),
-            across,
-        )
+    def several(self, conf_level: float) -> float:
+        """Standard errors that hold for both whole curves at once."""
+        ends = [self.edges[1 : 1 + bins] for bins in self.reach]
 
-    def band(self, arm: int, conf_level: float) -> float:
-        """Standard errors for the whole curve of an arm at once."""
-        raise NotImplementedError
+        def functional(cells: FloatArray) -> FloatArray:
+            hazard = hazards(cells, self.reach)
+            total = risks(hazard, self.edges, self.edges[1:])
+            known = [total[..., arm, : len(end)] for arm, end in enumerate(ends)]
+            return np.concatenate([*known, np.zeros((*total.shape[:-2], 1))], axis=-1)
+
+        law, steady = self.table.law(functional), self.steady.law(functional)
+        return at_once(law.noise + steady.covariance, conf_level)
+
+    @cached_property
+    def _arms(self) -> FloatArray:
+        """Parts of the two arms in all people."""
+        sizes = self.table.sizes / np.array(self.table.unequal)
+        found: FloatArray = sizes / sizes.sum()
+        return found
 
     @cached_property
     def _tried(self) -> tuple[FloatArray, FloatArray]:
         """Score at each hazard ratio that is tried, and its variance if that ratio is true."""
-        ratios, bins = np.exp(_LOG_RATIOS), min(self.reach)
-        sizes = self.table.sizes.sum(axis=1)
-        shares = sizes / sizes.sum()
+        given = (np.exp(LOG_RATIOS), self._arms, min(self.reach))
 
         def functional(cells: FloatArray) -> FloatArray:
-            return scores(cells, ratios, shares, bins)
+            return scores(cells, *given)
 
         law, steady = self.table.law(functional), self.steady.law(functional)
-        plain = score_variances(self.steady.standardised, ratios, shares, bins)
-        own = score_variances(self.table.standardised, ratios, shares, bins)
-        # classes and weights make a variance larger than that of as many people of equal weight
-        sampling = np.diag(steady.sampling) * own / np.maximum(plain, 1e-300)
-        return law.values, sampling * (1.0 + law.left * law.n) + np.diag(law.noise)
+        own, plain = (score_variances(x.shares, *given) for x in (self.table, self.steady))
+        sampling = np.diag(steady.covariance) * own / np.maximum(plain, 1e-300)
+        return law.values, sampling + np.diag(law.noise)
 
-    def hazard_ratio(self, z: float) -> tuple[float, float, float]:
-        """Hazard ratio and the limits of those that a score test does not reject."""
+    def hazard_ratio(self) -> tuple[float, float]:
+        """The hazard ratio, 0 or infinite where one arm has no events; error of its logarithm."""
+        score, variance = self._tried
+        ratio = _zero(score, math.inf)
+        if not 0.0 < ratio < math.inf:
+            return ratio, math.inf
+        slope = -np.gradient(score, LOG_RATIOS)
+        near = [np.interp(math.log(ratio), LOG_RATIOS, values) for values in (variance, slope)]
+        return ratio, float(math.sqrt(max(near[0], 0.0)) / max(near[1], 1e-300))
+
+    def hazard_ratios(self, z: float) -> tuple[float, float]:
+        """Limits of the hazard ratios that a score test does not reject."""
         score, variance = self._tried
         ends = z * np.sqrt(variance)
-        point = _zero(score, math.inf)
-        return point, _zero(score - ends, 0.0), _zero(score + ends, math.inf)
+        return _zero(score - ends, 0.0), _zero(score + ends, math.inf)
 
     @property
     def logrank(self) -> float:
-        """Log-rank statistic, standard normal where treatment does nothing; above 0: more events."""
+        """Log-rank statistic: about standard normal without effect, positive for more events."""
         score, variance = self._tried
         middle = len(score) // 2
         return float(score[middle] / math.sqrt(max(variance[middle], 1e-300)))
+
+    @property
+    def drift(self) -> float:
+        """About standard normal if hazards are proportional; positive if their ratio rises."""
+        ratio, _ = self.hazard_ratio()
+        bins = min(self.reach)
+        if not 0.0 < ratio < math.inf or bins < 2:
+            return 0.0
+
+        def functional(cells: FloatArray) -> FloatArray:
+            return drift(cells, ratio, self._arms, bins)
+
+        law, steady = self.table.law(functional), self.steady.law(functional)
+        variance = float(law.noise[0, 0] + steady.covariance[0, 0])
+        return float(law.values[0] / math.sqrt(max(variance, 1e-300)))
+
+    def quantiles(self, share: float, z: float) -> FloatArray:
+        """When a share of each arm has had the event, and its limits: (2, 3).
+
+        Infinite where that is not reached by the horizon, or not surely.
+        """
+        steps = np.linspace(0.0, 1.0, 20, endpoint=False)
+        inner = self.edges[:-1, None] + np.diff(self.edges)[:, None] * steps
+        times = np.append(inner.ravel(), self.edges[-1])
+        found = self.shares(times[1:])
+        lower, upper = found.each(z)
+        curves = np.stack([found.values, upper, lower], axis=1)  # sooner with the upper limit
+        return np.array([[_first(share, curve, times) for curve in arm] for arm in curves])
+
+
+def _first(share: float, curve: FloatArray, times: FloatArray) -> float:
+    """When a curve that starts at zero first has a value."""
+    curve = np.append(0.0, curve)
+    there = np.flatnonzero(curve >= share)
+    if not there.size:
+        return math.inf
+    k = max(int(there[0]), 1)
+    part = (share - curve[k - 1]) / max(curve[k] - curve[k - 1], 1e-300)
+    return float(times[k - 1] + min(max(part, 0.0), 1.0) * (times[k] - times[k - 1]))
