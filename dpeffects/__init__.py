@@ -35,7 +35,14 @@ from dpeffects.results import (
     SurvivalEffects,
     load_cate,
 )
-from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
+from dpeffects.sites import (
+    Combined,
+    SiteRelease,
+    combine,
+    combine_tables,
+    dp_multisite,
+    site_release,
+)
 from dpeffects.study import Study, simulate_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
@@ -69,6 +76,7 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_tables",
     "compare",
     "create_ledger",
     "data_info",
