@@ -20,7 +20,7 @@ from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
-from dpeffects.planning import Plan, plan
+from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.report import Comparison, compare, plots
@@ -73,6 +73,7 @@ __all__ = [
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
+    "TermPlan",
     "audit",
     "bench",
     "combine",
@@ -105,6 +106,7 @@ __all__ = [
     "plan",
     "plots",
     "reference",
+    "rehearse",
     "simulate",
     "simulate_study",
     "site_release",
