@@ -69,7 +69,7 @@ class SurvivalOptions(TableOptions):
             return tuple(self.horizon * k / self.bins for k in range(self.bins + 1))
         return tuple(dict.fromkeys((0.0, *map(float, self.bins), float(self.horizon))))
 
-    def outcome(self, written: Expression) -> Expression:
+    def of_outcome(self, written: Expression) -> Expression:
         """The cell of the life table."""
         if not isinstance(written, Survival):
             raise OptionError("dp_survival needs times: write Surv(time, event) ~ treatment")

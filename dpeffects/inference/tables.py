@@ -12,7 +12,7 @@ multinomial, and each has independent noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -96,6 +96,25 @@ class ArmTable:
             change = np.subtract(functional(up), functional(down))
             found[:, a, c] = np.nan_to_num(change) / (2.0 * steps[a, c])
         return found
+
+
+def together(tables: Sequence[ArmTable]) -> ArmTable:
+    """Tables of disjoint groups of records, such as sites, as one.
+
+    Within each group both arms count for all of its records, so that groups that differ in their
+    outcomes and in how many are treated do not confound the two.
+    """
+    sizes = np.array([table.sizes for table in tables])
+    total = sizes.sum(axis=1)
+    factor = total[:, None] / sizes
+    counts = sum(f[:, None] * table.counts for f, table in zip(factor, tables, strict=True))
+    noise = factor**2 * np.array([table.noise_variance for table in tables])
+    squares = factor**2 * sizes * np.array([table.unequal for table in tables])
+    one, other = noise.sum(axis=0).tolist()
+    first, second = (squares.sum(axis=0) / (factor * sizes).sum(axis=0)).tolist()
+    left = float(((total / total.sum()) ** 2) @ [table.left for table in tables])
+    gaussian = all(table.gaussian for table in tables)
+    return ArmTable(np.asarray(counts), (one, other), (first, second), gaussian, left)
 
 
 def _not_negative(counts: FloatArray) -> FloatArray:
