@@ -70,32 +70,35 @@ class ArmTable:
         """The counts moved to the nearest that are not negative, with the same sums."""
         return np.stack([_not_negative(row) for row in self.counts])
 
-    def law(self, functional: Functional) -> TableLaw:
-        """The law of some numbers that are made of the two distributions."""
+    def law(self, functional: Functional, stacked: bool = False) -> TableLaw:
+        """The law of some numbers that are made of the two distributions.
+
+        ``stacked`` says that the functional takes pairs of distributions on leading axes too.
+        """
         values = np.atleast_1d(np.asarray(functional(self.shares), float))
-        gradient = self._by_share(functional, values.size)
+        gradient = self._by_share(functional, stacked)
         mean = np.einsum("rac,ac->ra", gradient, self.shares)
         moves = (gradient - mean[:, :, None]) / self.sizes[:, None]
         squares = self.plausible * np.array(self.unequal)[:, None]
-        sampling = np.einsum("rac,ac,sac->rs", moves, squares, moves)
+        sampling = (moves * squares).reshape(values.size, -1) @ moves.reshape(values.size, -1).T
         noisy = moves * np.sqrt(self.noise_variance)[:, None]
         left = self.left / max(float(np.sum(1.0 / self.sizes)), 1e-300) * sampling
         return TableLaw(values, sampling, noisy.reshape(values.size, -1), left, self.gaussian)
 
-    def _by_share(self, functional: Functional, size: int) -> FloatArray:
+    def _by_share(self, functional: Functional, stacked: bool) -> FloatArray:
         """Derivatives by the entries of the two distributions: (numbers, 2, cells)."""
         at, sizes = self.shares, self.sizes[:, None]
         noise = np.array(self.noise_variance)[:, None]
         spread = (np.abs(at) + 1.0 / sizes) / sizes + noise / sizes**2
-        steps = np.maximum(_STEP * np.sqrt(spread), 1e-7)
-        found = np.empty((size, *at.shape))
-        for a, c in np.ndindex(at.shape):
-            up, down = at.copy(), at.copy()
-            up[a, c] += steps[a, c]
-            down[a, c] -= steps[a, c]
-            change = np.subtract(functional(up), functional(down))
-            found[:, a, c] = np.nan_to_num(change) / (2.0 * steps[a, c])
-        return found
+        steps = np.maximum(_STEP * np.sqrt(spread), 1e-7).ravel()
+        moved = np.diag(steps).reshape(steps.size, *at.shape)
+        if stacked:
+            change = functional(at + moved) - functional(at - moved)
+        else:
+            pairs = [(functional(at + move), functional(at - move)) for move in moved]
+            change = np.array([np.atleast_1d(np.subtract(*pair)) for pair in pairs])
+        found: FloatArray = np.nan_to_num(change / (2.0 * steps[:, None])).T
+        return found.reshape(-1, *at.shape)
 
 
 def together(tables: Sequence[ArmTable]) -> ArmTable:
