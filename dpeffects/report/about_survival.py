@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from dpeffects.report.about_tables import table_of_terms
 from dpeffects.report.blocks import alert, closing, header, percent, relation
@@ -13,7 +15,7 @@ from dpeffects.summary import Summary, Table, summarise
 
 _SHOWN = 6
 _CHANGES = 2.58
-"""A ratio of hazards is said to change with time beyond this many standard errors: 1 % by chance."""
+"""Standard errors beyond which hazards are said not to be proportional: 1 % by chance."""
 
 
 @summarise.register
@@ -42,7 +44,7 @@ def _(fit: SurvivalEffects, conf_level: float) -> str:
     return paragraph(fit, findings, subject=relation(fit))
 
 
-def _with_limits(row: dict[str, float]) -> str:
+def _with_limits(row: Mapping[Any, Any]) -> str:
     values = (row["estimate"], row["conf_low"], row["conf_high"])
     finite = all(map(math.isfinite, values))
     value, low, high = numbers(values) if finite else map(number, values)
@@ -74,10 +76,11 @@ def _curves(fit: SurvivalEffects, conf_level: float) -> Table:
 def _notes(fit: SurvivalEffects, conf_level: float) -> list[str]:
     notes = []
     if abs(change := fit.life.drift) > _CHANGES:
+        moves = "rises" if change > 0.0 else "falls"
         notes.append(
-            f"The ratio of the hazards {'rises' if change > 0.0 else 'falls'} with time: the hazard "
-            "ratio is an average, and the log-rank test can miss effects that change sign. Read "
-            "the curves and the restricted means."
+            f"The ratio of the hazards {moves} with time: the hazard ratio is an average, and the "
+            "log-rank test can miss effects that change sign. Read the curves and the restricted "
+            "means."
         )
     halves = fit.median(conf_level)
     parts = [
