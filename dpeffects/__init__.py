@@ -32,6 +32,8 @@ from dpeffects.results import (
     Result,
     SensitivityAnalysis,
     SubsetEffects,
+    Test,
+    Tests,
     load_cate,
 )
 from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
@@ -64,6 +66,8 @@ __all__ = [
     "Study",
     "SubsetEffects",
     "Summary",
+    "Test",
+    "Tests",
     "audit",
     "bench",
     "combine",

@@ -3,6 +3,7 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
+from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 
@@ -14,5 +15,7 @@ __all__ = [
     "Result",
     "SensitivityAnalysis",
     "SubsetEffects",
+    "Test",
+    "Tests",
     "load_cate",
 ]
