@@ -418,7 +418,7 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     model = Propensity.within(weights.value, 0.0, limits)
     row = WithinArm.of(Score(estimand, model, (0.0, 0.0), other.outcome_range), public=False)
     total = other.sums("weighted sum", row, Box(-0.5, 0.5), share="estimate")
-    kept = _propensity.kept_slopes(weights, (curator.n + 1) // 2)
+    kept = _propensity.kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
     said = (_BY_N.format(estimand, by_n) if by_n else "", _caution(kept, 0.0))
