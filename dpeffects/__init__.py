@@ -33,6 +33,8 @@ from dpeffects.results import (
     SensitivityAnalysis,
     SubsetEffects,
     SurvivalEffects,
+    Test,
+    Tests,
     load_cate,
 )
 from dpeffects.sites import (
@@ -74,6 +76,8 @@ __all__ = [
     "Summary",
     "SurvivalEffects",
     "TermPlan",
+    "Test",
+    "Tests",
     "audit",
     "bench",
     "combine",

@@ -35,7 +35,7 @@ from dpeffects.privacy.rows import Block, Cells
 
 _PUBLIC_STRENGTH = 1e-3
 """At label level the model costs nothing, so the penalty is only a numerical safeguard."""
-_UNDO = 1.25
+UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
 _INFORMATION_SD = 0.5
@@ -150,10 +150,14 @@ class PropensityModel:
         share = float(np.mean((self.scores < limits[0]) | (self.scores > limits[1])))
         return share, self._clipped(estimand, limits)[2]
 
-    def mean_square_weight(self, estimand: str, limits: Interval) -> float:
-        """Mean over all records of their squared weights, over the size of the population."""
+    def mean_square_weights(self, estimand: str, limits: Interval) -> FloatArray:
+        """Sums of squared weights of (treated, control) records, for each of all records.
+
+        Weights are over the size of the population.
+        """
         a, b, _ = self._clipped(estimand, limits)
-        return float(np.mean(self.scores * a**2 + (1.0 - self.scores) * b**2))
+        own = self.scores * a**2, (1.0 - self.scores) * b**2
+        return np.array([float(np.mean(x)) for x in own])
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +223,7 @@ class Setting:
     noise: str = "auto"
     penalty: float | None = None
     spread: float = SPREAD
+    confounded: float = _CONFOUNDED
 
 
 def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
@@ -239,7 +244,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
             sd = min(sd, gaussian_scale(2.0, (1.0 - VOLUME) * model, setting.delta / 3.0, d))
         strength = least_strength(model) * np.geomspace(1.0, 3e4, 120)
         kept = information / (information + strength)
-        undo = np.minimum(1.0 / kept, _UNDO)
+        undo = np.minimum(1.0 / kept, UNDO)
         noise = undo * sd / (strength + (information if inside else 0.0))
         signal = undo * kept * norm / math.sqrt((d - 1) * spread)
         reach = 0.4 * (d - 1) * np.hypot(noise, signal) / norm
@@ -247,7 +252,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
         errors = (
             1.15 * math.sqrt(2.0) / (low * estimate * n),  # noise in the weighted sum
             _SLOPE * math.sqrt(SPREAD * spread) / norm * noise,
-            _CONFOUNDED * np.maximum(0.0, 1.0 - undo * kept),
+            setting.confounded * np.maximum(0.0, 1.0 - undo * kept),
         )
         total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
         at = int(np.argmin(total))
@@ -376,10 +381,10 @@ def _strength(
     return max(curator.n * setting.penalty, least)
 
 
-def kept_slopes(weights: Weights, n: int) -> float:
-    """The part that a penalty left of slopes, for covariates as spread as is usual: public."""
-    information = TREATED_VARIANCE * n * SPREAD / unit_norm(weights.value.size) ** 2
-    return information / (information + weights.strength)
+def kept_slopes(strength: float, d: int, n: int) -> float:
+    """The part that a penalty leaves of slopes, for covariates as spread as is usual: public."""
+    information = TREATED_VARIANCE * n * SPREAD / unit_norm(d) ** 2
+    return information / (information + strength)
 
 
 def with_error(
@@ -398,7 +403,7 @@ def with_error(
     # slopes shrink along themselves, where there is less information than in all directions
     along = float(weight @ _NODES**2 - (weight @ _NODES) ** 2)
     shrunk = 1.0 + weights.strength / (information * np.append(1.0, np.full(spreads.size, along)))
-    undo = np.minimum(shrunk, _UNDO)
+    undo = np.minimum(shrunk, UNDO)
     by_noise = undo / (information + weights.strength) if weights.inside else undo
     value = undo * weights.value
     value[0] -= (value - weights.value)[1:] @ (columns.means - 0.5)  # slopes turn about the means

@@ -17,49 +17,64 @@ from dpeffects.design.arms import ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators._checks import check_choice, check_flag
+from dpeffects.estimators._checks import check_between, check_flag
+from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators._propensity import (
+    UNDO,
     PropensityModel,
     Setting,
+    kept_slopes,
+    plan,
     private_model,
     public_model,
 )
+from dpeffects.estimators._weighting_error import reweighted
+from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjusted
 from dpeffects.estimators.spec import Facts, Options
 from dpeffects.estimators.weighting import Propensity, relative_weights
-from dpeffects.inference.tables import ArmTable
-from dpeffects.privacy.curator import Curator
+from dpeffects.inference.tables import ArmTable, Confounding
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box, entries
 
-_MODEL = {"counts": 0.05, "spread": 0.05, "model": 0.35}
-"""Proportions for the propensity model, where there is one; the table has the rest."""
+_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""Parts of the budget that the propensity model may have, where there is one (`plan` chooses),"""
+_REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "table": 0.78}
+"""and how the rest is divided."""
+_CELLS = 4.0
+"""Noise of a number that is made of many cells, over that of one weighted sum."""
+_CONFOUNDED = 0.3
+"""Bias without adjustment, as a risk, that the choice of the model's price goes by."""
+_EXPLAINED = 0.3
+"""Part of the variance of outcomes that covariates explain."""
+_FAR = 1.1
+"""How far mean outcomes of records beyond a clip are from the mean, in standard deviations."""
 _HARDLY, _NOTHING = 0.5, 0.1
 """Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
 an association."""
 
 
 @dataclass(frozen=True)
-class TableOptions(Options):
+class TableOptions(StudyOptions):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
-    ``adjust``: whether covariates are adjusted for, None where there are any and treatment was not
-    randomised.
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted. ``adjust``: whether covariates are adjusted for, None
+    where there are any, treatment was not randomised, and a propensity model can be learnt.
+    ``model_share``: part of the budget for that model, by default from public numbers.
     """
 
-    design: str = "observational"
     adjust: bool | None = None
+    model_share: float | None = None
 
     def __post_init__(self) -> None:
-        check_choice("design", self.design, ("observational", "randomised"))
+        super().__post_init__()
         check_flag("adjust", self.adjust, optional=True)
-
-    @property
-    def randomised(self) -> bool:
-        """True where treatment was assigned by chance."""
-        return self.design == "randomised"
+        if self.model_share is not None:
+            check_between("model_share", self.model_share, 0.0, 1.0)
 
     def resolve(self, facts: Facts) -> Options:
-        """Decide whether to adjust; refuse more than two arms."""
+        """Decide whether to adjust, and at what price; refuse more than two arms."""
         if facts.arms > 2:
             raise OptionError(
                 "this call compares two arms: name the two levels in bounds, and use their rows"
@@ -68,19 +83,45 @@ class TableOptions(Options):
         if self.adjust and not able:
             raise OptionError("adjust=True needs covariates: write y ~ t | x1 + x2")
         wanted = not self.randomised if self.adjust is None else self.adjust
-        return replace(self, adjust=able and wanted)
+        if not (able and wanted):
+            lacks = "nothing is adjusted for" if able else "there are no covariates to adjust for"
+            refuse_unadjusted(self, lacks, 'Write "y ~ t | x1 + x2"')
+            return replace(self, adjust=False)
+        if facts.level == "label":
+            return replace(self, adjust=True)
+        part, kept = self._model(facts)
+        if kept < _NOTHING:
+            lacks = "n, epsilon and the number of covariates carry no adjustment"
+            instead = "Use more epsilon, more records or fewer covariates, add a delta"
+            refuse_unadjusted(self, lacks, instead)
+        return replace(self, adjust=bool(self.adjust) or kept >= _NOTHING, model_share=part)
+
+    def _model(self, facts: Facts) -> tuple[float, float]:
+        """The model's part of the budget, and what it is expected to keep of its slopes."""
+        parts = _PARTS if self.model_share is None else (self.model_share,)
+        epsilon = facts.budget.epsilon
+        prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / _CELLS) for p in parts}
+        setting = _setting(facts.n, facts.width, facts.budget.delta / 3.0)
+        part, strength = plan(setting, prices)
+        kept = kept_slopes(strength, facts.width, facts.n)
+        return part, min(1.0, UNDO * kept)
+
+
+def _setting(n: int, width: int, delta: float) -> Setting:
+    return Setting((n, n), width, delta, None, "objective", confounded=_CONFOUNDED)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
     """Split of the budget: the table has all of it where no model is released."""
     if not options.adjust or level == "label":
         return {"table": 1.0}
-    return _MODEL | {"table": 1.0 - sum(_MODEL.values())}
+    part = options.model_share or _PARTS[-2]
+    return {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
 
 
 def table_delta(options: Any, facts: Facts) -> dict[str, float | None]:
     """Shares that can use a delta: a record moves two counts."""
-    return {"model": None, "table": entries(COUNT, cells=2)}
+    return {"model": None} | dict.fromkeys(("unadjusted", "table"), entries(COUNT, cells=2))
 
 
 @dataclass(frozen=True)
@@ -146,9 +187,9 @@ class Adjustment:
         if curator.is_public("covariates"):
             model = public_model(curator, None)
         else:
-            setting = Setting((curator.n, curator.n), curator.width, 0.0, None, "objective")
-            model, _ = private_model(curator, setting, curator.epsilon("table"))
-        limits = model.limits(estimand, curator.noise_sd("table") / curator.n)
+            setting = _setting(curator.n, curator.width, curator.delta("model"))
+            model, _ = private_model(curator, setting, curator.epsilon("table") / _CELLS)
+        limits = model.limits(estimand, _CELLS * curator.noise_sd("table") / curator.n)
         return cls(model, model.within(limits), estimand)
 
     @property
@@ -166,9 +207,20 @@ class Adjustment:
         return one, other
 
     @property
-    def left(self) -> float:
-        """What noise and shrinkage of the model leave of confounding."""
-        return 0.0
+    def confounding(self) -> Confounding:
+        """What noise, shrinkage and clip of the model leave of confounding."""
+        model, k, d = self.model, self.model.kept, self.model.spreads.size
+        far = reweighted(self.estimand, float(model.scores.mean()))
+        _, lost = model.beyond(self.estimand, (self.score.low, self.score.high))
+        noise = model.noise_variance * (1.0 + model.noise_variance)
+        level = abs(float(far[0] - far[1])) * model.level_sd
+        return Confounding(
+            unadjusted_variance(max(d, 2)),
+            k,
+            (1.0 - k) ** 2 + model.kept_sd**2 + level**2,
+            _EXPLAINED * noise / d + (_FAR * lost) ** 2,
+            (float(far[0]), float(far[1])),
+        )
 
 
 def release_table(
@@ -176,20 +228,34 @@ def release_table(
 ) -> ArmTable:
     """Release counts by arm and bin, out of the share "table".
 
-    ``bins`` is a row function to 0..count - 1.
+    ``bins`` is a row function to 0..count - 1. Where records have weights, counts without them are
+    released too, out of the share "unadjusted".
     """
     function = ArmByCell(count) if isinstance(bins, OutcomeCell) else ByArm(bins, count)
     cells, label = Cells(function, 2 * count), "records by arm and cell"
+    plain = Asked(label, None, COUNT, cells, "table")
     if adjustment is None:
-        found = curator.sums(label, None, COUNT, cells, share="table")
+        (found,) = curator.several(plain)
         counts, variance = found.value.reshape(2, count), (found.variance, found.variance)
         return ArmTable(counts, variance, gaussian=found.gaussian)
     weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
-    found = curator.sums(f"weights of {label}", weight, within, cells, share="table")
+    asked = [Asked(f"weights of {label}", weight, within, cells, "table")]
+    if curator.has("unadjusted"):
+        asked.append(plain._replace(share="unadjusted"))
+    found, *others = curator.several(*asked)
     top = weight.largest
-    counts = found.value.reshape(2, count) * top[:, None]
     one, other = (found.variance * top**2).tolist()
-    return ArmTable(counts, (one, other), adjustment.unequal, found.gaussian, adjustment.left)
+    table = ArmTable(
+        found.value.reshape(2, count) * top[:, None],
+        (one, other),
+        adjustment.unequal,
+        found.gaussian,
+        adjustment.confounding,
+    )
+    for each in others:
+        own = {"unadjusted": each.value.reshape(2, count), "unadjusted_variance": each.variance}
+        table = replace(table, **own)
+    return table
 
 
 def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str, str]:

@@ -68,6 +68,7 @@ from dpeffects.estimators._centres import Centres, centres_of
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._forecast import BY_ARM
 from dpeffects.estimators._ipw_arms import ArmExtras, ArmWeighting, clips
+from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_clip
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
@@ -417,7 +418,7 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     model = Propensity.within(weights.value, 0.0, limits)
     row = WithinArm.of(Score(estimand, model, (0.0, 0.0), other.outcome_range), public=False)
     total = other.sums("weighted sum", row, Box(-0.5, 0.5), share="estimate")
-    kept = _propensity.kept_slopes(weights, (curator.n + 1) // 2)
+    kept = _propensity.kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
     said = (_BY_N.format(estimand, by_n) if by_n else "", _caution(kept, 0.0))
@@ -479,7 +480,7 @@ def _estimate(
     total = WeightedSum(row, centres, released)
     clipped, lost = _clipped(curator.n, beyond, *model.beyond(estimand, limits))
     spread, spread_sd = _spread(centres, *squares)
-    weight = model.mean_square_weight(estimand, limits) / curator.n
+    weight = float(model.mean_square_weights(estimand, limits).sum()) / curator.n
     sampling = total.sampling(weight * spread, weight * spread_sd)
     error = WeightingError(
         estimand,
@@ -494,7 +495,7 @@ def _estimate(
         centred=options.centre == "arms",
     )
     scale, most = (1.0 + error.further) * total.scale, centres.range
-    return Estimate(
+    estimate = Estimate(
         value=means[0] - means[1] + (1.0 + error.further) * total.extra,
         sampling=sampling if squares else Unavailable("variance=False was asked for"),
         laplace=() if released.gaussian else (scale,),
@@ -517,6 +518,8 @@ def _estimate(
             *((_HALVES,) if options.split else ()),
         ),
     )
+    sizes = curator.n / model.mean_square_weights(estimand, limits)
+    return with_means(estimate, centres, estimand, Spread(spread, sizes))
 
 
 def _ask_squares(curator: Curator, means: tuple[float, ...], model: PropensityModel) -> list[Asked]:
@@ -576,7 +579,16 @@ def fit_arms(
             caution=_caution(model.kept, float(clipped[pair].max())),
             influence=extras.influence(pair, 1.0 + error.further),
         )
-        estimates.append(estimate)
+        own = centres.means + (1.0 + error.further) * extras.values
+        noise = (1.0 + error.further) * extras.scales, released.gaussian
+        sizes = curator.n / weighting.mean_square_weights()
+        both = (
+            estimate.sampling
+            if isinstance(estimate.sampling, Unavailable)
+            else by_arm(pair, sampling, sampling_sd, extras.largest)
+        )
+        made = arm_means(pair, own, centres, estimate, both, *noise, sizes)
+        estimates.append(replace(estimate, means=made))
     kept = min(model.kept for model in models)
     details = {
         "records by arm": ", ".join(f"{size:.0f}" for size in centres.sizes),

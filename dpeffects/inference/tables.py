@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +29,24 @@ _SINGLE = 12
 """Laplace terms that an interval has one by one; the others add up to about a normal one."""
 
 
+@dataclass(frozen=True)
+class Confounding:
+    """What weights by a released model leave of confounding, in a difference between arms.
+
+    Variances are per unit of the squared mean deviation of what is compared: covariates explain
+    little of a rare event. ``prior`` is that of the confounding before anything is seen. The weights
+    remove the part ``kept`` of it, and leave a part whose mean square is ``part``; ``moved`` is the
+    variance by noise in the slopes and by truncated weights. ``far`` says how far each arm is from
+    the population.
+    """
+
+    prior: float
+    kept: float = 0.0
+    part: float = 1.0
+    moved: float = 0.0
+    far: tuple[float, float] = (0.5, 0.5)
+
+
 @dataclass(frozen=True, eq=False)
 class ArmTable:
     """Released counts by arm and cell; they can come out negative.
@@ -36,22 +54,27 @@ class ArmTable:
     ``counts`` has the axes (treated and control, cells), and ``noise_variance`` is that of the
     noise in each count of an arm, Laplace unless ``gaussian``. Where records count by weights,
     ``unequal`` is the mean of squared weights over the mean weight, by arm; otherwise it is 1.
-    ``left`` is what noise and shrinkage of a propensity model leave of the confounding: a variance,
-    in units of the variance that the average over one record has.
+    ``confounding`` is what is left of it, None where treatment was randomised. ``unadjusted`` are
+    the counts without weights, where they are released beside the others, and
+    ``unadjusted_variance`` is that of their noise. ``exact`` says that the sums of the arms are
+    public, so that the counts add up to them.
     """
 
     counts: FloatArray
     noise_variance: tuple[float, float]
     unequal: tuple[float, float] = (1.0, 1.0)
     gaussian: bool = False
-    left: float = 0.0
+    confounding: Confounding | None = None
+    unadjusted: FloatArray | None = None
+    unadjusted_variance: float = 0.0
+    exact: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ArmTable):
             return NotImplemented
-        names = ("noise_variance", "unequal", "gaussian", "left")
-        same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and np.array_equal(self.counts, other.counts)
+        return all(
+            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -82,8 +105,41 @@ class ArmTable:
         squares = self.plausible * np.array(self.unequal)[:, None]
         sampling = (moves * squares).reshape(values.size, -1) @ moves.reshape(values.size, -1).T
         noisy = moves * np.sqrt(self.noise_variance)[:, None]
-        left = self.left / max(float(np.sum(1.0 / self.sizes)), 1e-300) * sampling
-        return TableLaw(values, sampling, noisy.reshape(values.size, -1), left, self.gaussian)
+        if self.exact:
+            noisy = noisy - noisy.mean(axis=2, keepdims=True)
+        none = np.zeros_like(sampling)
+        law = TableLaw(values, sampling, noisy.reshape(values.size, -1), none, self.gaussian)
+        if self.confounding is None:
+            return law
+        influence = gradient - mean[:, :, None]
+        return replace(law, left=self._left(self.confounding, functional, influence, law))
+
+    def _left(
+        self, about: Confounding, functional: Functional, influence: FloatArray, law: TableLaw
+    ) -> FloatArray:
+        """Covariance of some numbers by confounding that the weights leave.
+
+        It moves the two distributions apart. Where counts without weights are there too, what the
+        weights removed says how strong confounding is.
+        """
+        both = (self.plausible / self.sizes[:, None]).mean(axis=0)
+        both = both / max(float(both.sum()), 1e-300)
+        apart = about.far[0] * influence[:, 0] - about.far[1] * influence[:, 1]
+        apart = apart - (apart @ both)[:, None]
+        covariance = np.einsum("rc,c,sc->rs", apart, both, apart)
+        unit = (np.abs(apart) @ both) ** 2
+        square = about.prior * unit
+        if self.unadjusted is not None:
+            plain = replace(self, counts=self.unadjusted)
+            moves = influence / plain.sizes[:, None]
+            noise = self.unadjusted_variance * np.square(moves).sum(axis=(1, 2))
+            removed = np.nan_to_num(functional(plain.shares) - law.values)
+            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0 + about.moved * unit
+            pull = about.kept * square / np.maximum(about.kept**2 * square + error, 1e-300)
+            square = (pull * removed) ** 2 + square * (1.0 - about.kept * pull)
+        wanted = about.moved * unit + about.part * square
+        scale = np.sqrt(wanted / np.maximum(np.diag(covariance), 1e-300))
+        return np.asarray(covariance * np.outer(scale, scale))
 
     def _by_share(self, functional: Functional, stacked: bool) -> FloatArray:
         """Derivatives by the entries of the two distributions: (numbers, 2, cells)."""
@@ -115,9 +171,11 @@ def together(tables: Sequence[ArmTable]) -> ArmTable:
     squares = factor**2 * sizes * np.array([table.unequal for table in tables])
     one, other = noise.sum(axis=0).tolist()
     first, second = (squares.sum(axis=0) / (factor * sizes).sum(axis=0)).tolist()
-    left = float(((total / total.sum()) ** 2) @ [table.left for table in tables])
     gaussian = all(table.gaussian for table in tables)
-    return ArmTable(np.asarray(counts), (one, other), (first, second), gaussian, left)
+    # what weights leave may have the same sign everywhere: it does not average out
+    left = [table.confounding for table in tables if table.confounding is not None]
+    worst = max(left, key=lambda x: x.part * x.prior + x.moved, default=None)
+    return ArmTable(np.asarray(counts), (one, other), (first, second), gaussian, worst)
 
 
 def _not_negative(counts: FloatArray) -> FloatArray:
