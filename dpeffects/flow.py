@@ -437,7 +437,7 @@ class Estimation:
             else:
                 released = self.spec.fit(curator, self.options, target)
             if self.effective is not None and isinstance(released, Tabled):
-                released = released.with_effective(self.effective)
+                released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.response is not None:
                 released = self.response.completed(released, curator.n)
             if curator.has(_clusters.SHARE):

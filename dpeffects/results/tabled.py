@@ -79,11 +79,10 @@ class Tabled:
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    def with_effective(self, size: float) -> Tabled:
-        """The same where records of unequal weight are worth so many of equal weight."""
+    def with_weights(self, unequal: float) -> Tabled:
+        """The same where records have weights, whose mean square is so many times their mean."""
         table = self.fields["table"]
-        more = max(float(table.counts.sum()), 1.0) / max(size, 1.0)
-        one, other = (more * own for own in table.unequal)
+        one, other = (unequal * own for own in table.unequal)
         table = replace(table, unequal=(one, other))
         return replace(self, fields={**self.fields, "table": table})
 
