@@ -342,10 +342,9 @@ class LifeTable:
             return scores(cells, *given)
 
         law, sizes = self.table.law(functional, stacked=True), self.table.sizes
-        more = 1.0 + self.table.left / float((1.0 / sizes).sum())
         people = float((sizes / np.array(self.table.unequal)).sum())
-        sampling = score_variances(self.table.shares, *given) * more / people
-        return law.values, sampling + np.diag(law.noise)
+        sampling = score_variances(self.table.shares, *given) / people
+        return law.values, sampling + np.diag(law.noise) + np.diag(law.left)
 
     def hazard_ratio(self) -> tuple[float, float]:
         """The hazard ratio, 0 or infinite where one arm has no events; error of its logarithm."""

@@ -46,6 +46,21 @@ class Confounding:
     moved: float = 0.0
     far: tuple[float, float] = (0.5, 0.5)
 
+    def left(
+        self, unit: FloatArray, removed: FloatArray | None = None, error: FloatArray | None = None
+    ) -> FloatArray:
+        """Variances that are left in some numbers, whose squared mean deviations are ``unit``.
+
+        ``removed`` is what the weights took away from each, where that is known, with a sampling and
+        noise variance of ``error``: it says how strong confounding is.
+        """
+        square, moved = self.prior * unit, self.moved * unit
+        if removed is not None and error is not None:
+            seen = self.kept**2 * square + error + moved
+            pull = self.kept * square / np.maximum(seen, 1e-300)
+            square = (pull * removed) ** 2 + square * (1.0 - self.kept * pull)
+        return np.asarray(moved + self.part * square)
+
 
 @dataclass(frozen=True, eq=False)
 class ArmTable:
@@ -93,6 +108,11 @@ class ArmTable:
         """The counts moved to the nearest that are not negative, with the same sums."""
         return np.stack([_not_negative(row) for row in self.counts])
 
+    def with_weights(self, unequal: float) -> ArmTable:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        one, other = (unequal * own for own in self.unequal)
+        return replace(self, unequal=(one, other))
+
     def law(self, functional: Functional, stacked: bool = False) -> TableLaw:
         """The law of some numbers that are made of the two distributions.
 
@@ -128,17 +148,14 @@ class ArmTable:
         apart = apart - (apart @ both)[:, None]
         covariance = np.einsum("rc,c,sc->rs", apart, both, apart)
         unit = (np.abs(apart) @ both) ** 2
-        square = about.prior * unit
+        removed = error = None
         if self.unadjusted is not None:
             plain = replace(self, counts=self.unadjusted)
             moves = influence / plain.sizes[:, None]
             noise = self.unadjusted_variance * np.square(moves).sum(axis=(1, 2))
             removed = np.nan_to_num(functional(plain.shares) - law.values)
-            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0 + about.moved * unit
-            pull = about.kept * square / np.maximum(about.kept**2 * square + error, 1e-300)
-            square = (pull * removed) ** 2 + square * (1.0 - about.kept * pull)
-        wanted = about.moved * unit + about.part * square
-        scale = np.sqrt(wanted / np.maximum(np.diag(covariance), 1e-300))
+            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0
+        scale = np.sqrt(about.left(unit, removed, error) / np.maximum(np.diag(covariance), 1e-300))
         return np.asarray(covariance * np.outer(scale, scale))
 
     def _by_share(self, functional: Functional, stacked: bool) -> FloatArray:

@@ -86,9 +86,7 @@ class Tabled:
 
     def with_weights(self, unequal: float) -> Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""
-        table = self.fields["table"]
-        one, other = (unequal * own for own in table.unequal)
-        table = replace(table, unequal=(one, other))
+        table = self.fields["table"].with_weights(unequal)
         return replace(self, fields={**self.fields, "table": table})
 
 
