@@ -26,6 +26,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    QuantileEffects,
     Result,
     SubsetEffects,
     SurvivalEffects,
@@ -503,6 +504,94 @@ def dp_survival(
         **options,
     )
     return cast(SurvivalEffects, Estimation(request).result())
+
+
+def dp_qte(
+    formula: str,
+    data: Any,
+    *,
+    quantiles: float | Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9),
+    epsilon: float,
+    delta: float = 0.0,
+    estimand: str = "ATE",
+    design: str = "observational",
+    level: str | None = None,
+    bounds: Any = None,
+    shares: Mapping[str, float] | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> QuantileEffects:
+    """Compare quantiles of the outcome in two arms, from one noisy table.
+
+    Parameters
+    ----------
+    formula
+        ``"outcome ~ treatment"``, or ``"outcome ~ treatment | x1 + x2"``. Covariates are adjusted
+        for, by weights of a released propensity model, unless treatment was randomised.
+    quantiles
+        Shares of records, 0.5 for the median. The table is finest around these; others can be asked
+        of the result, and cost nothing.
+    estimand
+        "ATE", "ATT" or "ATC": whose outcomes are compared, where covariates are adjusted for.
+    design
+        "randomised" where treatment was assigned by chance, "observational" where not.
+    data, epsilon, delta, level, bounds, shares, ledger, dataset, seed
+        As in :func:`dp_ate`. The range of the outcome may be wide: a part of epsilon finds out
+        where the records are.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
+    **options
+        Options of the method; ``print(dpe.methods("quantile_table"))`` describes them.
+
+    Returns
+    -------
+    QuantileEffects
+        Quantiles of both arms with their differences, and both distributions.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"t": [0, 1] * 1000, "cost": [i**2 / 40 for i in range(2000)]})
+    >>> fit = dpe.dp_qte(
+    ...     "cost ~ t", data, quantiles=0.5, bounds={"cost": (0, 1e6)}, epsilon=1,
+    ...     design="randomised", seed=1,
+    ... )
+    >>> bool(20_000 < fit.quantiles()["control"][0] < 30_000)  # 25,000
+    True
+    """
+    request = Request.of_effect(
+        estimand,
+        formula,
+        data,
+        table_methods()["quantile_table"],
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        quantiles=quantiles,
+        design=design,
+        **options,
+    )
+    return cast(QuantileEffects, Estimation(request).result())
 
 
 def methods(name: str | None = None) -> pd.DataFrame | str:

@@ -4,6 +4,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 from dpeffects.results.survival import SurvivalEffects
@@ -13,6 +14,7 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "QuantileEffects",
     "Result",
     "SensitivityAnalysis",
     "SubsetEffects",
