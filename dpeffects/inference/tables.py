@@ -46,6 +46,21 @@ class Confounding:
     moved: float = 0.0
     far: tuple[float, float] = (0.5, 0.5)
 
+    def left(
+        self, unit: FloatArray, removed: FloatArray | None = None, error: FloatArray | None = None
+    ) -> FloatArray:
+        """Variances that are left in some numbers, whose squared mean deviations are ``unit``.
+
+        ``removed`` is what the weights took away from each, where that is known, with a sampling and
+        noise variance of ``error``: it says how strong confounding is.
+        """
+        square, moved = self.prior * unit, self.moved * unit
+        if removed is not None and error is not None:
+            seen = self.kept**2 * square + error + moved
+            pull = self.kept * square / np.maximum(seen, 1e-300)
+            square = (pull * removed) ** 2 + square * (1.0 - self.kept * pull)
+        return np.asarray(moved + self.part * square)
+
 
 @dataclass(frozen=True, eq=False)
 class ArmTable:
@@ -93,14 +108,22 @@ class ArmTable:
         """The counts moved to the nearest that are not negative, with the same sums."""
         return np.stack([_not_negative(row) for row in self.counts])
 
-    def law(self, functional: Functional) -> TableLaw:
-        """The law of some numbers that are made of the two distributions."""
+    def with_weights(self, unequal: float) -> ArmTable:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        one, other = (unequal * own for own in self.unequal)
+        return replace(self, unequal=(one, other))
+
+    def law(self, functional: Functional, stacked: bool = False) -> TableLaw:
+        """The law of some numbers that are made of the two distributions.
+
+        ``stacked`` says that the functional takes pairs of distributions on leading axes too.
+        """
         values = np.atleast_1d(np.asarray(functional(self.shares), float))
-        gradient = self._by_share(functional, values.size)
+        gradient = self._by_share(functional, stacked)
         mean = np.einsum("rac,ac->ra", gradient, self.shares)
         moves = (gradient - mean[:, :, None]) / self.sizes[:, None]
         squares = self.plausible * np.array(self.unequal)[:, None]
-        sampling = np.einsum("rac,ac,sac->rs", moves, squares, moves)
+        sampling = (moves * squares).reshape(values.size, -1) @ moves.reshape(values.size, -1).T
         noisy = moves * np.sqrt(self.noise_variance)[:, None]
         if self.exact:
             noisy = noisy - noisy.mean(axis=2, keepdims=True)
@@ -125,33 +148,30 @@ class ArmTable:
         apart = apart - (apart @ both)[:, None]
         covariance = np.einsum("rc,c,sc->rs", apart, both, apart)
         unit = (np.abs(apart) @ both) ** 2
-        square = about.prior * unit
+        removed = error = None
         if self.unadjusted is not None:
             plain = replace(self, counts=self.unadjusted)
             moves = influence / plain.sizes[:, None]
             noise = self.unadjusted_variance * np.square(moves).sum(axis=(1, 2))
             removed = np.nan_to_num(functional(plain.shares) - law.values)
-            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0 + about.moved * unit
-            pull = about.kept * square / np.maximum(about.kept**2 * square + error, 1e-300)
-            square = (pull * removed) ** 2 + square * (1.0 - about.kept * pull)
-        wanted = about.moved * unit + about.part * square
-        scale = np.sqrt(wanted / np.maximum(np.diag(covariance), 1e-300))
+            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0
+        scale = np.sqrt(about.left(unit, removed, error) / np.maximum(np.diag(covariance), 1e-300))
         return np.asarray(covariance * np.outer(scale, scale))
 
-    def _by_share(self, functional: Functional, size: int) -> FloatArray:
+    def _by_share(self, functional: Functional, stacked: bool) -> FloatArray:
         """Derivatives by the entries of the two distributions: (numbers, 2, cells)."""
         at, sizes = self.shares, self.sizes[:, None]
         noise = np.array(self.noise_variance)[:, None]
         spread = (np.abs(at) + 1.0 / sizes) / sizes + noise / sizes**2
-        steps = np.maximum(_STEP * np.sqrt(spread), 1e-7)
-        found = np.empty((size, *at.shape))
-        for a, c in np.ndindex(at.shape):
-            up, down = at.copy(), at.copy()
-            up[a, c] += steps[a, c]
-            down[a, c] -= steps[a, c]
-            change = np.subtract(functional(up), functional(down))
-            found[:, a, c] = np.nan_to_num(change) / (2.0 * steps[a, c])
-        return found
+        steps = np.maximum(_STEP * np.sqrt(spread), 1e-7).ravel()
+        moved = np.diag(steps).reshape(steps.size, *at.shape)
+        if stacked:
+            change = functional(at + moved) - functional(at - moved)
+        else:
+            pairs = [(functional(at + move), functional(at - move)) for move in moved]
+            change = np.array([np.atleast_1d(np.subtract(*pair)) for pair in pairs])
+        found: FloatArray = np.nan_to_num(change / (2.0 * steps[:, None])).T
+        return found.reshape(-1, *at.shape)
 
 
 def together(tables: Sequence[ArmTable]) -> ArmTable:

@@ -5,6 +5,7 @@ from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.quantiles import QuantileEffects
+from dpeffects.results.rates import RateEffects
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 from dpeffects.results.survival import SurvivalEffects
@@ -15,6 +16,7 @@ __all__ = [
     "CateEffects",
     "CateFunction",
     "QuantileEffects",
+    "RateEffects",
     "Result",
     "SensitivityAnalysis",
     "SubsetEffects",
