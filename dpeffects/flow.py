@@ -44,7 +44,7 @@ from dpeffects.estimators._clusters import (
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Number, Pair, Survival, source
+from dpeffects.formula.expression import Number, Ordered, Pair, Survival, source
 from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
@@ -639,6 +639,8 @@ def _result(
             )
         case Tabled():
             fields = {**released.fields, **about, "details": released.details}
+            if isinstance(design.formula.outcome, Ordered):
+                fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
@@ -759,7 +761,7 @@ def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     rows = _column_bounds(bounds, others)
     if not formula.outcome_columns:
         return tuple(rows)
-    if isinstance(formula.outcome, Survival | Pair):
+    if isinstance(formula.outcome, Survival | Pair | Ordered):
         return (*_column_bounds(bounds, formula.outcome_columns), *rows)
     sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
     of_outcome = max(sources, key=SOURCES.index, default="declared")

@@ -4,6 +4,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.rates import RateEffects
 from dpeffects.results.sensitivity import SensitivityAnalysis
@@ -15,6 +16,7 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "OrdinalEffects",
     "QuantileEffects",
     "RateEffects",
     "Result",
