@@ -3,6 +3,7 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
+from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 
@@ -12,6 +13,7 @@ __all__ = [
     "CateEffects",
     "CateFunction",
     "Result",
+    "ScaledEffect",
     "SensitivityAnalysis",
     "SubsetEffects",
     "load_cate",
