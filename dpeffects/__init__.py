@@ -20,7 +20,7 @@ from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
-from dpeffects.planning import Plan, plan
+from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.report import Comparison, compare, plots
@@ -35,7 +35,14 @@ from dpeffects.results import (
     SurvivalEffects,
     load_cate,
 )
-from dpeffects.sites import Combined, SiteRelease, combine, dp_multisite, site_release
+from dpeffects.sites import (
+    Combined,
+    SiteRelease,
+    combine,
+    combine_tables,
+    dp_multisite,
+    site_release,
+)
 from dpeffects.study import Study, simulate_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
@@ -66,9 +73,11 @@ __all__ = [
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
+    "TermPlan",
     "audit",
     "bench",
     "combine",
+    "combine_tables",
     "compare",
     "create_ledger",
     "data_info",
@@ -97,6 +106,7 @@ __all__ = [
     "plan",
     "plots",
     "reference",
+    "rehearse",
     "simulate",
     "simulate_study",
     "site_release",

@@ -536,7 +536,7 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     if spec.guarantee == "none" and request.check_bounds:
         raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
     formula = _formula(request, spec)
-    formula = replace(formula, outcome=options.outcome(formula.outcome))
+    formula = replace(formula, outcome=options.of_outcome(formula.outcome))
     if spec.conditional:
         _check_release(request)
         refuse_private_rows(request.at, request.data, formula.covariate_columns)

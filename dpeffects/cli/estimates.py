@@ -109,6 +109,12 @@ _BALANCE = """\
   dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
       --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
 """
+_SURVIVAL = """\
+  dpeffects survival "Surv(days, died) ~ treated" trial.csv --horizon 365 \\
+      --epsilon 1 --design randomised --plot curves.png
+  dpeffects survival "Surv(days, status == 2) ~ treated | age + sex" patients.csv \\
+      --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
+"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
@@ -154,6 +160,18 @@ COMMANDS = (
         conf_level=False,
         record=True,
         plot="draw the differences (love plot)",
+    ),
+    function_command(
+        "survival",
+        "dp_survival",
+        _SURVIVAL,
+        changes={
+            "bins": {"type": int, "nargs": None, "help": "intervals of the life table"},
+            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+        },
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw both survival curves",
     ),
     function_command(
         "release",

@@ -37,6 +37,8 @@ class DataInfo:
         Number of rows; for a simulator the default ``n``.
     outcome, treatment, covariates
         Column names. A frame may have more columns; the description says what they are.
+    event
+        The column that says whether a time, the outcome, ended in the event; empty if none is.
     description, source, licence, citation
         What to know before using it, where it came from, and what to cite.
 
@@ -58,11 +60,13 @@ class DataInfo:
     source: str
     licence: str
     citation: str
+    event: str = ""
 
     @property
     def formula(self) -> str:
         """The formula with every covariate, ready to use: ``"y ~ t | x1 + x2"``."""
-        effect = f"{self.outcome} ~ {self.treatment}"
+        outcome = f"Surv({self.outcome}, {self.event})" if self.event else self.outcome
+        effect = f"{outcome} ~ {self.treatment}"
         return f"{effect} | {' + '.join(self.covariates)}" if self.covariates else effect
 
     def __str__(self) -> str:

@@ -153,6 +153,32 @@ def _lalonde_original() -> Declared:
     return declared("lalonde_original", frame)
 
 
+def _lung() -> Declared:
+    patients = _rdata("survival", "cancer")
+    times = {"time": patients["time"], "event": patients["status"] - 1}
+    return _declared_survival("lung", patients["sex"] == 2, times | {"age": patients["age"]})
+
+
+def _veteran() -> Declared:
+    men = _rdata("survival", "veteran")
+    columns = {
+        "time": men["time"],
+        "event": men["status"],
+        "karnofsky": men["karno"],
+        "months_since_diagnosis": men["diagtime"],
+        "age": men["age"],
+        "prior_therapy": (men["prior"] == 10).astype(int),
+        "cell_type": men["celltype"].astype(str),
+    }
+    return _declared_survival("veteran", men["trt"] == 2, columns)
+
+
+def _declared_survival(name: str, treated: pd.Series, columns: dict[str, pd.Series]) -> Declared:
+    import pandas as pd
+
+    return declared(name, pd.DataFrame({"treatment": treated.astype(int), **columns}))
+
+
 LOADERS: dict[str, Callable[[], Declared]] = {
     "lalonde_cps": _lalonde_cps,
     "ist": _ist,
@@ -160,5 +186,7 @@ LOADERS: dict[str, Callable[[], Declared]] = {
     "acic2016": _acic2016,
     "star": _star,
     "lalonde_original": _lalonde_original,
+    "lung": _lung,
+    "veteran": _veteran,
 }
 """How entries without a file of their own are loaded."""

@@ -1,8 +1,9 @@
 """Simulated data in which the true effect is known.
 
 Every frame has the columns ``mu0`` and ``mu1``, the mean outcome of each row without and with
-treatment, so ``(mu1 - mu0).mean()`` is the true average effect; with three arms ``mu2`` too. Except
-in Hill's surfaces all variables have bounded support, and the declared bounds are that support.
+treatment, so ``(mu1 - mu0).mean()`` is the true average effect; with three arms ``mu2`` too. Where
+the outcome is a time to an event, its mean is that of the time until the event or the horizon.
+Except in Hill's surfaces all variables have bounded support, and the declared bounds are that.
 
 A simulator ``draw(rng, n, *, option=...)`` takes a numpy Generator, the number of rows, and its
 options as keyword-only arguments with defaults.
@@ -296,6 +297,55 @@ def _survey(
     return _study(x, treatment, error, effect, weight=(weight[asked], (0, 5)))
 
 
+# --- times to an event -------------------------------------------------------------------------
+
+
+def _survival(
+    rng: np.random.Generator,
+    n: int,
+    *,
+    hazard_ratio: float = 0.7,
+    risk: float = 0.4,
+    shape: float = 1.2,
+    prognosis: float = 1.5,
+    censoring: float = 0.3,
+    horizon: float = 360.0,
+    treated: float = 0.5,
+    randomised: bool = False,
+) -> Declared:
+    """Draw Weibull times to an event, censored at the horizon, or before it at a uniform time.
+
+    mu0 and mu1 are mean times until the event or the horizon, by the incomplete gamma function.
+    """
+    import pandas as pd
+    from scipy.special import gamma, gammainc
+
+    for name, value in {"risk": risk, "censoring": censoring, "treated": treated}.items():
+        _check_between(name, value, 0.0, 1.0)
+    _check_between("hazard_ratio", hazard_ratio, 0.01, 100.0)
+    _check_between("shape", shape, 0.1, 10.0)
+    x = rng.random((n, 3))
+    odds = math.log(max(treated, 1e-12) / max(1.0 - treated, 1e-12))
+    treatment = _assign(rng, x, randomised, more=odds)
+    base = -math.log1p(-min(risk, 1.0 - 1e-12)) * np.exp(prognosis * (x[:, 0] + x[:, 1] - 1.0))
+    hazards = {"0": base, "1": base * hazard_ratio}  # integrated until the horizon
+    own = np.where(treatment == 1, hazards["1"], hazards["0"])
+    until = horizon * (rng.exponential(size=n) / np.maximum(own, 1e-300)) ** (1.0 / shape)
+    leaves = rng.random(n) < censoring
+    last = np.where(leaves, horizon * rng.random(n), horizon)
+    columns = {"time": np.minimum(until, last), "event": (until <= last).astype(np.int64)}
+    columns |= {f"x{j + 1}": x[:, j] for j in range(3)}
+    power = 1.0 / shape
+    for arm, total in hazards.items():
+        part = gamma(1.0 + power) * gammainc(power, total) / np.maximum(total, 1e-300) ** power
+        columns[f"mu{arm}"] = np.where(total > 0.0, horizon * part, horizon)
+    columns |= {f"risk{arm}": -np.expm1(-total) for arm, total in hazards.items()}
+    times = dict.fromkeys(("time", "mu0", "mu1"), (0, horizon))
+    shares = dict.fromkeys(("x1", "x2", "x3", "risk0", "risk1"), (0, 1))
+    frame = pd.DataFrame({"treatment": treatment, **columns})
+    return declare(frame, {"treatment": INDICATOR, "event": INDICATOR, **times, **shares})
+
+
 # --- effects that differ between people -------------------------------------------------------
 
 
@@ -484,6 +534,7 @@ SIMULATORS: dict[str, Callable[..., Declared]] = {
     "repeated": _repeated,
     "missing_outcomes": _missing_outcomes,
     "survey": _survey,
+    "survival": _survival,
     "cate_1": _cate_1,
     "cate_2": _cate_2,
     "mimic_like": _mimic_like,

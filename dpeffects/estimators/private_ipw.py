@@ -68,7 +68,11 @@ from dpeffects.estimators._centres import Centres, centres_of
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._forecast import BY_ARM
 from dpeffects.estimators._ipw_arms import ArmExtras, ArmWeighting, clips
+from dpeffects.estimators._propensity import LINEAR as _LINEAR
+from dpeffects.estimators._propensity import NOTHING as _NOTHING
 from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_clip
+from dpeffects.estimators._propensity import caution_about as _caution
+from dpeffects.estimators._propensity import clipped_share as _clipped
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
@@ -114,12 +118,6 @@ _FAR_SD = 0.29
 """Distance of outcomes from a fixed centre, in ranges, before anything is seen."""
 _ROUGH = 0.2
 """Relative error of a sampling variance that takes residuals as independent of weights."""
-_HARDLY, _NOTHING = 0.5, 0.1
-"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
-an association."""
-_MANY = 0.05
-"""Records beyond the clip that a caution is for."""
-_LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
 _PRINTED: dict[str, Any] = {
     "propensity": "output",
@@ -709,30 +707,6 @@ def _moved_by_model(
     most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
     second_order = 1.0 + model.noise_variance
     return largest**2 * second_order * min(max(square, 0.0), most)
-
-
-def _clipped(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
-    """Share of records beyond the clip, released and expected, and the weight that they lack."""
-    noise, prior = (beyond.sd / n) ** 2, (0.02 + expected / 2.0) ** 2
-    share = (float(beyond) / n * prior + expected * noise) / (prior + noise)
-    share = min(max(share, 0.0), 1.0)
-    return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
-
-
-def _caution(kept: float, clipped: float) -> str:
-    """What nobody should overlook."""
-    found = []
-    if kept < _HARDLY:
-        found.append(
-            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
-            "slopes at this size and budget, so little is adjusted for"
-        )
-    if clipped > _MANY:
-        found.append(
-            f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
-            "weights are truncated, and confounding among them is not adjusted for"
-        )
-    return "; ".join(found)
 
 
 def reference(

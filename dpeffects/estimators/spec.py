@@ -62,7 +62,7 @@ class Options:
         """Return which columns the call takes as public knowledge, beside n."""
         return frozenset({"covariates", "treatment"}) if level == "label" else frozenset()
 
-    def outcome(self, written: Expression) -> Expression:
+    def of_outcome(self, written: Expression) -> Expression:
         """Return what is made of the outcome that a formula has; times need a life table."""
         if isinstance(written, Survival):
             raise OptionError("Surv(time, event) is for dp_survival")

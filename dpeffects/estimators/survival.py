@@ -16,11 +16,9 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import is_number
 from dpeffects.estimators._tables import (
-    Adjustment,
     OutcomeCell,
     TableOptions,
-    basis_of,
-    release_table,
+    fit_table,
     table_delta,
     table_shares,
 )
@@ -69,7 +67,7 @@ class SurvivalOptions(TableOptions):
             return tuple(self.horizon * k / self.bins for k in range(self.bins + 1))
         return tuple(dict.fromkeys((0.0, *map(float, self.bins), float(self.horizon))))
 
-    def outcome(self, written: Expression) -> Expression:
+    def of_outcome(self, written: Expression) -> Expression:
         """The cell of the life table."""
         if not isinstance(written, Survival):
             raise OptionError("dp_survival needs times: write Surv(time, event) ~ treatment")
@@ -83,12 +81,9 @@ def shares(level: str, options: SurvivalOptions) -> dict[str, float]:
 
 def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the life table."""
-    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
-    cells = 2 * (len(options.edges) - 1) + 1
-    table = release_table(curator, OutcomeCell(), cells, adjustment)
-    basis, warning = basis_of(options, adjustment)
-    own = {"table": table, "edges": options.edges, "stands_on": basis, "warning": warning}
-    return Tabled(SurvivalEffects, own)
+    cells, edges = 2 * (len(options.edges) - 1) + 1, options.edges
+    bins = OutcomeCell()
+    return fit_table(SurvivalEffects, curator, options, estimand, bins, cells, edges=edges)
 
 
 TABLE = MethodSpec(

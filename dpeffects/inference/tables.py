@@ -12,7 +12,7 @@ multinomial, and each has independent noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -34,7 +34,7 @@ class Confounding:
     """What weights by a released model leave of confounding, in a difference between arms.
 
     Variances are per unit of the squared mean deviation of what is compared: covariates explain
-    little of a rare event. ``prior`` is that of the confounding before anything is seen. The weights
+    little of a rare event. ``prior`` is that of the confounding before anything is seen. Weights
     remove the part ``kept`` of it, and leave a part whose mean square is ``part``; ``moved`` is the
     variance by noise in the slopes and by truncated weights. ``far`` says how far each arm is from
     the population.
@@ -54,10 +54,9 @@ class ArmTable:
     ``counts`` has the axes (treated and control, cells), and ``noise_variance`` is that of the
     noise in each count of an arm, Laplace unless ``gaussian``. Where records count by weights,
     ``unequal`` is the mean of squared weights over the mean weight, by arm; otherwise it is 1.
-    ``confounding`` is what is left of it, None where treatment was randomised. ``unadjusted`` are
-    the counts without weights, where they are released beside the others, and
-    ``unadjusted_variance`` is that of their noise. ``exact`` says that the sums of the arms are
-    public, so that the counts add up to them.
+    ``confounding`` is what is left of it, None where treatment was randomised, and ``unadjusted``
+    the table without weights, where it is released too. ``exact`` says that the sums of the arms
+    are public, and that the counts add up to them.
     """
 
     counts: FloatArray
@@ -65,16 +64,15 @@ class ArmTable:
     unequal: tuple[float, float] = (1.0, 1.0)
     gaussian: bool = False
     confounding: Confounding | None = None
-    unadjusted: FloatArray | None = None
-    unadjusted_variance: float = 0.0
+    unadjusted: ArmTable | None = None
     exact: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ArmTable):
             return NotImplemented
-        return all(
-            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
-        )
+        names = [f.name for f in fields(self) if f.name != "counts"]
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
+        return same and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -127,10 +125,9 @@ class ArmTable:
         unit = (np.abs(apart) @ both) ** 2
         square = about.prior * unit
         if self.unadjusted is not None:
-            plain = replace(self, counts=self.unadjusted)
-            moves = influence / plain.sizes[:, None]
-            noise = self.unadjusted_variance * np.square(moves).sum(axis=(1, 2))
-            removed = np.nan_to_num(functional(plain.shares) - law.values)
+            moves = influence / self.unadjusted.sizes[:, None]
+            noise = np.square(moves).sum(axis=2) @ self.unadjusted.noise_variance
+            removed = np.nan_to_num(functional(self.unadjusted.shares) - law.values)
             error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0 + about.moved * unit
             pull = about.kept * square / np.maximum(about.kept**2 * square + error, 1e-300)
             square = (pull * removed) ** 2 + square * (1.0 - about.kept * pull)
@@ -152,6 +149,52 @@ class ArmTable:
             change = np.subtract(functional(up), functional(down))
             found[:, a, c] = np.nan_to_num(change) / (2.0 * steps[a, c])
         return found
+
+
+def together(tables: Sequence[ArmTable]) -> ArmTable:
+    """Tables of disjoint groups of records, such as sites, as one.
+
+    Within each group both arms count for all of its records, so that groups that differ in their
+    outcomes and in how many are treated do not confound the two.
+    """
+    sizes = np.array([table.sizes for table in tables])
+    total = sizes.sum(axis=1)
+    factor = total[:, None] / sizes
+    counts = sum(f[:, None] * table.counts for f, table in zip(factor, tables, strict=True))
+    noise = factor**2 * np.array([table.noise_variance for table in tables])
+    squares = factor**2 * sizes * np.array([table.unequal for table in tables])
+    one, other = noise.sum(axis=0).tolist()
+    first, second = (squares.sum(axis=0) / (factor * sizes).sum(axis=0)).tolist()
+    return ArmTable(
+        np.asarray(counts),
+        (one, other),
+        (first, second),
+        all(table.gaussian for table in tables),
+        _confounding_together(total / total.sum(), [table.confounding for table in tables]),
+        _together_if_all([table.unadjusted for table in tables]),
+    )
+
+
+def _together_if_all(tables: Sequence[ArmTable | None]) -> ArmTable | None:
+    known = [table for table in tables if table is not None]
+    return together(known) if len(known) == len(tables) else None
+
+
+def _confounding_together(
+    shares: FloatArray, each: Sequence[Confounding | None]
+) -> Confounding | None:
+    """What is left of confounding in all groups: alike in each, but for noise in their models."""
+    if all(about is None for about in each):
+        return None
+    known = [Confounding(0.0, 1.0, 0.0) if about is None else about for about in each]
+    far = shares @ [about.far for about in known]
+    return Confounding(
+        float(shares @ [about.prior for about in known]),
+        float(shares @ [about.kept for about in known]),
+        float(shares @ [about.part for about in known]),
+        float(shares**2 @ [about.moved for about in known]),
+        (float(far[0]), float(far[1])),
+    )
 
 
 def _not_negative(counts: FloatArray) -> FloatArray:

@@ -3,5 +3,6 @@
 from dpeffects.planning.rehearsal import Planned
 from dpeffects.planning.result import Plan, plan
 from dpeffects.planning.setting import PlanSetting
+from dpeffects.planning.terms import PlannedTerm, TermPlan, rehearse
 
-__all__ = ["Plan", "PlanSetting", "Planned", "plan"]
+__all__ = ["Plan", "PlanSetting", "Planned", "PlannedTerm", "TermPlan", "plan", "rehearse"]

@@ -14,7 +14,7 @@ from dpeffects.design.codebook import Blank, opened
 from dpeffects.errors import BoundsError, OptionError
 from dpeffects.estimators._checks import check_between, is_number
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Column, source
+from dpeffects.formula.expression import Column, Survival, source
 from dpeffects.formula.ranges import range_of
 
 R2, R2_TWO_VALUED = 0.2, 0.05
@@ -87,6 +87,8 @@ def read_formula(formula: str, bounds: Any) -> tuple[Formula, Bounds]:
         raise BoundsError("a plan has no data to read bounds from: declare them")
     given = given or {}
     parsed = parse(formula, [n for n, x in given.items() if not isinstance(x, Blank)])
+    if isinstance(parsed.outcome, Survival):
+        raise OptionError("a plan is for average effects: rehearse dp_survival with rehearse(...)")
     there = [n for n in parsed.columns if n not in given]
     used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
     needed = {n: x for n, x in given.items() if n in used}

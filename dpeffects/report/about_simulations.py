@@ -9,7 +9,7 @@ from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.guarantee import column_of, protected
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.cells import NEAR
-from dpeffects.planning import Plan, PlanSetting
+from dpeffects.planning import Plan, PlanSetting, TermPlan
 from dpeffects.report.blocks import noted, percent, starred
 from dpeffects.results.numbers import number, numbers, text_of
 from dpeffects.study.result import Study
@@ -48,6 +48,16 @@ def _(plan: Plan) -> Summary:
     notes = noted(f"{r.method}: {r.remark or r.reason}" for r in plan.rows if r.remark or r.reason)
     blocks = (header, table, split, *((notes,) if notes else ()))
     return Summary(f"Plan for the {s.estimand}: no data was touched", "", blocks)
+
+
+@summarise.register
+def _(plan: TermPlan) -> Summary:
+    figures = ("estimate", "std_error", "half_width", "power")
+    rows = [(t.term, *(_figure(getattr(t, x), ".4g") for x in figures)) for t in plan.terms]
+    title = f"Medians over {plan.runs} rehearsals ({percent(plan.conf_level)} intervals)"
+    columns = ("term", "estimate", "std. error", "half-width", "power")
+    table = Table(title, columns, tuple(rows), "lrrrr")
+    return Summary("Plan, term by term: made-up data only", "", (table,))
 
 
 def _assumed(s: PlanSetting) -> str:

@@ -2,39 +2,278 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
+from scipy.special import ndtr, ndtri
 
 from dpeffects.arrays import FloatArray
+from dpeffects.errors import OptionError
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
+from dpeffects.inference.life_table import LifeTable, Shares
+from dpeffects.results.export import effect_row, frame_of, or_nan
 from dpeffects.results.tabled import TableEffects, Term
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARMS = ("treated", "control")
+_FARTHEST = 40.0
+"""Standard errors beyond which a p-value is zero."""
+
+Limits = Callable[[float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Inverted(Term):
+    """A number whose interval holds what a test does not reject.
+
+    ``limits`` gives its ends for a number of standard errors; ``null`` is the value without effect.
+    """
+
+    limits: Limits | None = None
+    null: float = 0.0
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Its standard error, by the delta method."""
+        found = super().std_error
+        if isinstance(found, Unavailable) or math.isfinite(found):
+            return found
+        return Unavailable("an arm has no events beyond noise")
+
+    def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Its confidence interval: sampling error and noise."""
+        if self.limits is None:
+            return Unavailable("a test statistic has no interval")
+        low, high = self.limits(_normal(conf_level))
+        return Interval(low, high, conf_level)
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """Two-sided p-value of no effect: one less the level whose interval ends there."""
+        if not self.tested:
+            return Unavailable("this is no effect")
+        if self.released.associated:
+            return Unavailable(NO_TEST)
+        if self.limits is None:
+            return _two_sided(abs(self.estimate))
+        near, far = 0.0, _FARTHEST
+        for _ in range(60):
+            z = (near + far) / 2.0
+            low, high = self.limits(z)
+            near, far = (near, z) if low <= self.null <= high else (z, far)
+        return _two_sided(far)
+
+
+def _normal(conf_level: float) -> float:
+    return float(ndtri(0.5 + check_conf_level(conf_level) / 2.0))
+
+
+def _two_sided(z: float) -> float:
+    return float(2.0 * ndtr(-z))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SurvivalEffects(TableEffects):
     """Survival of two arms up to a horizon, from one noisy life table.
 
+    Whatever is asked of it, at whatever times, follows from the table and costs nothing.
+
     Parameters
     ----------
     edges
         Ends of the intervals of the life table, the first of them 0.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> trial = dpe.simulate("survival", n=5000, seed=1, randomised=True)
+    >>> fit = dpe.dp_survival(
+    ...     "Surv(time, event) ~ treatment", trial, horizon=360, epsilon=1, design="randomised",
+    ...     seed=1,
+    ... )
+    >>> fit.risk(at=180)["term"].tolist()
+    ['risk_treated', 'risk_control', 'risk_difference', 'risk_ratio']
     """
 
     edges: tuple[float, ...]
 
+    @cached_property
+    def life(self) -> LifeTable:
+        """The life table with the laws of what it gives."""
+        return LifeTable(self.table, np.array(self.edges))
+
+    @property
+    def horizon(self) -> float:
+        """Until when records were followed."""
+        return self.edges[-1]
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        until, few = self.life.known_until, ""
+        if until < self.horizon:
+            few = (
+                f"TOO FEW AT RISK after {until:g}: intervals beyond allow for anything"
+                if until > 0.0
+                else "TOO FEW RECORDS for this epsilon: the table says nothing"
+            )
+        return "; ".join(filter(None, (super().caution, few)))
+
+    def curves(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """Both survival curves at the ends of the intervals, with a joint band.
+
+        The band holds for both curves as a whole. ``at_risk`` are the people at risk just after a
+        time, noisy (weighted, where covariates were adjusted for); curves never rise.
+        """
+        life = self.life
+        check_conf_level(conf_level)
+        shares = life.shares(life.edges[1:])
+        lower, upper = shares.each(life.several(conf_level))
+        last = np.maximum(self.table.counts[:, -1:], 0.0)
+        at_risk = np.concatenate([life.at_risk, last], axis=1)
+        rows = []
+        for arm, name in enumerate(ARMS):
+            curve = 1.0 - isotonic_regression(shares.values[arm]).x.clip(0.0, 1.0)
+            low = np.minimum.accumulate(1.0 - upper[arm])
+            high = 1.0 - np.maximum.accumulate(lower[arm])
+            columns = (at_risk[arm], [1.0, *curve], [1.0, *low], [1.0, *high])
+            for time, count, *values in zip(self.edges, *columns, strict=True):
+                shown = dict(zip(("survival", "conf_low", "conf_high"), values, strict=True))
+                rows.append({"arm": name, "time": time, "at_risk": count} | shown)
+        return frame_of(rows)
+
+    def rmst(self, horizon: float | None = None, conf_level: float = 0.95) -> pd.DataFrame:
+        """Restricted mean survival times until a horizon, their difference and their ratio."""
+        end = self._time(self.horizon if horizon is None else horizon)
+        return self._rows(self._rmst(end), conf_level, [end])
+
+    def risk(
+        self, at: float | Iterable[float] | None = None, conf_level: float = 0.95
+    ) -> pd.DataFrame:
+        """Risks of the event by some times, their differences and their ratios."""
+        given = [self.horizon] if at is None else at
+        times = [self._time(x) for x in (given if isinstance(given, Iterable) else [given])]
+        if not times:
+            raise OptionError("at needs a time")
+        terms = [term for time in times for term in self._risk(time)]
+        return self._rows(terms, conf_level, times)
+
+    def hazard_ratio(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """Ratio of the hazards of treated and control, taken as the same all the time."""
+        return self._rows([self._hazard_ratio()], conf_level)
+
+    def logrank(self) -> pd.DataFrame:
+        """Log-rank test: a statistic that is about standard normal without effect."""
+        return self._rows([self._logrank()], 0.95)
+
+    def median(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """When half of each arm has had the event; infinite where not reached by the horizon."""
+        found = self.life.quantiles(0.5, _normal(conf_level))
+        names = ("estimate", "conf_low", "conf_high")
+        values = [dict(zip(names, arm, strict=True)) for arm in found.tolist()]
+        pairs = zip(ARMS, values, strict=True)
+        return self._frame([{"term": f"median_{arm}"} | row for arm, row in pairs])
+
     def terms(self) -> Sequence[Term]:
-        """Differences and ratios at the horizon."""
-        return [self.term("risk_difference", _risk_difference)]
+        """Restricted means and risks at the horizon, hazard ratio and log-rank test."""
+        ends = (*self._rmst(self.horizon), *self._risk(self.horizon))
+        return [*ends, self._hazard_ratio(), self._logrank()]
+
+    def _time(self, value: Any) -> float:
+        time = float(value)
+        if not 0.0 < time <= self.horizon:
+            raise OptionError(
+                f"times are above 0 and at most the horizon, {self.horizon:g}, got {value!r}"
+            )
+        return time
+
+    def _rows(
+        self, terms: Sequence[Term], conf_level: float, times: Sequence[float] = ()
+    ) -> pd.DataFrame:
+        rows = []
+        for i, term in enumerate(terms):
+            about: dict[str, Any] = {"term": term.name}
+            if times:
+                about["time"] = times[i * len(times) // len(terms)]
+            interval, p_value = term.conf_int(conf_level), or_nan(term.p_value)
+            rows.append(effect_row(term.estimate, term.std_error, p_value, interval, **about))
+        return self._frame(rows)
+
+    def _inverted(
+        self, name: str, value: float, error: float, limits: Limits | None, null: float | None = 0.0
+    ) -> Inverted:
+        """A term with its own limits; without ``null`` there is nothing to test."""
+        sampling = SamplingVariance(error**2, 0.0, max(error**2, 1e-300))
+        released = self._based(Estimate(value, sampling))
+        tested = null is not None
+        return Inverted(name, released, tested=tested, limits=limits, null=null or 0.0)
+
+    def _rmst(self, end: float) -> list[Inverted]:
+        lost = self.life.shares(np.array([end]), lost=True)
+        return self._compared("rmst", lost, end)
+
+    def _risk(self, time: float) -> list[Inverted]:
+        return self._compared("risk", self.life.shares(np.array([time])))
+
+    def _compared(self, name: str, shares: Shares, end: float | None = None) -> list[Inverted]:
+        """Shares of the arms, their difference and ratio; of ``end``, what is left of it."""
+        rest = end is not None
+        scale = -end if end is not None else 1.0
+        values = shares.values[:, 0].clip(0.0, 1.0)
+        errors = np.sqrt(shares.variances[:, 0])
+        shown = end * (1.0 - values) if end is not None else values
+
+        def ordered(low: FloatArray, high: FloatArray) -> tuple[float, float]:
+            ends = sorted((scale * float(low), scale * float(high)))
+            return ends[0], ends[1]
+
+        def of_arm(arm: int) -> Limits:
+            def limits(z: float) -> tuple[float, float]:
+                low, high = (x[arm, 0] for x in shares.each(z))
+                return ordered(low - 1.0, high - 1.0) if rest else ordered(low, high)
+
+            return limits
+
+        def difference(z: float) -> tuple[float, float]:
+            low, high = shares.differences(z)
+            return ordered(low[0], high[0])
+
+        def ratio(z: float) -> tuple[float, float]:
+            low, high = shares.ratios(z, rest)
+            return float(low[0]), float(high[0])
+
+        terms = [
+            self._inverted(f"{name}_{arm}", shown[k], abs(scale) * errors[k], of_arm(k), None)
+            for k, arm in enumerate(ARMS)
+        ]
+        raw = shares.values[:, 0]
+        gap = max(min(float(raw[0] - raw[1]), 1.0), -1.0) * scale
+        error = abs(scale) * math.hypot(*errors)
+        terms.append(self._inverted(f"{name}_difference", gap, error, difference))
+        times, error = _ratio(shown, abs(scale) * errors)
+        terms.append(self._inverted(f"{name}_ratio", times, error, ratio, 1.0))
+        return terms
+
+    def _hazard_ratio(self) -> Inverted:
+        ratio, error = self.life.hazard_ratio()
+        limits = self.life.hazard_ratios
+        return self._inverted("hazard_ratio", ratio, ratio * error, limits, 1.0)
+
+    def _logrank(self) -> Inverted:
+        return self._inverted("logrank", self.life.logrank, 1.0, None)
 
 
-def _risk_difference(shares: FloatArray) -> FloatArray:
-    bins = (shares.shape[1] - 1) // 2
-    left = np.ones(2)
-    there = np.ones(2)
-    for b in range(bins):
-        lost, died = shares[:, 2 * b], shares[:, 2 * b + 1]
-        at_risk = np.maximum(there - lost / 2.0, 1e-9)
-        left = left * np.clip(1.0 - died / at_risk, 0.0, 1.0)
-        there = there - lost - died
-    return np.array([left[1] - left[0]])
+def _ratio(values: FloatArray, errors: FloatArray) -> tuple[float, float]:
+    """Ratio of two numbers and its standard error; infinite where the second is not positive."""
+    if values[1] <= 0.0:
+        return (math.inf if values[0] > 0.0 else math.nan), math.inf
+    ratio = float(values[0] / values[1])
+    return ratio, float(math.hypot(errors[0], ratio * errors[1]) / values[1])

@@ -1,0 +1,105 @@
+"""Sites add their tables: one result from those of several sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.guarantee import Guarantee
+from dpeffects.inference.tables import ArmTable, together
+from dpeffects.results.record import Record
+from dpeffects.results.tabled import TableEffects
+from dpeffects.sites.release_fields import check_site
+
+T = TypeVar("T", bound=TableEffects)
+_SAME = ("method", "formula", "outcome", "treatment", "estimand", "level", "stands_on")
+
+
+def combine_tables(results: Mapping[str, T]) -> T:
+    """Add the tables of several sites: one result for all of their records.
+
+    Each site releases its own table, by the same call, and sends the result (``to_json``). Records
+    of the sites are disjoint, so that each site's guarantee is that of its own records, and adding
+    up is post-processing. Within each site both arms count for all of its records: sites may differ
+    in outcomes and in how many are treated.
+
+    Parameters
+    ----------
+    results
+        Names of the sites, and what :func:`dp_survival` or another function that releases a table
+        gave there, with the same formula and the same cells.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"t": [0, 1] * 200, "time": range(400), "died": [1, 1, 0, 1] * 100})
+    >>> asked = {"horizon": 365, "epsilon": 1, "design": "randomised"}
+    >>> sites = {
+    ...     name: dpe.dp_survival("Surv(time, died) ~ t", data, **asked, seed=seed)
+    ...     for seed, name in enumerate(["North", "South"])
+    ... }
+    >>> dpe.combine_tables(sites).n
+    800
+    """
+    if not isinstance(results, Mapping) or not results:
+        raise OptionError('name the sites: combine_tables({"North": fit, "South": other})')
+    for name, result in results.items():
+        check_site(str(name))
+        if not isinstance(result, TableEffects) or not isinstance(result.table, ArmTable):
+            raise OptionError(f"site {name!r}: its result has no table to add")
+    (first_name, first), *others = results.items()
+    for name, other in others:
+        _check_same(first, other, first_name, name)
+    own = {
+        f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}"
+        for name, x in results.items()
+    }
+    everyone = tuple(results.values())
+    warnings = "; ".join(dict.fromkeys(filter(None, (x.warning for x in everyone))))
+    return replace(
+        first,
+        table=together([x.table for x in everyone]),
+        n=sum(x.n for x in everyone),
+        guarantee=_weakest([x.guarantee for x in everyone]),
+        spends=(),
+        epsilon_asked=None,
+        warning=warnings,
+        details=own,
+        notes=(
+            *dict.fromkeys(note for x in everyone for note in x.notes),
+            f"Tables of {len(everyone)} sites were added; each protects its own records by its own "
+            "budget.",
+        ),
+    )
+
+
+def _check_same(one: TableEffects, other: TableEffects, name: str, another: str) -> None:
+    """Refuse tables that do not count the same things."""
+    if type(one) is not type(other):
+        raise ReleaseError(f"{name} and {another} sent results of different kinds")
+    inherited = {f.name for f in fields(TableEffects)} | {f.name for f in fields(Record)}
+    cells = [f.name for f in fields(one) if f.name not in inherited]
+    for field in (*_SAME, *cells):
+        if getattr(one, field) != getattr(other, field):
+            raise ReleaseError(f"{name} and {another} differ in {field}: tables cannot be added")
+    if one.table.counts.shape != other.table.counts.shape:
+        raise ReleaseError(f"{name} and {another} have tables of different sizes")
+    if one.guarantee.unit != other.guarantee.unit:
+        raise ReleaseError(f"{name} and {another} protect different units")
+
+
+def _weakest(guarantees: list[Guarantee]) -> Guarantee:
+    """What holds for the records of every site."""
+    kinds = {g.kind for g in guarantees}
+    if len(kinds) > 1:
+        raise ReleaseError("the sites promise different kinds of guarantees")
+    return replace(
+        guarantees[0],
+        epsilon=max(g.epsilon for g in guarantees),
+        delta=max(g.delta for g in guarantees),
+        public=tuple(dict.fromkeys(x for g in guarantees for x in g.public)),
+        void=tuple(dict.fromkeys(reason for g in guarantees for reason in g.void)),
+    )
