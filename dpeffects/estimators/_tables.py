@@ -50,7 +50,7 @@ _REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "overlap": 0.02, "ta
 """and how the rest is divided."""
 _CELLS = 4.0
 """Noise of a number that is made of many cells, over that of one weighted sum."""
-_CONFOUNDED = 0.3
+_CONFOUNDED = 0.2
 """Bias without adjustment, as a risk, that the choice of the model's price goes by."""
 _EXPLAINED = 0.3
 """Part of the variance of outcomes that covariates explain."""

@@ -33,8 +33,10 @@ from dpeffects.results.tabled import Tabled
 class SurvivalOptions(TableOptions):
     """``horizon``: until when records are followed; ``bins``: intervals of the life table, equally
     long, or their ends; ``design``: "observational", or "randomised" where treatment was assigned
-    by chance; ``adjust``: whether covariates are adjusted for, None where there are any and
-    treatment was not randomised.
+    by chance; ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result
+    of an observational study that is not adjusted; ``adjust``: whether covariates are adjusted for,
+    None where there are any, treatment was not randomised, and a propensity model can be learnt;
+    ``model_share``: part of the budget for that model, by default from public numbers.
     """
 
     horizon: float = 1.0

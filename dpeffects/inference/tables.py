@@ -114,15 +114,13 @@ class ArmTable:
     ) -> FloatArray:
         """Covariance of some numbers by confounding that the weights leave.
 
-        It moves the two distributions apart. Where counts without weights are there too, what the
-        weights removed says how strong confounding is.
+        It moves the distribution of each arm, by as much as its weights had to. Where the table
+        without weights is there too, what they removed says how strong confounding is.
         """
-        both = (self.plausible / self.sizes[:, None]).mean(axis=0)
-        both = both / max(float(both.sum()), 1e-300)
-        apart = about.far[0] * influence[:, 0] - about.far[1] * influence[:, 1]
-        apart = apart - (apart @ both)[:, None]
-        covariance = np.einsum("rc,c,sc->rs", apart, both, apart)
-        unit = (np.abs(apart) @ both) ** 2
+        shares = self.plausible / self.sizes[:, None]
+        part = np.square(about.far) / max(float(np.square(about.far).sum()), 1e-300)
+        covariance = np.einsum("a,rac,ac,sac->rs", part, influence, shares, influence)
+        unit = np.square(np.einsum("rac,ac->ra", np.abs(influence), shares)) @ part
         square = about.prior * unit
         if self.unadjusted is not None:
             moves = influence / self.unadjusted.sizes[:, None]
