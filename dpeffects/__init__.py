@@ -3,7 +3,16 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, dp_survival, methods
+from dpeffects.effects import (
+    dp_atc,
+    dp_ate,
+    dp_att,
+    dp_balance,
+    dp_cate,
+    dp_rate,
+    dp_survival,
+    methods,
+)
 from dpeffects.errors import DPEffectsError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.theory import (
@@ -29,10 +38,13 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    RateEffects,
     Result,
     SensitivityAnalysis,
     SubsetEffects,
     SurvivalEffects,
+    Test,
+    Tests,
     load_cate,
 )
 from dpeffects.sites import (
@@ -65,6 +77,7 @@ __all__ = [
     "Leaderboard",
     "Ledger",
     "Plan",
+    "RateEffects",
     "Result",
     "SensitivityAnalysis",
     "SiteRelease",
@@ -74,6 +87,8 @@ __all__ = [
     "Summary",
     "SurvivalEffects",
     "TermPlan",
+    "Test",
+    "Tests",
     "audit",
     "bench",
     "combine",
@@ -88,6 +103,7 @@ __all__ = [
     "dp_balance",
     "dp_cate",
     "dp_multisite",
+    "dp_rate",
     "dp_survival",
     "ipw_bias",
     "ipw_bias_bound",

@@ -26,6 +26,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    RateEffects,
     Result,
     SubsetEffects,
     SurvivalEffects,
@@ -503,6 +504,99 @@ def dp_survival(
         **options,
     )
     return cast(SurvivalEffects, Estimation(request).result())
+
+
+def dp_rate(
+    formula: str,
+    data: Any,
+    *,
+    offset: str,
+    per: float = 1.0,
+    epsilon: float,
+    delta: float = 0.0,
+    estimand: str = "ATE",
+    design: str = "observational",
+    level: str | None = None,
+    bounds: Any = None,
+    shares: Mapping[str, float] | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> RateEffects:
+    """Compare rates of events per person-time of two arms.
+
+    Parameters
+    ----------
+    formula
+        ``"events ~ treatment"``, or ``"events ~ treatment | x1 + x2"``, where events are counts, or
+        0 and 1. Covariates are adjusted for, by weights of a released propensity model, unless
+        treatment was randomised.
+    offset
+        The column of the time in which the events of a record were counted, such as years of
+        follow-up. It is a time, not its logarithm. A record without time counts as nothing.
+    per
+        The time that rates are given for: 1000 for events per 1,000 years. Ratios do not change.
+    estimand
+        "ATE", "ATT" or "ATC": whose rates are compared, where covariates are adjusted for.
+    design
+        "randomised" where treatment was assigned by chance, "observational" where not.
+    bounds
+        As in :func:`dp_ate`. The largest count and the largest time of a record must be declared,
+        ``{"events": (0, 10), "years": (0, 5)}``: the noise in rates is proportional to the first.
+    data, epsilon, delta, level, shares, ledger, dataset, seed
+        As in :func:`dp_ate`.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
+    **options
+        Options of the method; ``print(dpe.methods("rate"))`` describes them.
+
+    Returns
+    -------
+    RateEffects
+        Both rates, their difference and their ratio. Intervals hold for overdispersed counts too:
+        the variance is that of single records, not that of a Poisson law.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("rates", n=5000, seed=1)
+    >>> formula = "events ~ treatment | x1 + x2 + x3"
+    >>> fit = dpe.dp_rate(formula, data, offset="years", epsilon=2, seed=1)
+    >>> fit.outcome, fit.guarantee.status
+    ('events / years', 'void: seeded')
+    """
+    request = Request.of_effect(
+        estimand,
+        formula,
+        data,
+        table_methods()["rate"],
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        offset=offset,
+        per=per,
+        design=design,
+        **options,
+    )
+    return cast(RateEffects, Estimation(request).result())
 
 
 def methods(name: str | None = None) -> pd.DataFrame | str:

@@ -44,7 +44,7 @@ from dpeffects.estimators._clusters import (
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Number, Survival, source
+from dpeffects.formula.expression import Number, Pair, Survival, source
 from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
@@ -154,7 +154,7 @@ class Request:
     def written_out(self) -> Request:
         """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
         bounds = opened(self.bounds)
-        left_out = (self.unit, self.cluster, self.weights)
+        left_out = (self.unit, self.cluster, self.weights, self.options.get("offset"))
         formula = written_out(self.formula, self.data, bounds, left_out)
         return replace(self, formula=formula, bounds=bounds)
 
@@ -230,7 +230,8 @@ class Estimation:
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
         formula, read = (
-            _with_groups(x, request.by) for x in (parse(request.formula), self.formula)
+            _with_groups(x, request.by)
+            for x in (_parsed(request, spec, self.options), self.formula)
         )
         sample = Sample.asked(formula, read.columns, **asked)
         wanted = [name for name, value in asked.items() if value not in (None, "error")]
@@ -284,7 +285,8 @@ class Estimation:
         count = 0 if self.points is None else len(self.points)
         values = self.design.values
         arms = self.design.columns.arm_count
-        facts = Facts(n, self.design.width, request.budget, self.level, count, values, arms)
+        about = (self.design.width, request.budget, self.level, count, values, arms)
+        facts = Facts(n, *about, self.design.tops)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
@@ -437,7 +439,7 @@ class Estimation:
             else:
                 released = self.spec.fit(curator, self.options, target)
             if self.effective is not None and isinstance(released, Tabled):
-                released = released.with_effective(self.effective)
+                released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.response is not None:
                 released = self.response.completed(released, curator.n)
             if curator.has(_clusters.SHARE):
@@ -535,8 +537,7 @@ def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
         raise OptionError(f"{spec.name} has no differential privacy: no ledger can pay for it")
     if spec.guarantee == "none" and request.check_bounds:
         raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
-    formula = _formula(request, spec)
-    formula = replace(formula, outcome=options.of_outcome(formula.outcome))
+    formula = _formula(request, spec, options)
     if spec.conditional:
         _check_release(request)
         refuse_private_rows(request.at, request.data, formula.covariate_columns)
@@ -551,9 +552,16 @@ def _with_groups(formula: Formula, by: str | None) -> Formula:
     return replace(formula, terms=(*formula.terms, *groups.terms))
 
 
-def _formula(request: Request, spec: MethodSpec) -> Formula:
-    """The formula, with what the method reads of it."""
+def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
+    """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
+    own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
+    return replace(formula, outcome=own)
+
+
+def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
+    """The formula, with what the method reads of it."""
+    formula = _parsed(request, spec, options)
     if spec.uses_covariates and spec.needs_covariates and not formula.has_covariates:
         y, t = source(formula.outcome), source(formula.treatment)
         others = [other.name for other in registry().values() if not other.uses_covariates]
@@ -751,7 +759,7 @@ def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     rows = _column_bounds(bounds, others)
     if not formula.outcome_columns:
         return tuple(rows)
-    if isinstance(formula.outcome, Survival):
+    if isinstance(formula.outcome, Survival | Pair):
         return (*_column_bounds(bounds, formula.outcome_columns), *rows)
     sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
     of_outcome = max(sources, key=SOURCES.index, default="declared")

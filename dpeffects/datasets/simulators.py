@@ -346,6 +346,52 @@ def _survival(
     return declare(frame, {"treatment": INDICATOR, "event": INDICATOR, **times, **shares})
 
 
+# --- events in unequal times -------------------------------------------------------------------
+
+
+def _rates(
+    rng: np.random.Generator,
+    n: int,
+    *,
+    rate: float = 0.2,
+    ratio: float = 0.7,
+    dispersion: float = 1.5,
+    prognosis: float = 1.0,
+    treated: float = 0.5,
+    longest: float = 5.0,
+    most: int = 10,
+    randomised: bool = False,
+) -> Declared:
+    """Draw counts of events in unequal times, by a beta-binomial law: at most ``most`` of them.
+
+    Their variance is about ``dispersion`` times that of a Poisson law with the same mean.
+    """
+    import pandas as pd
+
+    _check_between("rate", rate, 0.0, 100.0)
+    _check_between("ratio", ratio, 0.01, 100.0)
+    _check_between("treated", treated, 0.0, 1.0)
+    _check_between("most", most, 1, 1_000)
+    _check_between("dispersion", dispersion, 1.0, max(0.9 * most, 1.0))
+    x = rng.random((n, 3))
+    odds = math.log(max(treated, 1e-12) / max(1.0 - treated, 1e-12))
+    treatment = _assign(rng, x, randomised, more=odds)
+    years = longest * np.where(rng.random(n) < 0.2 + 0.4 * x[:, 0], rng.random(n), 1.0)
+    expected = rate * years * np.exp(prognosis * (x[:, 0] + x[:, 1] - 1.0))
+    means = {f"mu{k}": np.minimum(expected * ratio**k, 0.9 * most) for k in (0, 1)}
+    chance = np.where(treatment == 1, means["mu1"], means["mu0"]) / most
+    if dispersion > 1.0 and most > 1:
+        size = (most - 1.0) / (dispersion - 1.0) - 1.0
+        chance = rng.beta(np.maximum(chance * size, 1e-12), (1.0 - chance) * size)
+    columns = {"events": rng.binomial(int(most), chance), "years": years}
+    columns |= {f"x{j + 1}": x[:, j] for j in range(3)} | means
+    frame = pd.DataFrame({"treatment": treatment, **columns})
+    bounds = dict.fromkeys(("x1", "x2", "x3"), (0, 1)) | dict.fromkeys(("mu0", "mu1"), (0, most))
+    return declare(
+        frame, {"treatment": INDICATOR, "events": (0, most), "years": (0, longest), **bounds}
+    )
+
+
 # --- effects that differ between people -------------------------------------------------------
 
 
@@ -535,6 +581,7 @@ SIMULATORS: dict[str, Callable[..., Declared]] = {
     "missing_outcomes": _missing_outcomes,
     "survey": _survey,
     "survival": _survival,
+    "rates": _rates,
     "cate_1": _cate_1,
     "cate_2": _cate_2,
     "mimic_like": _mimic_like,

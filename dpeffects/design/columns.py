@@ -111,6 +111,20 @@ class Design:
             return self
         return replace(self, bounds=self.bounds.updated(found), missing=())
 
+    @property
+    def tops(self) -> tuple[float, ...]:
+        """The largest that both numbers of a `Pair` can be; none of another outcome."""
+        outcome, found = self.formula.outcome, []
+        for term in (outcome.first, outcome.second) if isinstance(outcome, Pair) else ():
+            lower, upper = range_of(term, intervals_of(self.bounds))
+            if not (lower >= 0.0 and _NARROWEST <= upper <= 1.0 / _NARROWEST and lower < upper):
+                raise BoundsError(
+                    f"`{shown(term)}` is a count or a time: declare its range from 0 to the "
+                    f"largest that it can be, not [{lower:g}, {upper:g}]"
+                )
+            found.append(upper)
+        return tuple(found)
+
     @cached_property
     def recipe(self) -> Recipe:
         """How rows are clipped and encoded; raises when a range cannot be used."""
@@ -129,8 +143,7 @@ class Design:
             discrete = None
         outcome = self.formula.outcome
         if isinstance(outcome, Pair):
-            ends = (range_of(outcome.first, intervals), range_of(outcome.second, intervals))
-            outcome = replace(outcome, ranges=ends)
+            outcome = replace(outcome, tops=self.tops)
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
 

@@ -44,6 +44,7 @@ from dpeffects.formula.expression import (
     Column,
     Cut,
     Missing,
+    Pair,
     Spline,
     Survival,
     evaluate,
@@ -643,9 +644,15 @@ class _ColumnReader:
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
             raise BoundsError(
-                f"{listed(blocked)} stands inside a function that is not defined everywhere, "
+                f"{listed(blocked)} {_why_declared(formula)}, "
                 f"so its range must be declared. Add\n{skeleton(blocked, [])}"
             )
+
+
+def _why_declared(formula: Formula) -> str:
+    if isinstance(formula.outcome, Pair):
+        return "is counted by the largest that it can be"
+    return "stands inside a function that is not defined everywhere"
 
 
 def _events(formula: Formula) -> tuple[str, ...]:

@@ -260,6 +260,11 @@ class ArmScore:
         """Mean of the harmonic mean of the chances, over their number."""
         return float((self.weights * harmonic(self.chances)).sum())
 
+    def sizes(self, n: int) -> FloatArray:
+        """Records of equal weight that those of each arm are worth."""
+        own = np.stack([harmonic(x) / x[:, k] for k, x in enumerate(self.chances)])
+        return np.asarray(n / (self.weights * (own / self.overlap) ** 2).sum(axis=1))
+
     @property
     def largest(self) -> FloatArray:
         """Largest weight of each arm that is not cut."""

@@ -33,6 +33,7 @@ from dpeffects.estimators._centres import (
     release_centres,
     release_lengths,
 )
+from dpeffects.estimators._levels import Spread, with_means
 from dpeffects.estimators._moments import varying_columns
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.spec import Contrasts, Facts
@@ -601,8 +602,12 @@ def fit_label(
         if worse == 2 or choice.error > _WORSE * best.error:
             break
     assert best is not None
-    made = weighted_sum(curator, best, released)
-    return replace(made, **_said(problem, moments, best, trial))
+    made = replace(weighted_sum(curator, best, released), **_said(problem, moments, best, trial))
+    if everybody is not None:  # the level of two arms is not that of all
+        return made
+    explained = min(released.explained / released.spread, 0.9)
+    spread = Spread(released.spread, 1.0 / best.design.squares, explained)
+    return with_means(made, released.centres, estimand, spread)
 
 
 def fit_label_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:

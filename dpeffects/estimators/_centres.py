@@ -43,7 +43,8 @@ class Centres:
 
     ``share_sd`` and ``unknown`` are what noise leaves unknown of them, as standard deviations;
     ``two_valued`` says that the outcome has two values by its declared type; ``size_sd`` is the
-    standard deviation of the noise in n, where that is released.
+    standard deviation of the noise in n, where that is released; ``sums`` are the released sums of
+    outcomes less the middle of their range.
     """
 
     n: int
@@ -55,6 +56,7 @@ class Centres:
     outcome_range: Interval
     two_valued: bool
     size_sd: float = 0.0
+    sums: Noisy | None = None
 
     @property
     def range(self) -> float:
@@ -166,6 +168,7 @@ def centres_of(curator: Curator, shares: FloatArray, share_sd: float, sums: Nois
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,
         size_sd=curator.size_sd,
+        sums=sums,
     )
 
 

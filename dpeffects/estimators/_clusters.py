@@ -15,6 +15,8 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
+from dpeffects.inference.intervals import sampling_variance
+from dpeffects.inference.scales import likely, variance_at
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import Box
@@ -115,7 +117,22 @@ def with_group_variance(
     few = count / (max(count - 1.0, 1.0) * size**2)
     most = few * count * found.bound**2
     sampling = SamplingVariance(few * float(found.total), few * found.total.scale, most)
-    return replace(estimate, sampling=sampling)
+    return _with_variance(estimate, sampling)
+
+
+def _with_variance(estimate: Estimate, sampling: SamplingVariance) -> Estimate:
+    """The estimate with another sampling variance; those of its means change by the same factor."""
+    means, known = estimate.means, replace(estimate, sampling=sampling)
+    if means is None:
+        return known
+    design, own = means.design, sampling_variance(estimate)
+    if design is not None:
+        own = variance_at(means, 1.0, -1.0, *likely(means))
+    new = sampling_variance(known)
+    if isinstance(own, Unavailable) or isinstance(new, Unavailable):
+        return known
+    factor = new / max(own, 1e-300)
+    return replace(known, means=means.scaled(factor, sampling.noise_scale / max(new, 1e-300)))
 
 
 @reads("treated")
@@ -180,8 +197,7 @@ def _by_cluster(
         cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
     known = "" if clusters else _FROM_BELOW
     return replace(
-        estimate,
-        sampling=SamplingVariance(value, scale, most),
+        _with_variance(estimate, SamplingVariance(value, scale, most)),
         caution="; ".join(filter(None, cautions)),
         details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )

@@ -230,7 +230,11 @@ class ArmExtras:
 
     def variance(self, pair: list[int], values: FloatArray, sds: FloatArray) -> SamplingVariance:
         """Sampling variance of a difference."""
+        scale, largest = math.hypot(*sds[pair]) / math.sqrt(2.0), self.largest[pair]
+        return SamplingVariance(float(values[pair].sum()), scale, float(largest.sum()))
+
+    @property
+    def largest(self) -> FloatArray:
+        """Bounds on the sampling variances of the means."""
         longest = np.abs(self.row.middles) + self.row.widths / 2.0
-        largest = self.centres.sizes * (longest / self.centres.n) ** 2
-        scale = math.hypot(*sds[pair]) / math.sqrt(2.0)
-        return SamplingVariance(float(values[pair].sum()), scale, float(largest[pair].sum()))
+        return np.asarray(self.centres.sizes * (longest / self.centres.n) ** 2)

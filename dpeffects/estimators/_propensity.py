@@ -156,10 +156,14 @@ class PropensityModel:
         share = float(np.mean((self.scores < limits[0]) | (self.scores > limits[1])))
         return share, self._clipped(estimand, limits)[2]
 
-    def mean_square_weight(self, estimand: str, limits: Interval) -> float:
-        """Mean over all records of their squared weights, over the size of the population."""
+    def mean_square_weights(self, estimand: str, limits: Interval) -> FloatArray:
+        """Sums of squared weights of (treated, control) records, for each of all records.
+
+        Weights are over the size of the population.
+        """
         a, b, _ = self._clipped(estimand, limits)
-        return float(np.mean(self.scores * a**2 + (1.0 - self.scores) * b**2))
+        own = self.scores * a**2, (1.0 - self.scores) * b**2
+        return np.array([float(np.mean(x)) for x in own])
 
 
 @dataclass(frozen=True, eq=False)

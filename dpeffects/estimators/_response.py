@@ -21,7 +21,7 @@ from dpeffects.estimators import _propensity
 from dpeffects.estimators._propensity import Setting, Spreads
 from dpeffects.estimators.strengths import SPREAD
 from dpeffects.estimators.weighting import Propensity, propensity_model
-from dpeffects.inference.estimate import Effects, Estimate, Part, Unavailable
+from dpeffects.inference.estimate import Effects, Estimate, MeansPart, Part, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, reads
@@ -103,8 +103,12 @@ class Response:
         own = sampling_variance(released)
         spread = 0.0 if isinstance(own, Unavailable) else own * n
         part = Part("chances to have an outcome", (_ALIKE * self.unknown) ** 2 * spread, noise=True)
-        details = {**released.details, **self.details}
-        return replace(released, parts=(*released.parts, part), details=details)
+        details, means = {**released.details, **self.details}, released.means
+        if means is not None:
+            sd = math.sqrt(part.variance / 2.0)
+            more = MeansPart(part.name, sd, 0.0, True), MeansPart(part.name, 0.0, sd, True)
+            means = replace(means, parts=(*means.parts, *more))
+        return replace(released, parts=(*released.parts, part), details=details, means=means)
 
 
 def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:

@@ -297,10 +297,27 @@ def fit_table(
     """
     adjustment = Adjustment.released(curator, estimand) if options.adjust else None
     table = release_table(curator, bins, count, adjustment)
+    table = replace(table, confounding=confounding_left(options, adjustment))
+    return tabled(kind, options, adjustment, table=table, **own)
+
+
+def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Confounding | None:
+    """What is left of confounding: in a trial none, but noise in a model moves estimates there too.
+
+    An association has an allowance for all of it, which is a guess.
+    """
+    if adjustment is None:
+        return None if options.randomised else Confounding(unadjusted_variance())
+    found = adjustment.confounding
+    return replace(found, prior=0.0) if options.randomised else found
+
+
+def tabled(
+    kind: type[TableEffects], options: TableOptions, adjustment: Adjustment | None, **own: Any
+) -> Tabled:
+    """What a method hands back: with what differences rest on, a caution, notes and details."""
     basis, warning = basis_of(options, adjustment)
-    if adjustment is None and not options.randomised:
-        table = replace(table, confounding=Confounding(unadjusted_variance()))
-    fields = {"table": table, "stands_on": basis, "warning": warning, **own}
+    fields = {**own, "stands_on": basis, "warning": warning}
     if adjustment is None:
         return Tabled(kind, fields)
     return Tabled(kind, fields, (LINEAR,), adjustment.details)

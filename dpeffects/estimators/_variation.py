@@ -8,13 +8,15 @@ much as noise explains, and what is not known of it is a line of the standard er
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._moments import Models
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
@@ -46,6 +48,35 @@ class _Along:
         return product
 
 
+@dataclass(frozen=True)
+class Varying:
+    """How steep the effect is along the score, and how far estimands are from overlap weights.
+
+    ``noise`` and ``chance`` are variances of the slope.
+    """
+
+    slope: float
+    noise: float
+    chance: float
+    moves: Mapping[str, float]
+
+    @classmethod
+    def nowhere(cls) -> Varying:
+        """Treatment was assigned by chance: all estimands are one."""
+        return cls(0.0, 0.0, 0.0, dict.fromkeys(AVERAGES, 0.0))
+
+    def more(self, estimand: str) -> float:
+        """What to add for the estimand."""
+        return self.slope * self.moves[estimand]
+
+    def errors(self, estimand: str) -> list[tuple[Part, float]]:
+        """Parts of the error, its noise and what it may miss, and signed standard deviations."""
+        move = self.moves[estimand]
+        noise, chance = (x * move**2 for x in (self.noise, self.chance))
+        parts = Part("effect along the score", noise, noise=True), Part("effects that vary", chance)
+        return [(part, math.copysign(math.sqrt(max(part.variance, 0.0)), move)) for part in parts]
+
+
 @dataclass(frozen=True, eq=False)
 class VariationAsked:
     """Terms within [-top, top], and the score along which the effect may vary."""
@@ -65,19 +96,13 @@ class VariationAsked:
         along = _Along(self.term, self.top, self.models, self.score.slopes, self._cut)
         return Asked("effect along the score", along, Box(-1.0, 1.0), None, "variation")
 
-    def read(
-        self, noisy: Noisy, mean: float, spread: float, estimand: str
-    ) -> tuple[float, list[Part]]:
-        """What to add for the estimand, and parts of the error: its noise, and what it may miss.
-
-        ``mean`` and ``spread`` are mean and variance of the terms.
-        """
+    def read(self, noisy: Noisy, mean: float, spread: float) -> Varying:
+        """The answer; ``mean`` and ``spread`` are mean and variance of the terms."""
         score, models = self.score, self.models
         n, at = models.n, np.clip(score.index / self._cut, -1.0, 1.0)
         own = score.weights * score.values * (1.0 - score.values) / score.overlap
         centre = float((own * at).sum())
         width = max(float((own * (at - centre) ** 2).sum()), 1e-6)
-        goal = self._weights(estimand)
         seen = (self.top * float(noisy.value[0]) / n - mean * centre) / width
         noise = noisy.variance * (self.top / (n * width)) ** 2
         error = noise + max(spread, 0.0) / (n * width)
@@ -86,12 +111,8 @@ class VariationAsked:
         along = float(steep @ steep) / max(float(score.slopes @ steep), 1e-12) ** 2
         prior = VARYING * models.clip**2 * models.slopes.prior[0] * along * self._cut**2
         kept = prior / (prior + error) if prior + error > 0.0 else 0.0
-        move = float((goal * at).sum()) - centre
-        noise = (kept * move) ** 2 * noise
-        return kept * seen * move, [
-            Part("effect along the score", noise, noise=True),
-            Part("effects that vary", kept * error * move**2 - noise),
-        ]
+        moves = {name: float((self._weights(name) * at).sum()) - centre for name in AVERAGES}
+        return Varying(kept * seen, kept**2 * noise, kept * error - kept**2 * noise, moves)
 
     def _weights(self, estimand: str) -> FloatArray:
         """Weights of the nodes in the population of the estimand."""

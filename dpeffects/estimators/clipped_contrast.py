@@ -38,10 +38,18 @@ from dpeffects.estimators._centres import (
 )
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_contrast
+from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import Effects, Estimate, Influence, Part, SamplingVariance
+from dpeffects.inference.estimate import (
+    Effects,
+    Estimate,
+    Influence,
+    Means,
+    Part,
+    SamplingVariance,
+)
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
@@ -175,7 +183,7 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
     if not options.randomised:
         guess = spread * unadjusted_variance()
         parts.append(Part("confounding, a guess", guess))
-    return total.estimate(
+    estimate = total.estimate(
         value,
         centres,
         parts,
@@ -184,6 +192,8 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         caution="" if options.randomised else "NOT ADJUSTED for covariates",
         influence=arm_influence(centres, signs, clip),
     )
+    known = Spread(spread, centres.sizes, known=True)
+    return with_means(estimate, centres, estimand, known, unadjusted=True)
 
 
 def arm_influence(centres: Centres, signs: FloatArray, clip: float = math.inf) -> Influence:
@@ -216,17 +226,16 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
         parts.append(Part("sizes and means of the arms", errors[arm] + errors[other], noise=True))
         if not options.randomised:
             parts.append(Part("confounding, a guess", spread * unadjusted_variance()))
-        estimates.append(
-            found.difference(
-                [arm, other],
-                parts,
-                basis="randomised" if options.randomised else "association",
-                caution="" if options.randomised else "NOT ADJUSTED for covariates",
-                influence=arm_influence(
-                    centres, between_arms([arm, other], 1.0 / centres.shares), clip
-                ),
-            )
+        estimate = found.difference(
+            [arm, other],
+            parts,
+            basis="randomised" if options.randomised else "association",
+            caution="" if options.randomised else "NOT ADJUSTED for covariates",
+            influence=arm_influence(
+                centres, between_arms([arm, other], 1.0 / centres.shares), clip
+            ),
         )
+        estimates.append(replace(estimate, means=found.pair([arm, other], estimate)))
     return Effects(tuple(estimates), details=details(centres, clip, math.sqrt(spread)))
 
 
@@ -362,6 +371,16 @@ class ArmMeans:
         seen, sd = self.variances
         shares = self.centres.shares
         return _pulled_variance(float(shares @ seen), math.hypot(*(shares * sd)), self.centres)
+
+    def pair(self, pair: list[int], estimate: Estimate) -> Means | None:
+        """Means of two arms, whose difference is an estimate."""
+        centres, release, sizes = self.centres, self.release, self.centres.sizes
+        seen, sd = (x / sizes for x in self.variances)
+        sampling = by_arm(pair, seen, sd, self.halves**2 / sizes)
+        scales = release.scale * 2.0 * self.halves / sizes
+        return arm_means(
+            pair, self.means, centres, estimate, sampling, scales, release.gaussian, sizes
+        )
 
     def difference(self, pair: list[int], parts: list[Part], **about: Any) -> Estimate:
         """The mean of an arm less that of another."""

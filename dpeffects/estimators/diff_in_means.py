@@ -19,7 +19,7 @@ or ``design="observational"``, the difference is called an association.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy.typing as npt
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators._centres import Contrast, Residual, between_arms
 from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators._levels import by_arm
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.spec import Contrasts, MethodSpec, Options
 from dpeffects.inference.estimate import (
@@ -35,6 +36,8 @@ from dpeffects.inference.estimate import (
     Effects,
     Estimate,
     Influence,
+    Means,
+    MeansVariance,
     SamplingVariance,
     Unavailable,
 )
@@ -94,18 +97,32 @@ def fit_arms(
     for arm, other in contrasts:
         pair = [arm, other]
         # d(mean of an arm) / d(its size) = -mean / size
-        slopes = np.array([1.0, -1.0]) * means[pair] / sizes[pair] @ counts.by_noise[pair]
-        laplace = (*(sums.scale / sizes[pair]), *(counts.release.scale * np.abs(slopes)))
+        slopes = means[pair, None] / sizes[pair, None] * counts.by_noise[pair]
+        own = np.diag(sums.scale / sizes[pair])
+        laplace = np.hstack([own, -counts.release.scale * slopes]).T
         estimate = Estimate(
             value=float(means[arm] - means[other]),
             sampling=variances if isinstance(variances, Unavailable) else variances.of(pair),
-            laplace=tuple(float(b) for b in laplace if b > 0),
+            laplace=tuple(float(b) for b in np.abs(laplace[:, 0] - laplace[:, 1]) if b > 0),
             details=details,
             basis=_BASES.get(options.design or "", ""),
             caution="" if options.design else UNADJUSTED,
             influence=_influence(curator, means, sizes, pair),
         )
-        estimates.append(estimate)
+        own_variances = variances if isinstance(variances, Unavailable) else variances.by_arm(pair)
+        one, two = (lower + (upper - lower) / 2.0 + means[pair]).tolist()
+        two_valued = curator.values[-1] == 2
+        both = Means(
+            one,
+            two,
+            own_variances,
+            laplace=tuple((float(a), float(b)) for a, b in laplace if a or b),
+            possible=(lower, upper),
+            design=(1.0 / float(sizes[arm]), 1.0 / float(sizes[other]), 0.0)
+            if two_valued
+            else None,
+        )
+        estimates.append(replace(estimate, means=both))
     return Effects(tuple(estimates), details=details)
 
 
@@ -136,6 +153,10 @@ class _Variances:
     values: FloatArray
     squared_scales: FloatArray
     largest: FloatArray
+
+    def by_arm(self, pair: list[int]) -> tuple[MeansVariance, ...]:
+        """Those of two means."""
+        return by_arm(pair, self.values, np.sqrt(2.0 * self.squared_scales), self.largest)
 
     def of(self, pair: list[int]) -> SamplingVariance:
         """That of a difference."""

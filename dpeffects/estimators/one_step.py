@@ -54,6 +54,7 @@ from dpeffects.estimators._centres import Centres, LengthsAsked, Residual, relea
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
 from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_one_step
+from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._moments import (
     Models,
     Standard,
@@ -61,7 +62,7 @@ from dpeffects.estimators._moments import (
     release_models,
     release_standard,
 )
-from dpeffects.estimators._variation import VariationAsked
+from dpeffects.estimators._variation import VariationAsked, Varying
 from dpeffects.estimators._weighted_arms import ArmResiduals, WeightedArms
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
@@ -247,6 +248,11 @@ class _Score:
         """Mean of e(1 - e)."""
         return float((self.weights * self.values * (1.0 - self.values)).sum())
 
+    def sizes(self, n: int) -> FloatArray:
+        """Records of equal weight that (treated, control) records are worth."""
+        weights = np.stack([1.0 - self.values[0], self.values[1]]) / self.overlap
+        return np.asarray(n / (self.weights * weights**2).sum(axis=1))
+
     @property
     def largest(self) -> float:
         """Largest weight 1 - e of treated or e of control records that is not cut."""
@@ -405,12 +411,13 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     parts = [Part("clipped outcomes", bias**2)]
     weights_off = 0.0 if randomised else _WEIGHTS_OFF
     parts.append(centres.noise_part(total.mean, weights_off, beyond=beyond))
+    varying = None
     if not randomised:
-        more, varying = varies.read(checked[0], total.mean, total.variance, estimand)
+        varying = varies.read(checked[0], total.mean, total.variance)
         curves = bends.read(curator, *checked[1:])
-        value += more - clip * models.slopes.left
-        parts += [*_confounding(models, curves), *varying]
-    return total.estimate(
+        value += varying.more(estimand) - clip * models.slopes.left
+        parts += [*_confounding(models, curves), *(part for part, _ in varying.errors(estimand))]
+    estimate = total.estimate(
         value,
         centres,
         parts,
@@ -420,6 +427,10 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         caution="" if randomised else _caution(models, curves),
         influence=Influence(term, -top, top, total.mean, float(n), (pi, 1.0 - pi)),
     )
+    variance = clip**2 * models.outcome_variance
+    spread = Spread(variance, score.sizes(n), min(models.slopes.explained, 0.9))
+    whose = "ATE" if randomised else estimand
+    return with_means(estimate, centres, whose, spread, varies=varying or Varying.nowhere())
 
 
 @dataclass(frozen=True, eq=False)
@@ -520,7 +531,7 @@ def _between(
         value -= model.clip * model.slopes.left
         parts += [*_confounding(model, Curves(missed=math.inf)), *found.parts(pair)]
     scales = found.scales[pair]
-    return Estimate(
+    estimate = Estimate(
         value=min(max(value, -most), most),
         sampling=found.variance(pair),
         laplace=() if found.gaussian else tuple(scales.tolist()),
@@ -531,6 +542,13 @@ def _between(
         caution="" if randomised else _caution(model, Curves()),
         influence=found.influence(pair),
     )
+    # what is left of the confounding is taken off both arms
+    means[pair] += np.array([0.5, -0.5]) * (estimate.value - float(means[arm] - means[other]))
+    explained = model.slopes.explained * model.clip**2 * model.outcome_variance / centres.n
+    sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, explained)
+    noise, sizes = (found.scales, found.gaussian), stage.score.sizes(centres.n)
+    made = arm_means(pair, means, centres, estimate, sampling, *noise, sizes)
+    return replace(estimate, means=made)
 
 
 def _confounding(models: Models, curves: Curves) -> list[Part]:

@@ -68,11 +68,16 @@ from dpeffects.estimators._centres import Centres, centres_of
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
 from dpeffects.estimators._forecast import BY_ARM
 from dpeffects.estimators._ipw_arms import ArmExtras, ArmWeighting, clips
-from dpeffects.estimators._propensity import LINEAR as _LINEAR
-from dpeffects.estimators._propensity import NOTHING as _NOTHING
-from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_clip
-from dpeffects.estimators._propensity import caution_about as _caution
-from dpeffects.estimators._propensity import clipped_share as _clipped
+from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators._propensity import (
+    LINEAR,
+    NOTHING,
+    PropensityModel,
+    Setting,
+    beyond_clip,
+    caution_about,
+    clipped_share,
+)
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
@@ -418,19 +423,19 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     kept = _propensity.kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
-    said = (_BY_N.format(estimand, by_n) if by_n else "", _caution(kept, 0.0))
+    said = (_BY_N.format(estimand, by_n) if by_n else "", caution_about(kept, 0.0))
     return Estimate(
         value=row.middles[0] + row.width * float(total) / other.n,
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
         gaussian=total.variance * (row.width / other.n) ** 2,
-        basis="adjusted" if kept >= _NOTHING else "association",
+        basis="adjusted" if kept >= NOTHING else "association",
         details={
             "strength of the ridge penalty": weights.strength,
             "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
             "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
         },
         caution="; ".join(filter(None, said)),
-        notes=(_LINEAR, _SHIFTS, _HALVES),
+        notes=(LINEAR, _SHIFTS, _HALVES),
     )
 
 
@@ -475,9 +480,9 @@ def _estimate(
     asked += _ask_squares(curator, means, model)
     released, beyond, *squares = curator.several(*asked)
     total = WeightedSum(row, centres, released)
-    clipped, lost = _clipped(curator.n, beyond, *model.beyond(estimand, limits))
+    clipped, lost = clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
     spread, spread_sd = _spread(centres, *squares)
-    weight = model.mean_square_weight(estimand, limits) / curator.n
+    weight = float(model.mean_square_weights(estimand, limits).sum()) / curator.n
     sampling = total.sampling(weight * spread, weight * spread_sd)
     error = WeightingError(
         estimand,
@@ -492,14 +497,14 @@ def _estimate(
         centred=options.centre == "arms",
     )
     scale, most = (1.0 + error.further) * total.scale, centres.range
-    return Estimate(
+    estimate = Estimate(
         value=means[0] - means[1] + (1.0 + error.further) * total.extra,
         sampling=sampling if squares else Unavailable("variance=False was asked for"),
         laplace=() if released.gaussian else (scale,),
         gaussian=scale**2 if released.gaussian else 0.0,
         parts=(*error.parts(), *total.by_size(1.0 + error.further)),
         possible=(-most, most),
-        basis="adjusted" if model.kept >= _NOTHING else "association",
+        basis="adjusted" if model.kept >= NOTHING else "association",
         details={
             "treated records": round(centres.sizes[0]),
             **model.details,
@@ -507,14 +512,16 @@ def _estimate(
             "records beyond the clip": f"{100.0 * clipped:.1f} %",
             "slopes kept by the propensity model": f"{100.0 * model.kept:.0f} %",
         },
-        caution=_caution(model.kept, clipped),
+        caution=caution_about(model.kept, clipped),
         influence=total.influence(1.0 + error.further),
         notes=(
-            _LINEAR,
+            LINEAR,
             *((_SHIFTS,) if options.centre != "arms" else ()),
             *((_HALVES,) if options.split else ()),
         ),
     )
+    sizes = curator.n / model.mean_square_weights(estimand, limits)
+    return with_means(estimate, centres, estimand, Spread(spread, sizes))
 
 
 def _ask_squares(curator: Curator, means: tuple[float, ...], model: PropensityModel) -> list[Asked]:
@@ -570,11 +577,20 @@ def fit_arms(
             gaussian=float(scales @ scales) if released.gaussian else 0.0,
             parts=(*error.parts(), *extras.by_size(pair, 1.0 + error.further)),
             possible=(-most, most),
-            basis="adjusted" if model.kept >= _NOTHING else "association",
-            caution=_caution(model.kept, float(clipped[pair].max())),
+            basis="adjusted" if model.kept >= NOTHING else "association",
+            caution=caution_about(model.kept, float(clipped[pair].max())),
             influence=extras.influence(pair, 1.0 + error.further),
         )
-        estimates.append(estimate)
+        own = centres.means + (1.0 + error.further) * extras.values
+        noise = (1.0 + error.further) * extras.scales, released.gaussian
+        sizes = curator.n / weighting.mean_square_weights()
+        both = (
+            estimate.sampling
+            if isinstance(estimate.sampling, Unavailable)
+            else by_arm(pair, sampling, sampling_sd, extras.largest)
+        )
+        made = arm_means(pair, own, centres, estimate, both, *noise, sizes)
+        estimates.append(replace(estimate, means=made))
     kept = min(model.kept for model in models)
     details = {
         "records by arm": ", ".join(f"{size:.0f}" for size in centres.sizes),
@@ -583,7 +599,7 @@ def fit_arms(
         "slopes kept by the propensity models": f"{100.0 * kept:.0f} %",
         **models[0].details,
     }
-    notes = (_LINEAR, *((_SHIFTS,) if options.centre != "arms" else ()))
+    notes = (LINEAR, *((_SHIFTS,) if options.centre != "arms" else ()))
     return Effects(tuple(estimates), notes, details=details)
 
 

@@ -42,6 +42,8 @@ class Facts:
     """Values that each encoded column, and last the outcome, can take; 0 for a continuum."""
     arms: int = 2
     """Declared levels of the treatment."""
+    tops: tuple[float, ...] = ()
+    """The largest that events and times can be, where the outcome is a rate."""
 
     @property
     def columns(self) -> int:
@@ -222,12 +224,15 @@ class MethodSpec:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
                 hint = f" Did you mean {close[0]!r}?" if close else ""
+                hint = f" It is for {_ELSEWHERE[name]}." if name in _ELSEWHERE else hint
                 has = ", ".join(known) if known else "no options"
                 raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
             _refuse_huge(name, given[name])
         return self.options(**given)
 
 
+_ELSEWHERE = {"offset": "dp_rate", "horizon": "dp_survival"}
+"""Options that other public functions have."""
 _ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
 
 

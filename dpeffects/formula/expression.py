@@ -134,25 +134,22 @@ PAIR = 2.0**26
 class Pair:
     """Two numbers of a row as one: whole steps of the first, times `PAIR`, plus those of the other.
 
-    The steps are parts of the ranges that the two have; ``ranges`` are those.
+    Neither is negative. Steps are parts of the largest that they can be, which are ``tops``.
     """
 
     first: Expression
     second: Expression
-    ranges: tuple[Interval, Interval] | None = None
+    tops: tuple[float, float] = (1.0, 1.0)
 
     def together(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
         """The two numbers of some rows as one."""
-        assert self.ranges is not None
-        steps = [
-            np.rint(np.clip((x - low) / (high - low), 0.0, 1.0) * (PAIR - 1.0))
-            for x, (low, high) in zip((first, second), self.ranges, strict=True)
-        ]
+        pairs = zip((first, second), self.tops, strict=True)
+        steps = [np.rint(np.clip(x / top, 0.0, 1.0) * (PAIR - 1.0)) for x, top in pairs]
         return np.asarray(steps[0] * PAIR + steps[1])
 
     @staticmethod
     def apart(together: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Both numbers, each as a part of its range."""
+        """Both numbers, each as a part of its largest."""
         first, second = np.divmod(together, PAIR)
         return first / (PAIR - 1.0), second / (PAIR - 1.0)
 
@@ -433,7 +430,8 @@ def is_binary(expr: Expression) -> bool:
 
 
 def needs_domain(factor: Factor) -> set[str]:
-    """Columns inside a function that is not defined everywhere; they need declared bounds.
+    """Columns that need declared bounds: inside a function that is not defined everywhere, or of
+    which the largest counts.
 
     Examples
     --------
@@ -447,6 +445,8 @@ def needs_domain(factor: Factor) -> set[str]:
                 found.update(number_columns(x))
             case Binary("/", _, right):
                 found.update(number_columns(right))
+            case Pair():
+                found.update(number_columns(node))
             case Binary("**", left, Number(p)) if p < 0 or p != int(p):
                 found.update(number_columns(left))
     return found

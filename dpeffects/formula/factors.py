@@ -127,7 +127,8 @@ _CALL_ADVICE = {
         "min max mean sum median std sd var mode count": "a statistic of the column would be "
         "released unnoticed; write a public number instead",
         "hashed factor relevel as is": "write C(x, levels=[...]), the reference level first",
-        "offset": "compute it beforehand: give outcome minus offset as a column",
+        "offset": "for rates write dp_rate(..., offset='years'); else give outcome minus offset as "
+        "a column",
         "pow": "write I(x ** 2)",
         "ln": "write log(x)",
         "where ifelse": "write I(x > 3)",

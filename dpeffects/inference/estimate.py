@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpeffects.errors import EstimationError
@@ -92,6 +92,118 @@ NOISY_SCORE = "HARDLY ADJUSTED: the scores are mostly noise"
 """What a method does not adjust for; the first lines of a summary say it."""
 
 
+Pair = tuple[float, float]
+"""A number for the treated mean, and one for the control mean."""
+
+
+@dataclass(frozen=True)
+class MeansVariance:
+    """A released variance, and how it enters those of both means, and their covariance."""
+
+    variance: SamplingVariance
+    treated: float
+    control: float
+    both: float = 0.0
+
+    def of(self, treated: float, control: float) -> float:
+        """How often it is in the variance of a combination of the means with these factors."""
+        own = treated**2 * self.treated + control**2 * self.control
+        return max(own + 2.0 * treated * control * self.both, 0.0)
+
+
+@dataclass(frozen=True)
+class MeansPart:
+    """A further part of the error of both means, as `Part`: signed standard deviations of it."""
+
+    name: str
+    treated: float
+    control: float
+    noise: bool = False
+
+
+@dataclass(frozen=True)
+class Means:
+    """The two mean outcomes that an estimate compares, and their joint law.
+
+    ``treated`` less ``control`` is the estimate. ``laplace`` has the scale of each independent
+    Laplace term in either mean, with its sign, and ``gaussian`` the standard deviations of Gaussian
+    terms; ``parts`` are further parts of the error, independent of each other. ``possible`` is the
+    range of the outcome.
+
+    Where the outcome has two values, the variance of a mean m in [0, 1] is m (1 - m) times a known
+    factor: 1 over the size of its arm, or more where records have weights. ``design`` are the
+    factors of the treated and of the control mean, and that of their covariance.
+
+    Examples
+    --------
+    >>> own = MeansVariance(SamplingVariance(0.04, 0.0, 1.0), 0.5, 0.5)
+    >>> means = Means(3.0, 2.0, (own,), laplace=((0.1, 0.0), (0.0, 0.2)))
+    >>> half = means.combined(1.0, -0.5)
+    >>> half.value, half.laplace
+    (2.0, (0.1, 0.1))
+    """
+
+    treated: float
+    control: float
+    sampling: tuple[MeansVariance, ...] | Unavailable
+    laplace: tuple[Pair, ...] = ()
+    gaussian: tuple[Pair, ...] = ()
+    parts: tuple[MeansPart, ...] = ()
+    possible: Pair | None = None
+    design: tuple[float, float, float] | None = None
+
+    def combined(self, treated: float, control: float, variance: float | None = None) -> Estimate:
+        """Estimate ``treated`` times the treated mean plus ``control`` times the control mean.
+
+        So (1, -r) is for the hypothesis that their ratio is r, and (1, 0) for the treated mean
+        alone. ``variance`` is the sampling variance where that is known.
+        """
+
+        def scale(pair: Pair) -> float:
+            return abs(treated * pair[0] + control * pair[1])
+
+        sampling: SamplingVariance | Unavailable
+        if isinstance(self.sampling, Unavailable):
+            sampling = self.sampling
+        elif variance is not None:
+            sampling = SamplingVariance(variance, 0.0, variance)
+        else:
+            found = [(x.of(treated, control), x.variance) for x in self.sampling]
+            sampling = SamplingVariance(
+                sum(k * x.value for k, x in found),
+                math.hypot(*(k * x.noise_scale for k, x in found)),
+                sum(k * x.largest for k, x in found if k),
+            )
+        parts = (Part(x.name, scale((x.treated, x.control)) ** 2, x.noise) for x in self.parts)
+        return Estimate(
+            value=treated * self.treated + control * self.control,
+            sampling=sampling,
+            laplace=tuple(x for x in map(scale, self.laplace) if x > 0.0),
+            gaussian=sum(scale(pair) ** 2 for pair in self.gaussian),
+            parts=tuple(part for part in parts if part.variance > 0.0),
+        )
+
+    def scaled(self, factor: float, relative: float = 0.0) -> Means:
+        """The same with sampling variances that are so many times larger.
+
+        ``relative`` is the scale of the noise in the factor, over it.
+        """
+        sampling, design = self.sampling, self.design
+        if not isinstance(sampling, Unavailable):
+            sampling = tuple(
+                replace(x, variance=_times(x.variance, factor, relative)) for x in sampling
+            )
+        if design is not None:
+            design = (factor * design[0], factor * design[1], factor * design[2])
+        return replace(self, sampling=sampling, design=design)
+
+
+def _times(own: SamplingVariance, factor: float, relative: float) -> SamplingVariance:
+    """A variance times a factor with noise."""
+    value, scale = factor * own.value, factor * own.noise_scale
+    return SamplingVariance(value, math.hypot(scale, relative * value), factor * own.largest)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A point estimate with everything needed to build an interval from it.
@@ -105,7 +217,8 @@ class Estimate:
     ``notes`` are sentences for the reader;
     ``details`` are public or released values worth showing (match limits, arm sizes);
     ``caution`` is what nobody should overlook, in a few words; ``influence`` says how rows make
-    the estimate, for variances by cluster and unit.
+    the estimate, for variances by cluster and unit; ``means`` are the two mean outcomes that it
+    compares, where the method releases what says them.
     """
 
     value: float
@@ -119,6 +232,7 @@ class Estimate:
     details: Mapping[str, Any] = field(default_factory=dict)
     caution: str = ""
     influence: Influence | None = field(default=None, repr=False, compare=False)
+    means: Means | None = None
 
     def __post_init__(self) -> None:
         if self.basis and self.basis not in BASES:

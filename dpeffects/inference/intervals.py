@@ -220,10 +220,10 @@ def interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavail
     (0.04, 3.96)
     """
     tail = (1.0 - check_conf_level(conf_level)) / 2.0
-    law = _law(estimate)
+    law = law_of(estimate)
     if isinstance(law, Unavailable):
         return law
-    return _around(estimate, law.upper_point(tail), conf_level)
+    return around(estimate, law.upper_point(tail), conf_level)
 
 
 def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavailable:
@@ -236,7 +236,7 @@ def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | U
     if not _finite(estimate.value, estimate.gaussian, *estimate.laplace, *parts):
         return Unavailable("the estimate or its noise scale is not a finite number")
     law = _plain(estimate.gaussian + sum(parts), estimate.laplace)
-    return _around(estimate, law.upper_point(tail), conf_level)
+    return around(estimate, law.upper_point(tail), conf_level)
 
 
 def sampling_alone(estimate: Estimate) -> Estimate:
@@ -244,7 +244,7 @@ def sampling_alone(estimate: Estimate) -> Estimate:
     return replace(estimate, laplace=(), gaussian=0.0, parts=())
 
 
-def _around(estimate: Estimate, half: float, conf_level: float) -> Interval:
+def around(estimate: Estimate, half: float, conf_level: float) -> Interval:
     """An interval of this half-width around the estimate, cut to what is possible."""
     low, high = estimate.possible or (-math.inf, math.inf)
     lower, upper = estimate.point - half, estimate.point + half
@@ -260,7 +260,7 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float | Unavailable:
         raise OptionError(f"null is a finite number, got {null!r}")
     if estimate.associated:
         return Unavailable(NO_TEST)
-    law = _law(estimate)
+    law = law_of(estimate)
     if isinstance(law, Unavailable):
         return law
     distance = abs(estimate.point - null)
@@ -303,7 +303,7 @@ def _plain(variance: float, laplace: Sequence[float]) -> Law:
     return _Mixture(np.array([float(variance)]), np.ones(1), laplace)
 
 
-def _law(estimate: Estimate) -> Law | Unavailable:
+def law_of(estimate: Estimate) -> Law | Unavailable:
     """The law of the estimate's error, or why there is none."""
     sampling = estimate.sampling
     if isinstance(sampling, Unavailable):

@@ -46,6 +46,21 @@ class Confounding:
     moved: float = 0.0
     far: tuple[float, float] = (0.5, 0.5)
 
+    def left(
+        self, unit: FloatArray, removed: FloatArray | None = None, error: FloatArray | None = None
+    ) -> FloatArray:
+        """Variances that are left in some numbers, whose squared mean deviations are ``unit``.
+
+        ``removed`` is what the weights took away from each, where that is known, with a variance by
+        sampling and noise of ``error``: it says how strong confounding is.
+        """
+        square, moved = self.prior * unit, self.moved * unit
+        if removed is not None and error is not None:
+            seen = self.kept**2 * square + error + moved
+            pull = self.kept * square / np.maximum(seen, 1e-300)
+            square = (pull * removed) ** 2 + square * (1.0 - self.kept * pull)
+        return np.asarray(moved + self.part * square)
+
 
 @dataclass(frozen=True, eq=False)
 class ArmTable:
@@ -91,14 +106,22 @@ class ArmTable:
         """The counts moved to the nearest that are not negative, with the same sums."""
         return np.stack([_not_negative(row) for row in self.counts])
 
-    def law(self, functional: Functional) -> TableLaw:
-        """The law of some numbers that are made of the two distributions."""
+    def with_weights(self, unequal: float) -> ArmTable:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        one, other = (unequal * own for own in self.unequal)
+        return replace(self, unequal=(one, other))
+
+    def law(self, functional: Functional, stacked: bool = False) -> TableLaw:
+        """The law of some numbers that are made of the two distributions.
+
+        ``stacked`` says that the functional takes pairs of distributions on leading axes too.
+        """
         values = np.atleast_1d(np.asarray(functional(self.shares), float))
-        gradient = self._by_share(functional, values.size)
+        gradient = self._by_share(functional, stacked)
         mean = np.einsum("rac,ac->ra", gradient, self.shares)
         moves = (gradient - mean[:, :, None]) / self.sizes[:, None]
         squares = self.plausible * np.array(self.unequal)[:, None]
-        sampling = np.einsum("rac,ac,sac->rs", moves, squares, moves)
+        sampling = (moves * squares).reshape(values.size, -1) @ moves.reshape(values.size, -1).T
         noisy = moves * np.sqrt(self.noise_variance)[:, None]
         if self.exact:
             noisy = noisy - noisy.mean(axis=2, keepdims=True)
@@ -121,32 +144,29 @@ class ArmTable:
         part = np.square(about.far) / max(float(np.square(about.far).sum()), 1e-300)
         covariance = np.einsum("a,rac,ac,sac->rs", part, influence, shares, influence)
         unit = np.square(np.einsum("rac,ac->ra", np.abs(influence), shares)) @ part
-        square = about.prior * unit
+        removed = error = None
         if self.unadjusted is not None:
             moves = influence / self.unadjusted.sizes[:, None]
             noise = np.square(moves).sum(axis=2) @ self.unadjusted.noise_variance
             removed = np.nan_to_num(functional(self.unadjusted.shares) - law.values)
-            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0 + about.moved * unit
-            pull = about.kept * square / np.maximum(about.kept**2 * square + error, 1e-300)
-            square = (pull * removed) ** 2 + square * (1.0 - about.kept * pull)
-        wanted = about.moved * unit + about.part * square
-        scale = np.sqrt(wanted / np.maximum(np.diag(covariance), 1e-300))
+            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0
+        scale = np.sqrt(about.left(unit, removed, error) / np.maximum(np.diag(covariance), 1e-300))
         return np.asarray(covariance * np.outer(scale, scale))
 
-    def _by_share(self, functional: Functional, size: int) -> FloatArray:
+    def _by_share(self, functional: Functional, stacked: bool) -> FloatArray:
         """Derivatives by the entries of the two distributions: (numbers, 2, cells)."""
         at, sizes = self.shares, self.sizes[:, None]
         noise = np.array(self.noise_variance)[:, None]
         spread = (np.abs(at) + 1.0 / sizes) / sizes + noise / sizes**2
-        steps = np.maximum(_STEP * np.sqrt(spread), 1e-7)
-        found = np.empty((size, *at.shape))
-        for a, c in np.ndindex(at.shape):
-            up, down = at.copy(), at.copy()
-            up[a, c] += steps[a, c]
-            down[a, c] -= steps[a, c]
-            change = np.subtract(functional(up), functional(down))
-            found[:, a, c] = np.nan_to_num(change) / (2.0 * steps[a, c])
-        return found
+        steps = np.maximum(_STEP * np.sqrt(spread), 1e-7).ravel()
+        moved = np.diag(steps).reshape(steps.size, *at.shape)
+        if stacked:
+            change = functional(at + moved) - functional(at - moved)
+        else:
+            pairs = [(functional(at + move), functional(at - move)) for move in moved]
+            change = np.array([np.atleast_1d(np.subtract(*pair)) for pair in pairs])
+        found: FloatArray = np.nan_to_num(change / (2.0 * steps[:, None])).T
+        return found.reshape(-1, *at.shape)
 
 
 def together(tables: Sequence[ArmTable]) -> ArmTable:
@@ -163,35 +183,17 @@ def together(tables: Sequence[ArmTable]) -> ArmTable:
     squares = factor**2 * sizes * np.array([table.unequal for table in tables])
     one, other = noise.sum(axis=0).tolist()
     first, second = (squares.sum(axis=0) / (factor * sizes).sum(axis=0)).tolist()
+    # what weights leave may have the same sign everywhere: it does not average out
+    left = [table.confounding for table in tables if table.confounding is not None]
+    worst = max(left, key=lambda x: x.part * x.prior + x.moved, default=None)
+    plain = [table.unadjusted for table in tables if table.unadjusted is not None]
     return ArmTable(
         np.asarray(counts),
         (one, other),
         (first, second),
         all(table.gaussian for table in tables),
-        _confounding_together(total / total.sum(), [table.confounding for table in tables]),
-        _together_if_all([table.unadjusted for table in tables]),
-    )
-
-
-def _together_if_all(tables: Sequence[ArmTable | None]) -> ArmTable | None:
-    known = [table for table in tables if table is not None]
-    return together(known) if len(known) == len(tables) else None
-
-
-def _confounding_together(
-    shares: FloatArray, each: Sequence[Confounding | None]
-) -> Confounding | None:
-    """What is left of confounding in all groups: alike in each, but for noise in their models."""
-    if all(about is None for about in each):
-        return None
-    known = [Confounding(0.0, 1.0, 0.0) if about is None else about for about in each]
-    far = shares @ [about.far for about in known]
-    return Confounding(
-        float(shares @ [about.prior for about in known]),
-        float(shares @ [about.kept for about in known]),
-        float(shares @ [about.part for about in known]),
-        float(shares**2 @ [about.moved for about in known]),
-        (float(far[0]), float(far[1])),
+        worst,
+        together(plain) if len(plain) == len(tables) else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Sets that are tighter than a box: products, columns beside their squares, several histograms."""
+"""Sets that are tighter than a box: products, columns beside squares or sizes, histograms."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from dpeffects.privacy.sets import (
     Reach,
     add_up,
     bits_for,
+    norms_of,
     times,
     weigh,
 )
@@ -203,6 +204,63 @@ class SquaresGrid(OnGrid):
         k = self.rows.box.columns
         ones = [n * (self.count - self._ones * self.rows.step)] if self.count else []
         return np.array([*ones, *[0.0] * k, *[n / 8.0] * k])
+
+
+@dataclass(frozen=True, eq=False)
+class WithSizes:
+    """Columns z of a box about 0, and |z| beside each.
+
+    Whoever crosses 0 moves |z| less: together they move by no more in L1 than z alone (claim 32).
+    So where z is what a record adds, with a minus for controls, the sums of both arms come out of
+    two numbers, with half the variance that sums by arm would have.
+    """
+
+    box: Box
+    claim: ClassVar[int] = 32
+
+    def __post_init__(self) -> None:
+        if self.box.radius is not None or self.box.whole or self.box.centre.any():
+            raise OptionError("sizes need a box with centre 0, no ball and no whole numbers")
+
+    @property
+    def columns(self) -> int:
+        """Columns z."""
+        return self.box.columns
+
+    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> SizesGrid:
+        """The set on the grid of its box: both have the same L1 norms."""
+        return SizesGrid(self.box.on(n, rate, most, weighted))
+
+
+@dataclass(frozen=True, eq=False)
+class SizesGrid(OnGrid):
+    """Columns and their sizes, in steps of the same grid."""
+
+    rows: BoxGrid
+
+    @property
+    def unit(self) -> float:
+        """Value of one step."""
+        return self.rows.unit
+
+    @cached_property
+    def reach(self) -> Reach:
+        """z and |z| are at most h steps; two of them move by 2 h in L1, 4 h^2 in L2 squared."""
+        tops = [int(max(abs(a), abs(b))) for a, b in zip(*self.rows.ends, strict=True)]
+        once = norms_of(tops)
+        reach = Reach(times(once, 2, 2), times(once, 2, 4))
+        return reach.weighted() if self.rows.weighted else reach
+
+    def totals(
+        self,
+        values: FloatArray,
+        cell: IntArray | None,
+        size: int,
+        weight: FloatArray | None = None,
+    ) -> IntArray:
+        """Sums by cell: the columns, then their sizes."""
+        z = self.rows.project(values)
+        return add_up(weigh(np.concatenate([z, np.abs(z)], axis=1), weight), cell, size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import conditional_methods, registry
+from dpeffects.estimators import conditional_methods, registry, table_methods
+from dpeffects.estimators.spec import NO_CONFOUNDER
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS, column_of, counted
@@ -182,8 +183,12 @@ def assumed(result: Record) -> str:
     """What has to be true for the intervals to hold; an association is no effect in any case."""
     if result.associated:
         return ""
+    table = table_methods().get(result.method)
     if result.basis == "randomised":
-        return "treatment was randomised, as the call said: nothing is allowed for confounding"
+        said = "treatment was randomised, as the call said: nothing is allowed for confounding"
+        return f"{said}; {table.assumes}" if table and table.assumes else said
+    if table:
+        return "; ".join(filter(None, (NO_CONFOUNDER, table.assumes)))
     known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
     spec = (conditional_methods() if known else registry()).get(result.method)
     return spec.assumes if spec else ""

@@ -3,6 +3,8 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
+from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.rates import RateEffects
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 from dpeffects.results.survival import SurvivalEffects
@@ -12,9 +14,12 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "RateEffects",
     "Result",
     "SensitivityAnalysis",
     "SubsetEffects",
     "SurvivalEffects",
+    "Test",
+    "Tests",
     "load_cate",
 ]

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
+from dpeffects.results.hypothesis_test import Test, tested_facts
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.sensitivity import SensitivityAnalysis
@@ -134,6 +136,53 @@ class Result(Record):
         Returns `Unavailable` for an association, which is no test of an effect.
         """
         return inference.p_value(self.released)
+
+    def test(
+        self,
+        null: float = 0.0,
+        alternative: str = "two-sided",
+        *,
+        equivalence: tuple[float, float] | None = None,
+        margin: float | None = None,
+        conf_level: float = 0.95,
+    ) -> Test:
+        """Test the effect, by the law of `conf_int`. Nothing is spent.
+
+        Parameters
+        ----------
+        null
+            The number that the effect is tested against.
+        alternative
+            What is to be shown: that the effect is not ``null`` ("two-sided"), is "greater", or is
+            "less".
+        equivalence
+            Instead: two numbers that the effect is to be shown to lie between, by two one-sided
+            tests.
+        margin
+            Equivalence within so much of ``null``. With a one-sided alternative non-inferiority:
+            ``alternative="greater", margin=0.1`` is to show that the effect is more than -0.1.
+        conf_level
+            1 less the level of the test.
+
+        Returns
+        -------
+        Test
+            Its p-value is below 1 - conf_level exactly where its interval is on the side, or
+            between the numbers, that is to be shown. An association has none.
+
+        Examples
+        --------
+        >>> import dpeffects as dpe
+        >>> nsw = dpe.load_data("lalonde")
+        >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
+        >>> fit.test().p_value == fit.p_value
+        True
+        >>> fit.test(margin=20000).conclusion
+        'At the 5 % level it is shown: the effect is between -20000 and 20000.'
+        """
+        asked = Hypothesis.asked(null, alternative, equivalence, margin)
+        about = tested_facts(self, self.method, self.guarantee.status)
+        return Test.of(self.released, asked, conf_level=conf_level, **about)
 
     def sensitivity(
         self,

@@ -13,8 +13,10 @@ from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
+from dpeffects.results.hypothesis_test import Test, Tests, tested_facts
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.summary import Summary, draw, summarise
@@ -107,6 +109,31 @@ class SeveralEffects(SeveralRows):
         found = np.array([or_nan(inference.p_value(effect)) for effect in self.effects])
         return np.minimum(1.0, found * (len(found) if simultaneous else 1))
 
+    def test(
+        self,
+        null: float = 0.0,
+        alternative: str = "two-sided",
+        *,
+        equivalence: tuple[float, float] | None = None,
+        margin: float | None = None,
+        conf_level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> Tests:
+        """Test each effect; arguments as in `Result.test`. Nothing is spent.
+
+        ``simultaneous`` adjusts p-values and intervals for their number (Bonferroni).
+        """
+        asked = Hypothesis.asked(null, alternative, equivalence, margin)
+        about = tested_facts(self, self.method, self.guarantee.status)
+        count = len(self.effects) if simultaneous else 1
+        pairs = zip(self.labels, self.effects, strict=True)
+        return Tests(
+            tuple(
+                Test.of(x, asked, conf_level=conf_level, tests=count, **about | {"term": label})
+                for label, x in pairs
+            )
+        )
+
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """One row for each effect; what is not available is NaN.
 
@@ -178,6 +205,14 @@ class AtOnce(SeveralEffects):
     def p_values(self, *, simultaneous: bool = True) -> FloatArray:
         """Two-sided p-values of no effect, adjusted for their number unless told otherwise."""
         return super().p_values(simultaneous=simultaneous)
+
+    def test(self, *given: Any, simultaneous: bool = True, **more: Any) -> Tests:
+        """Test each effect, adjusted for their number unless told otherwise.
+
+        The other arguments are those of `Result.test`: ``null``, ``alternative``, ``equivalence``,
+        ``margin`` and ``conf_level``.
+        """
+        return super().test(*given, simultaneous=simultaneous, **more)
 
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> pd.DataFrame:
         """One row for each effect, its name in ``term``; what is not available is NaN."""

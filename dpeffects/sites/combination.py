@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from dpeffects.errors import EstimationError
 from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.hypotheses import Evidence, Hypothesis
 from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
+from dpeffects.results.hypothesis_test import Test, tested_facts
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Reported
 from dpeffects.sites.checks import (
@@ -181,6 +183,28 @@ class Combined(Reported):
         if isinstance(self.law, Unavailable):
             return self.law
         return min(1.0, 2.0 * float(self.law.tail(abs(self.estimate))))
+
+    def test(
+        self,
+        null: float = 0.0,
+        alternative: str = "two-sided",
+        *,
+        equivalence: tuple[float, float] | None = None,
+        margin: float | None = None,
+        conf_level: float | None = None,
+    ) -> Test:
+        """Test the combined effect; arguments as in `Result.test`. Nothing is spent."""
+        asked = Hypothesis.asked(null, alternative, equivalence, margin)
+        law = Unavailable(NO_TEST) if self.associated else self.law
+        evidence: Evidence | Unavailable
+        if isinstance(law, Unavailable):
+            evidence = law
+        else:
+            interval = cast("Callable[[float], Interval]", self.conf_int)
+            evidence = Evidence.around(self.estimate, law, interval, self.possible)
+        conf_level = self.conf_level if conf_level is None else conf_level
+        about = tested_facts(self, self.rule, self.status)
+        return Test.of(evidence, asked, conf_level=conf_level, estimate=self.estimate, **about)
 
     @property
     def sites(self) -> pd.DataFrame:

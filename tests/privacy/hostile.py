@@ -11,7 +11,7 @@ from dpeffects.privacy import units as weights_of_units
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Ledger
-from dpeffects.privacy.moments import Bins, Gram, WithSquares
+from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
 from dpeffects.privacy.sets import COUNT, Box, Cube, Matrices
@@ -128,7 +128,7 @@ def random_set(rng):
     k, scale = int(rng.integers(1, 5)), 10.0 ** rng.integers(-4, 5)
     low, high = np.sort(rng.normal(0, scale, (2, k)), axis=0)
     high += rng.choice([0.0, scale, 1e-12 * scale], k) + 1e-9 * scale
-    kind = rng.integers(0, 8)
+    kind = rng.integers(0, 9)
     if kind == 0:
         return Box(low, high)
     if kind == 1:
@@ -145,6 +145,8 @@ def random_set(rng):
         return WithSquares(k, float(rng.choice([0.0, 0.5, 1.7])))
     if kind == 6:
         return Bins(k, int(rng.integers(1, 9)))
+    if kind == 7:
+        return WithSizes(Box(low, high, centre=0.0))
     return COUNT
 
 

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.moments import Bins, Gram, WithSquares
+from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
@@ -72,6 +72,23 @@ def test_squares_beside_their_columns_cost_what_is_claimed(k):
     unit = WithSquares(k).on(10, 1.0).unit
     assert k * gap.max() == pytest.approx(moves.l1 * unit, rel=1e-6)
     assert math.sqrt(k * square.max()) == pytest.approx(moves.l2 * unit, rel=1e-6)
+
+
+@pytest.mark.parametrize("low", [-1.0, 0.0])
+def test_sizes_beside_their_columns_cost_what_is_claimed(low):
+    """All pairs of a coarse grid: L1 is that of the columns alone; signed sums are those of arms."""
+    grid = WithSizes(Box([low, -0.5], [1.0, 0.5], centre=0.0)).on(10, 1.0)
+    each = itertools.product(np.linspace(low, 1.0, 9), np.linspace(-0.5, 0.5, 5))
+    totals = [grid.totals(np.array([z]), None, 1)[0] for z in each]
+    moves = [moved(a, b) for a in totals for b in totals]
+    l1, l2 = grid.reach.sensitivity(None, False)
+    assert max(m for m, _ in moves) == l1 == pytest.approx(3.0 / grid.unit)
+    if low < 0.0:
+        assert max(m for _, m in moves) == pytest.approx(l2, rel=1e-9)
+    single = max(np.abs(x).sum() for x in totals)
+    assert single == grid.reach.single.l1
+    with pytest.raises(OptionError, match="centre 0"):
+        WithSizes(Box(0.0, 1.0))
 
 
 def test_public_cells_cost_only_their_own_set():

@@ -18,7 +18,7 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import Logistic
-from dpeffects.privacy.moments import Bins, Gram, WithSquares
+from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.rows import MOST_ROWS, Cells, Rows, reads
 from dpeffects.privacy.sets import COUNT, Box, Cube
 from dpeffects.privacy.units import (
@@ -87,6 +87,7 @@ SETS = {
     "cube": (twice, Cube([-1.0, -1.0], [1.0, 1.0])),
     "products": (twice, Gram(Box([-1.0, -1.0], [1.0, 1.0], centre=0.0, radius=1.2))),
     "squares": (reads("outcome")(lambda block: block.outcome / 2.0), WithSquares(1, 0.375)),
+    "sizes": (twice, WithSizes(Box([-1.0, -0.5], [1.0, 0.25], centre=0.0))),
     "bins": (reads("outcome")(lambda block: block.outcome + 1.0), Bins(1, 3)),
     "counts": (None, COUNT),
 }

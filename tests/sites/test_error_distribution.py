@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.inference.intervals import _law, plausible_variances, sampling_variance
+from dpeffects.inference.intervals import law_of, plausible_variances, sampling_variance
 from dpeffects.sites import variance_inflation as inflation
 from dpeffects.sites.error_distribution import Errors, SumLaw
 from dpeffects.sites.rules import ivw, mvagg
@@ -21,9 +21,9 @@ POINTS = np.array([0.0, 0.3, 1.0, 2.5, 6.0, 15.0])
 
 @pytest.mark.parametrize("site", SITES, ids=range(3))
 @pytest.mark.parametrize("weight", [1.0, 1e-6, 0.3])
-def test_one_site_has_its_own_law(site, weight):
+def test_one_site_has_its_ownlaw_of(site, weight):
     law = SumLaw(Errors.of([site]), np.array([weight]))
-    assert law.tail(POINTS * weight) == pytest.approx(_law(site).tail(POINTS), abs=1e-9)
+    assert law.tail(POINTS * weight) == pytest.approx(law_of(site).tail(POINTS), abs=1e-9)
 
 
 def test_sum_against_simulation():

@@ -1,0 +1,224 @@
+"""Hypotheses on an effect, their p-values, and the intervals that go with them.
+
+What is to be shown is that an effect is not a number, is more than one, is less than one, or lies
+between two (equivalence, by two one-sided tests: Schuirmann 1987). Non-inferiority is the second,
+against a number below zero. A p-value is below alpha exactly where the interval that goes with it
+lies in what is to be shown: the interval at 1 - alpha for a two-sided test, that at 1 - 2 alpha for
+equivalence, and one side of that for a one-sided test.
+
+A test asks its `Evidence` for the p-values of the two one-sided tests and for intervals, nothing
+else, so an effect on any scale can be tested that has them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from numbers import Real
+from typing import Any, Protocol
+
+from dpeffects.errors import OptionError
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.intervals import NO_TEST, Interval, around, check_conf_level, law_of
+
+ALTERNATIVES = ("two-sided", "greater", "less")
+EQUIVALENCE = "equivalence"
+
+
+class ErrorLaw(Protocol):
+    """The law of an error of either sign, by the chance of more than ``x``, for x >= 0."""
+
+    @property
+    def unit(self) -> float:
+        """Its size; 0 where there is no error."""
+
+    def tail(self, x: float, /) -> Any:
+        """Chance of an error above x."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What tests need to know of an effect.
+
+    ``above`` gives the p-value of the hypothesis that the effect is at most a number, ``below``
+    that it is at least one, ``interval`` an interval by its level; ``possible`` is the range that
+    the effect can have.
+    """
+
+    point: float
+    above: Callable[[float], float]
+    below: Callable[[float], float]
+    interval: Callable[[float], Interval]
+    possible: tuple[float, float] = (-math.inf, math.inf)
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Evidence | Unavailable:
+        """That of an estimate, by the law of `interval`; an association is no test of an effect."""
+        if estimate.associated:
+            return Unavailable(NO_TEST)
+        law = law_of(estimate)
+        if isinstance(law, Unavailable):
+            return law
+
+        @cache
+        def at_level(conf_level: float) -> Interval:
+            return around(estimate, law.upper_point((1.0 - conf_level) / 2.0), conf_level)
+
+        return cls.around(estimate.point, law, at_level, estimate.possible)
+
+    @classmethod
+    def around(
+        cls,
+        point: float,
+        law: ErrorLaw,
+        interval: Callable[[float], Interval],
+        possible: tuple[float, float] | None,
+    ) -> Evidence:
+        """That of a point with an error of a symmetric law.
+
+        An interval is cut to what is possible, so numbers outside of it are ruled out, whatever was
+        released.
+        """
+        low, high = possible or (-math.inf, math.inf)
+
+        def beyond(distance: float) -> float:
+            if law.unit == 0.0:
+                return 0.0 if distance > 0.0 else 1.0
+            tail = float(law.tail(abs(distance)))
+            return tail if distance >= 0.0 else 1.0 - tail
+
+        def above(null: float) -> float:
+            return beyond(point - null) if low <= null <= high else float(null > high)
+
+        def below(null: float) -> float:
+            return beyond(null - point) if low <= null <= high else float(null < low)
+
+        return cls(point, above, below, interval, (low, high))
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What is to be shown of an effect: that it is not ``null``, or lies between two numbers.
+
+    ``alternative`` is one of `ALTERNATIVES`, or "equivalence". "two-sided" is about ``null``, the
+    others are about ``low`` and ``high``, one of which is infinite where they are one-sided.
+    ``margin`` is how far from ``null`` these are, where that was asked for.
+
+    Examples
+    --------
+    >>> Hypothesis.asked(alternative="greater", margin=0.1).claim()
+    'the effect is more than -0.1'
+    """
+
+    alternative: str
+    null: float
+    low: float
+    high: float
+    margin: float | None = None
+
+    @classmethod
+    def asked(
+        cls,
+        null: float = 0.0,
+        alternative: str = "two-sided",
+        equivalence: tuple[float, float] | None = None,
+        margin: float | None = None,
+    ) -> Hypothesis:
+        """Read the arguments of a test; refuses those that do not go together."""
+        null = _number("null", null)
+        if not (isinstance(alternative, str) and alternative in ALTERNATIVES):
+            raise OptionError(
+                f"alternative must be one of {', '.join(ALTERNATIVES)}, got {alternative!r}; "
+                "equivalence has an argument of its own"
+            )
+        if equivalence is not None:
+            if margin is not None or null or alternative != "two-sided":
+                raise OptionError("equivalence=(low, high) goes with no other hypothesis")
+            return cls._between(equivalence)
+        if margin is None:
+            low = null if alternative == "greater" else -math.inf
+            return cls(alternative, null, low, null if alternative == "less" else math.inf)
+        if not (margin := _number("margin", margin)) > 0.0:
+            raise OptionError(f"margin must be positive, got {margin!r}")
+        if alternative == "greater":
+            return cls(alternative, null, null - margin, math.inf, margin)
+        if alternative == "less":
+            return cls(alternative, null, -math.inf, null + margin, margin)
+        return cls(EQUIVALENCE, null, null - margin, null + margin, margin)
+
+    @classmethod
+    def _between(cls, equivalence: Any) -> Hypothesis:
+        pair = isinstance(equivalence, tuple | list) and len(equivalence) == 2
+        low, high = (_number("equivalence", x) for x in equivalence) if pair else (0.0, 0.0)
+        if not low < high:
+            raise OptionError(f"equivalence must be two numbers (low, high), got {equivalence!r}")
+        return cls(EQUIVALENCE, (low + high) / 2.0, low, high)
+
+    def p_value(self, evidence: Evidence) -> float:
+        """The p-value; for equivalence the larger of two one-sided ones."""
+        if self.alternative == "two-sided":
+            return min(1.0, 2.0 * min(evidence.above(self.null), evidence.below(self.null)))
+        lower = evidence.above(self.low) if math.isfinite(self.low) else 0.0
+        return max(lower, evidence.below(self.high) if math.isfinite(self.high) else 0.0)
+
+    def conf_int(self, evidence: Evidence, conf_level: float) -> Interval:
+        """The interval that goes with the test at 1 - conf_level."""
+        if self.alternative == "two-sided":
+            return evidence.interval(conf_level)
+        low, high = evidence.interval(2.0 * conf_level - 1.0)
+        low = evidence.possible[0] if self.low == -math.inf else low
+        high = evidence.possible[1] if self.high == math.inf else high
+        return Interval(low, high, self.interval_level(conf_level))
+
+    def interval_level(self, conf_level: float) -> float:
+        """The level of the interval that goes with the test at 1 - conf_level."""
+        return 2.0 * conf_level - 1.0 if self.alternative == EQUIVALENCE else conf_level
+
+    def excluded(self, evidence: Evidence, conf_level: float) -> float:
+        """The smallest margin around ``null`` for which equivalence would be shown."""
+        low, high = evidence.interval(2.0 * conf_level - 1.0)
+        return max(self.null - low, high - self.null)
+
+    def claim(self, subject: str = "effect") -> str:
+        """What is to be shown, in words."""
+        ends = {
+            "two-sided": f"not {self.null:.6g}",
+            "greater": f"more than {self.low:.6g}",
+            "less": f"less than {self.high:.6g}",
+            EQUIVALENCE: f"between {self.low:.6g} and {self.high:.6g}",
+        }
+        return f"the {subject} is {ends[self.alternative]}"
+
+    def denial(self, subject: str = "effect") -> str:
+        """The hypothesis that is tested, in words."""
+        ends = {
+            "two-sided": f"{self.null:.6g}",
+            "greater": f"{self.low:.6g} or less",
+            "less": f"{self.high:.6g} or more",
+            EQUIVALENCE: f"{self.low:.6g} or less, or {self.high:.6g} or more",
+        }
+        return f"the {subject} is {ends[self.alternative]}"
+
+    def name(self) -> str:
+        """What tests of this kind are called."""
+        if self.alternative == EQUIVALENCE:
+            return "equivalence, by two one-sided tests"
+        if self.margin is not None:
+            return f"non-inferiority, with a margin of {self.margin:.6g}"
+        return "two-sided" if self.alternative == "two-sided" else f"one-sided ({self.alternative})"
+
+
+def check_test_level(conf_level: float) -> float:
+    """Return a level of confidence at which one-sided tests have an interval: above one half."""
+    if not (level := check_conf_level(conf_level)) > 0.5:
+        raise OptionError(f"a test needs a conf_level above 0.5, got {conf_level!r}")
+    return level
+
+
+def _number(name: str, value: Any) -> float:
+    known = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not known:
+        raise OptionError(f"{name} is a finite number, got {value!r}")
+    return float(value)

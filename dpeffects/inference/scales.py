@@ -1,0 +1,270 @@
+"""Ratios and odds of two released means, by inversion of tests.
+
+A ratio r is in the interval where the hypothesis m1 - r m0 = 0 is not rejected by the law of that
+combination, noise included: Fieller's theorem with the law of `inference.intervals`. It needs no
+logarithm of a noisy mean, and an interval may end in infinity, where the data do not bound the
+control mean away from zero.
+
+Where the outcome is 0 or 1, variances are m (1 - m), times the factors of the design, at the means
+that fit best under the hypothesis: the score test of Koopman (1984), and for odds that of Miettinen
+and Nurminen (1985). A normal law around the estimate is too short to one side for rare outcomes.
+With noise the means that fit best may be 0; then they are taken as large as noise leaves likely.
+
+All numbers here are released, and no function fails on any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
+from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value
+
+_HALVINGS = 60
+_TRIED = 40
+"""Hypotheses that are tried for one that fits, where none follows from the means."""
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two means compared on a scale: a number, its interval, and the p-value of no effect."""
+
+    value: float
+    interval: Interval | Unavailable
+    p_value: float | Unavailable
+
+
+def is_risk(means: Means) -> bool:
+    """Whether the means are those of an outcome of 0 and 1."""
+    return means.design is not None and means.possible == (0.0, 1.0)
+
+
+def ratio(means: Means, conf_level: float = 0.95) -> Compared:
+    """The treated mean over the control mean, for an outcome that is not negative.
+
+    Examples
+    --------
+    >>> from dpeffects.inference.estimate import MeansVariance, SamplingVariance
+    >>> own = MeansVariance(SamplingVariance(0.5, 0.0, 1.0), 1.0, 1.0)
+    >>> found = ratio(Means(30.0, 20.0, (own,)))
+    >>> found.value, [round(end, 3) for end in found.interval]
+    (1.5, [1.382, 1.633])
+    """
+    high = means.possible[1] if means.possible else math.inf
+    curve = _Ratio(high)
+    return _compared(means, lambda q: _fits(means, curve, q), conf_level)
+
+
+def odds(means: Means, conf_level: float = 0.95) -> Compared:
+    """The odds of the treated mean over those of the control mean, for an outcome of 0 and 1."""
+    curve, one, zero = _Odds(), *(min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
+    a, b = one * (1.0 - zero), zero * (1.0 - one)
+    return _compared(means, lambda q: _fits(means, curve, q), conf_level, (a, b))
+
+
+def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Interval | Unavailable:
+    """Interval of one of the two means; of a risk by inversion of its score test (Wilson)."""
+    alone = of_mean(means, treated)
+    plain = interval(alone, conf_level)
+    if not is_risk(means) or isinstance(plain, Unavailable):
+        return plain
+    pair = (1.0, 0.0) if treated else (0.0, 1.0)
+
+    def fits(m: float) -> float:
+        variance = variance_at(means, *pair, m, m)
+        return _p(means.combined(*pair, variance), alone.value - alone.point + m)
+
+    return Interval(*_inverted(fits, alone.point, 1.0 - conf_level), conf_level)
+
+
+def of_mean(means: Means, treated: bool) -> Estimate:
+    """One of the two means as an estimate, within the range of the outcome."""
+    alone = means.combined(*((1.0, 0.0) if treated else (0.0, 1.0)))
+    return replace(alone, possible=means.possible)
+
+
+def _compared(
+    means: Means,
+    fits: Callable[[float], float],
+    conf_level: float,
+    parts: Pair | None = None,
+) -> Compared:
+    """Invert a test of r = q / (1 - q), q from 0 to 1; ``parts`` are numerator and denominator."""
+    check_conf_level(conf_level)
+    one, zero = parts or (max(means.treated, 0.0), max(means.control, 0.0))
+    value = one / zero if zero > 0.0 else math.inf if one > 0.0 else math.nan
+    plain = interval(means.combined(1.0, -1.0), conf_level)
+    if isinstance(plain, Unavailable):
+        return Compared(value, plain, plain)
+    start = one / (one + zero) if one + zero > 0.0 else 0.5
+    low, high = _inverted(fits, start, 1.0 - conf_level)
+    return Compared(value, Interval(_over(low), _over(high), conf_level), fits(0.5))
+
+
+def _over(q: float) -> float:
+    return q / (1.0 - q) if q < 1.0 else math.inf
+
+
+def _inverted(fits: Callable[[float], float], start: float, level: float) -> Pair:
+    """Ends within [0, 1] of what a test does not reject at this level; all, if it rejects all."""
+    if fits(start) <= level:
+        start = max((k / _TRIED for k in range(_TRIED + 1)), key=fits)
+        if fits(start) <= level:
+            return 0.0, 1.0
+    return _end(fits, start, 0.0, level), _end(fits, start, 1.0, level)
+
+
+def _end(fits: Callable[[float], float], inside: float, outside: float, level: float) -> float:
+    """Where a test begins to reject, between a value that fits and an end of the scale."""
+    if fits(outside) > level:
+        return outside
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2.0
+        if fits(middle) > level:
+            inside = middle
+        else:
+            outside = middle
+        if abs(inside - outside) < 1e-10 * max(min(inside, 1.0 - inside), 1e-6):
+            break
+    return inside
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    """Pairs of means up to ``high`` whose ratio is q / (1 - q), by their sum."""
+
+    high: float
+
+    def most(self, q: float) -> float:
+        """The largest sum."""
+        return self.high / max(q, 1.0 - q)
+
+    def at(self, q: float, total: float) -> Pair:
+        """The pair with this sum."""
+        return q * total, (1.0 - q) * total
+
+    def slope(self, q: float, pair: Pair) -> Pair:
+        """How both grow with their sum."""
+        return q, 1.0 - q
+
+
+@dataclass(frozen=True)
+class _Odds:
+    """Pairs of means in [0, 1] whose odds have the ratio q / (1 - q), by their sum."""
+
+    def most(self, q: float) -> float:
+        """The largest sum."""
+        return 2.0
+
+    def at(self, q: float, total: float) -> Pair:
+        """The pair with this sum: the root of a quadratic equation."""
+        a, b, c = 1.0 - 2.0 * q, (1.0 - q) * (1.0 - total) + q * (1.0 + total), q * total
+        below = b + math.sqrt(max(b * b + 4.0 * a * c, 0.0))
+        one = min(max(2.0 * c / below if below > 0.0 else total / 2.0, 0.0), 1.0)
+        return one, min(max(total - one, 0.0), 1.0)
+
+    def slope(self, q: float, pair: Pair) -> Pair:
+        """How both grow with their sum."""
+        one, zero = (m * (1.0 - m) for m in pair)
+        whole = one + zero
+        return (one / whole, zero / whole) if whole > 0.0 else (q, 1.0 - q)
+
+
+def _fits(means: Means, curve: _Ratio | _Odds, q: float) -> float:
+    """The p-value of the hypothesis that a pair of the curve for q are the true means."""
+    if not is_risk(means):
+        return _p(means.combined(1.0 - q, -q))
+    pair, grows = _fitted(means, curve, q)
+    normal = grows[1], -grows[0]
+    null = normal[0] * pair[0] + normal[1] * pair[1]
+    return _p(means.combined(*normal, variance_at(means, *normal, *pair)), null)
+
+
+def _p(combined: Estimate, null: float = 0.0) -> float:
+    found = p_value(combined, null)
+    return 1.0 if isinstance(found, Unavailable) else found
+
+
+def _fitted(means: Means, curve: _Ratio | _Odds, q: float) -> tuple[Pair, Pair]:
+    """The pair of a curve that fits the released means best, and how both grow along the curve.
+
+    Best is where the score along the curve is 0, by halving. What noise in it leaves likely, within
+    the range, is taken in its place.
+    """
+    noise, top = noise_covariance(means), curve.most(q)
+
+    def along(total: float) -> tuple[Pair, Pair, Pair]:
+        pair = curve.at(q, total)
+        grows = curve.slope(q, pair)
+        v1, v0, v10 = (x + y for x, y in zip(covariance_at(means, *pair), noise, strict=True))
+        # the inverse times what grows, but for a factor
+        return pair, grows, (v0 * grows[0] - v10 * grows[1], v1 * grows[1] - v10 * grows[0])
+
+    low, high = 0.0, top
+    for _ in range(_HALVINGS):
+        total = (low + high) / 2.0
+        pair, _, weights = along(total)
+        score = weights[0] * (means.treated - pair[0]) + weights[1] * (means.control - pair[1])
+        low, high = (total, high) if score > 0.0 else (low, total)
+        if high - low < 1e-12 * top:
+            break
+    pair, grows, weights = along((low + high) / 2.0)
+    whole = weights[0] * grows[0] + weights[1] * grows[1]
+    n1, n0, n10 = noise
+    square = weights[0] ** 2 * n1 + weights[1] ** 2 * n0 + 2.0 * weights[0] * weights[1] * n10
+    sd = math.sqrt(max(square, 0.0)) / whole if whole > 0.0 else 0.0
+    likely_pair = curve.at(q, within((low + high) / 2.0, min(sd, top), (0.0, top)))
+    return likely_pair, curve.slope(q, likely_pair)
+
+
+def noise_covariance(means: Means) -> tuple[float, float, float]:
+    """Variances of the treated and control mean, and their covariance, by all but sampling."""
+    pairs = [(math.sqrt(2.0) * a, math.sqrt(2.0) * b) for a, b in means.laplace]
+    pairs += [*means.gaussian, *((part.treated, part.control) for part in means.parts)]
+    return sum(a * a for a, _ in pairs), sum(b * b for _, b in pairs), sum(a * b for a, b in pairs)
+
+
+def covariance_at(means: Means, treated: float, control: float) -> tuple[float, float, float]:
+    """Sampling variances of two risks that are these, and their covariance."""
+    assert means.design is not None
+    low, high = means.possible or (0.0, 1.0)
+    one, zero = (max((m - low) * (high - m), 0.0) for m in (treated, control))
+    design = means.design
+    return design[0] * one, design[1] * zero, design[2] * math.sqrt(one * zero)
+
+
+def variance_at(means: Means, a: float, b: float, treated: float, control: float) -> float:
+    """Sampling variance of a times the treated plus b times the control mean, at these means."""
+    one, zero, both = covariance_at(means, treated, control)
+    return max(a * a * one + b * b * zero + 2.0 * a * b * both, 0.0)
+
+
+def likely(means: Means) -> Pair:
+    """Both means, where noise leaves them likely within their range."""
+    one, zero, _ = noise_covariance(means)
+    possible = means.possible or (-math.inf, math.inf)
+    return (
+        within(means.treated, math.sqrt(one), possible),
+        within(means.control, math.sqrt(zero), possible),
+    )
+
+
+def within(mean: float, sd: float, possible: Pair) -> float:
+    """Where a mean is to be expected that lies within a range, and is seen with a normal error.
+
+    Examples
+    --------
+    >>> within(0.3, 0.0, (0.0, 1.0)), round(within(-1.0, 0.1, (0.0, 1.0)), 3)
+    (0.3, 0.08)
+    """
+    low, high = possible
+    start = min(max(mean, low), high)
+    if not (sd > 1e-9 * (high - low) and math.isfinite(sd)):
+        return start
+    a, b = (low - start) / sd, (high - start) / sd
+    mass = max(_NORMAL.cdf(b) - _NORMAL.cdf(a), 1e-12)
+    return min(max(start + sd * (_NORMAL.pdf(a) - _NORMAL.pdf(b)) / mass, low), high)

@@ -1,0 +1,102 @@
+"""Summaries of tests."""
+
+from __future__ import annotations
+
+import math
+
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.report.blocks import noted, p_text, percent, starred
+from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.numbers import number, numbers
+from dpeffects.summary import Block, Notes, Pairs, Summary, Table, summarise
+
+
+@summarise.register
+def _(test: Test) -> Summary:
+    rows = [
+        ("Tested", test.hypothesis),
+        ("Test", _kind(test)),
+        ("Estimate", number(test.estimate)),
+        ("p-value", p_text(test.p_value)),
+        ("Interval", _interval(test)),
+        ("Excluded", _excluded(test)),
+        ("Conclusion", test.conclusion),
+    ]
+    pairs = Pairs(tuple((name, text) for name, text in rows if text))
+    return Summary(f"Test of the {test.what}", _alert(test), (pairs, Notes(_notes(test))))
+
+
+@summarise.register
+def _(found: Tests) -> Summary:
+    first = found[0]
+    about = Pairs((("Tested", first.hypothesis), ("Test", _kind(first))))
+    rows = tuple(
+        (
+            test.term,
+            number(test.estimate),
+            *_ends(test),
+            p_text(test.p_value),
+            {True: "yes", False: "no", None: "n/a"}[test.shown],
+        )
+        for test in found
+    )
+    level = "" if isinstance(first.conf_int, Unavailable) else percent(_level(first))
+    title = f"{first.what[0].upper()}{first.what[1:]}"
+    columns = ("", "estimate", f"{level} low".strip(), "high", "p-value", "shown")
+    table = Table(title, columns, rows, "lrrrrr")
+    blocks: tuple[Block | None, ...] = (about, table, noted(_notes(first)))
+    return Summary(f"Tests of the {first.what}", _alert(first), tuple(b for b in blocks if b))
+
+
+def _alert(test: Test) -> str:
+    void = test.guarantee.startswith("void")
+    return starred((f"NOT PRIVATE: {test.guarantee[6:]}" if void else "", test.caution))
+
+
+def _level(test: Test) -> float:
+    """The level of the interval, of one test."""
+    return test.asked.interval_level(test.conf_level)
+
+
+def _kind(test: Test) -> str:
+    many = f", adjusted for {test.tests} tests" if test.tests > 1 else ""
+    return test.asked.name() + many
+
+
+def _ends(test: Test) -> tuple[str, str]:
+    if isinstance(test.conf_int, Unavailable):
+        return "n/a", "n/a"
+    low, high = test.conf_int
+    if math.isfinite(low) and math.isfinite(high):
+        low_text, high_text = numbers((low, high))
+        return low_text, high_text
+    return number(low), number(high)
+
+
+def _interval(test: Test) -> str:
+    if isinstance(test.conf_int, Unavailable):
+        return ""
+    low, high = _ends(test)
+    ends = f"from {low} to {high}"
+    if test.alternative == "greater":
+        ends = f"{low} and more"
+    if test.alternative == "less":
+        ends = f"{high} and less"
+    return f"{ends} ({percent(_level(test))})"
+
+
+def _excluded(test: Test) -> str:
+    if isinstance(test.excluded, Unavailable) or test.alternative in ("greater", "less"):
+        return ""
+    far, null = number(test.excluded), number(test.asked.null)
+    level = percent(1.0 - test.conf_level)
+    return f"{test.subject}s further than {far} from {null}, by two one-sided tests at {level}"
+
+
+def _notes(test: Test) -> tuple[str, ...]:
+    if isinstance(test.p_value, Unavailable):
+        return (f"The p-value is {test.p_value}.",)
+    return (
+        "The test has the law of the interval: sampling error, privacy noise, and the noise of the "
+        "released variance. It is computed from what was released, and costs nothing.",
+    )

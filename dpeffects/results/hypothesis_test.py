@@ -1,0 +1,215 @@
+"""Test: a hypothesis on an effect, its p-value, and the interval that goes with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, Hypothesis, check_test_level
+from dpeffects.inference.intervals import Interval
+from dpeffects.results.export import JsonRecord, frame_of, or_nan
+from dpeffects.results.numbers import number
+from dpeffects.summary import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Test(Shown, JsonRecord):
+    """A test of an effect, from what was released already: nothing is spent.
+
+    Parameters
+    ----------
+    what
+        What is tested, such as "effect of treatment on earnings".
+    asked
+        The hypothesis: its alternative and the numbers that it is about.
+    estimate
+        The effect, within the range that an effect can have.
+    p_value
+        Adjusted for the number of tests, where there are several; or why there is none.
+    conf_int
+        The interval that goes with the test: it lies in what is to be shown exactly where the
+        p-value is below 1 - conf_level. For a one-sided test it has one end, for equivalence it is
+        that of two one-sided tests, at 1 - 2 (1 - conf_level).
+    excluded
+        The smallest effect that is excluded in both directions: by two one-sided tests equivalence
+        would be shown for every margin above it.
+    conf_level, tests
+        1 less the level of the test, and how many tests it holds for at once.
+    subject, term, method, guarantee, caution
+        What the number is called ("effect", "ratio"), name of the effect, method that estimated
+        it, what is promised, what nobody should overlook.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
+    >>> fit.test(alternative="greater", margin=1000).hypothesis
+    'H0: the effect is -1000 or less. To be shown: the effect is more than -1000.'
+    """
+
+    __test__: ClassVar[bool] = False  # pytest takes every Test for one of its own
+
+    what: str
+    asked: Hypothesis
+    estimate: float
+    p_value: float | Unavailable
+    conf_int: Interval | Unavailable
+    excluded: float | Unavailable
+    conf_level: float = 0.95
+    tests: int = 1
+    subject: str = "effect"
+    term: str = ""
+    method: str = ""
+    guarantee: str = ""
+    caution: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        evidence: Estimate | Evidence | Unavailable,
+        asked: Hypothesis,
+        *,
+        conf_level: float = 0.95,
+        tests: int = 1,
+        **about: Any,
+    ) -> Test:
+        """Test an estimate, or whatever there is `Evidence` of; ``about`` are the other fields.
+
+        With several tests each is at the level over their number (Bonferroni).
+        """
+        conf_level = check_test_level(conf_level)
+        given = {"asked": asked, "conf_level": conf_level, "tests": tests, **about}
+        if isinstance(evidence, Estimate):
+            given.setdefault("estimate", evidence.point)
+            evidence = Evidence.of(evidence)
+        if isinstance(evidence, Unavailable):
+            given.setdefault("estimate", math.nan)
+            return cls(p_value=evidence, conf_int=evidence, excluded=evidence, **given)
+        each = 1.0 - (1.0 - conf_level) / tests
+        given.setdefault("estimate", evidence.point)
+        return cls(
+            p_value=min(1.0, tests * asked.p_value(evidence)),
+            conf_int=asked.conf_int(evidence, each),
+            excluded=asked.excluded(evidence, each),
+            **given,
+        )
+
+    @property
+    def alternative(self) -> str:
+        """ "two-sided", "greater", "less" or "equivalence"."""
+        return self.asked.alternative
+
+    @property
+    def shown(self) -> bool | None:
+        """Whether what was to be shown is shown at this level; None where there is no test."""
+        p = self.p_value
+        return None if isinstance(p, Unavailable) else p < 1.0 - self.conf_level
+
+    @property
+    def _claim(self) -> str:
+        return self.asked.claim(self.subject)
+
+    @property
+    def hypothesis(self) -> str:
+        """What is tested, and what is to be shown, in words."""
+        return f"H0: {self.asked.denial(self.subject)}. To be shown: {self._claim}."
+
+    @property
+    def conclusion(self) -> str:
+        """What the test says, in a sentence."""
+        p, claim = self.p_value, self._claim
+        if isinstance(p, Unavailable):
+            return f"There is no test ({p})."
+        level = f"At the {100 * (1.0 - self.conf_level):.4g} % level"
+        if self.shown:
+            return f"{level} it is shown: {claim}."
+        if self.alternative == EQUIVALENCE:
+            more = f"equivalence would be shown for margins above {number(self.excluded)} only"
+        else:
+            more = "which is no evidence that it is not so"
+        return f"{level} it is not shown that {claim}; {more}."
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for the test; what is not available is NaN."""
+        return frame_of([self.row()])
+
+    def row(self) -> dict[str, Any]:
+        """The test as a row of `tidy`."""
+        interval, asked = self.conf_int, self.asked
+        null = {"two-sided": asked.null, "greater": asked.low, "less": asked.high}
+        low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
+        return {
+            "term": self.term,
+            "alternative": asked.alternative,
+            "null": null.get(asked.alternative, math.nan),
+            "low": asked.low,
+            "high": asked.high,
+            "estimate": float(self.estimate),
+            "p_value": or_nan(self.p_value),
+            "conf_low": low,
+            "conf_high": high,
+            "conf_level": self.conf_level,
+            "excluded": or_nan(self.excluded),
+            "shown": self.shown,
+            "method": self.method,
+            "guarantee": self.guarantee,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
+        words = {"hypothesis": self.hypothesis, "conclusion": self.conclusion}
+        return super().to_dict() | words | {"shown": self.shown}
+
+    def __repr__(self) -> str:
+        p = self.p_value
+        text = "not available" if isinstance(p, Unavailable) else number(p)
+        return f"<dpeffects test: {self._claim}, p {text}, {self.guarantee}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Tests(Shown, JsonRecord):
+    """Tests of several effects, in the order of the effects; made by ``fit.test()``."""
+
+    __test__: ClassVar[bool] = False
+
+    tests: tuple[Test, ...]
+
+    def __iter__(self) -> Iterator[Test]:
+        return iter(self.tests)
+
+    def __len__(self) -> int:
+        return len(self.tests)
+
+    def __getitem__(self, term: str | int) -> Test:
+        """The test of an effect by its name, or by its place."""
+        if isinstance(term, str):
+            return {test.term: test for test in self.tests}[term]
+        return self.tests[term]
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for each test; what is not available is NaN."""
+        return frame_of([test.row() for test in self.tests])
+
+    def __repr__(self) -> str:
+        shown = sum(bool(test.shown) for test in self.tests)
+        claim = self.tests[0].asked.claim(self.tests[0].subject)
+        return f"<dpeffects {len(self)} tests: {claim}, shown for {shown}>"
+
+
+def tested_facts(result: Any, method: str, guarantee: str) -> dict[str, Any]:
+    """What a test says of the result that it is about."""
+    what = "association of {} with {}" if result.associated else "effect of {} on {}"
+    return {
+        "what": what.format(result.treatment, result.outcome),
+        "term": result.treatment,
+        "method": method,
+        "guarantee": guarantee,
+        "caution": result.caution,
+    }
