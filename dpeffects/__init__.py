@@ -3,7 +3,15 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
+from dpeffects.effects import (
+    dp_atc,
+    dp_ate,
+    dp_att,
+    dp_balance,
+    dp_cate,
+    dp_randomisation_test,
+    methods,
+)
 from dpeffects.errors import DPEffectsError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.theory import (
@@ -29,6 +37,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    RandomisationTest,
     Result,
     SensitivityAnalysis,
     SubsetEffects,
@@ -59,6 +68,7 @@ __all__ = [
     "Leaderboard",
     "Ledger",
     "Plan",
+    "RandomisationTest",
     "Result",
     "SensitivityAnalysis",
     "SiteRelease",
@@ -81,6 +91,7 @@ __all__ = [
     "dp_balance",
     "dp_cate",
     "dp_multisite",
+    "dp_randomisation_test",
     "ipw_bias",
     "ipw_bias_bound",
     "ipw_bound",

@@ -54,8 +54,16 @@ from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.results import ArmEffects, Balance, CateEffects, CateFunction, Result
+from dpeffects.results import (
+    ArmEffects,
+    Balance,
+    CateEffects,
+    CateFunction,
+    RandomisationTest,
+    Result,
+)
 from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.randomisation import ReleasedTest
 from dpeffects.unproved.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
@@ -282,6 +290,7 @@ class Estimation:
         values = self.design.values
         arms = self.design.columns.arm_count
         facts = Facts(n, self.design.width, request.budget, self.level, count, values, arms)
+        facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.split = self._divide(facts)
@@ -606,7 +615,7 @@ def _adds_up(options: Options) -> bool:
 
 def _result(
     estimation: Estimation, released: Any
-) -> Result | ArmEffects | CateFunction | CateEffects | Balance:
+) -> Result | ArmEffects | CateFunction | CateEffects | Balance | RandomisationTest:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
@@ -616,6 +625,8 @@ def _result(
         case Estimate():
             released = _completed(estimation, released)
             return Result.from_estimate(released, notes=notes, **about)
+        case ReleasedTest():
+            return RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
             details = released.details

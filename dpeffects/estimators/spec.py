@@ -41,6 +41,8 @@ class Facts:
     """Values that each encoded column, and last the outcome, can take; 0 for a continuum."""
     arms: int = 2
     """Declared levels of the treatment."""
+    indicator: bool = False
+    """Whether the outcome is 0 or 1 by its declaration."""
 
     @property
     def columns(self) -> int:

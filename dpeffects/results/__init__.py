@@ -4,6 +4,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.randomisation import RandomisationTest
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 
@@ -12,6 +13,7 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "RandomisationTest",
     "Result",
     "SensitivityAnalysis",
     "SubsetEffects",
