@@ -265,8 +265,10 @@ def _sum_of(
     one: tuple[FloatArray, FloatArray], other: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Values and chances of a sum of two independent whole numbers."""
-    from scipy.signal import fftconvolve
-
-    direct = min(one[1].size, other[1].size) < 64
-    chance = np.convolve(one[1], other[1]) if direct else fftconvolve(one[1], other[1])
-    return one[0][0] + other[0][0] + np.arange(chance.size), np.maximum(chance, 0.0)
+    a, b = one[1], other[1]
+    size = a.size + b.size - 1
+    if min(a.size, b.size) < 64:
+        chance = np.convolve(a, b)
+    else:
+        chance = np.fft.irfft(np.fft.rfft(a, size) * np.fft.rfft(b, size), size)
+    return one[0][0] + other[0][0] + np.arange(size), np.maximum(chance, 0.0)
