@@ -361,6 +361,16 @@ BALANCE = {
     ),
 }
 
+BINARY = "I(y > 0.5) ~ t | x1"
+RANDOMISATION = {
+    f"randomisation test, {name}": Call("dp_randomisation_test", formula=BINARY, given=given)
+    for name, given in {
+        "chance": {"treated_share": 0.5},
+        "small chance": {"treated_share": 0.2, "epsilon": 20.0},
+        "number": {"treated": 25, "alternative": "greater"},
+    }.items()
+}
+
 AT_SITES = {
     f"{function}, {method}": Call(function, method, given=given, n=n)
     for function, n in (("site_release", 60), ("dp_multisite", 120))
@@ -397,7 +407,7 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]

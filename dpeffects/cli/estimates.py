@@ -1,4 +1,5 @@
-"""Commands that spend a privacy budget on a data file: ate, att, atc, cate, balance, release."""
+"""Commands that spend a privacy budget on a data file: ate, att, atc, cate, balance,
+randomisation-test, release."""
 
 from __future__ import annotations
 
@@ -115,6 +116,12 @@ _SURVIVAL = """\
   dpeffects survival "Surv(days, status == 2) ~ treated | age + sex" patients.csv \\
       --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
 """
+_TEST = """\
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated 500
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated-share 0.5 --alternative greater
+"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
@@ -172,6 +179,18 @@ COMMANDS = (
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
         plot="draw both survival curves",
+    ),
+    function_command(
+        "randomisation-test",
+        "dp_randomisation_test",
+        _TEST,
+        prepare=lambda args, values: with_data(values, batches=True),
+        changes={
+            "treated": {"help": "how many records were treated"},
+            "treated_share": {"help": "chance with which each record was treated"},
+        },
+        conf_level=False,
+        record=True,
     ),
     function_command(
         "release",

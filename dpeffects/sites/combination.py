@@ -16,7 +16,7 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Evidence, Hypothesis
 from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, tested_facts
+from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Reported
 from dpeffects.sites.checks import (
@@ -203,7 +203,7 @@ class Combined(Reported):
             interval = cast("Callable[[float], Interval]", self.conf_int)
             evidence = Evidence.around(self.estimate, law, interval, self.possible)
         conf_level = self.conf_level if conf_level is None else conf_level
-        about = tested_facts(self, self.rule, self.status)
+        about = facts_tested(self, self.rule, self.status)
         return Test.of(evidence, asked, conf_level=conf_level, estimate=self.estimate, **about)
 
     @property

@@ -42,6 +42,7 @@ from dpeffects.estimators import (
     clipped_contrast,
     one_step,
     private_ipw,
+    randomisation_test,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, Residual
@@ -225,6 +226,8 @@ CASES = {
     "GroupSquares": [
         _nuisance.GroupSquares(_nuisance.GroupTerms(learner(True)), np.array([0.5, -3.0, 0.1]))
     ],
+    "Failure": [randomisation_test.Failure()],
+    "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
     "group": [_nuisance.group],
     "covariate_bins": [_nuisance.covariate_bins],
 }
