@@ -115,6 +115,16 @@ _SURVIVAL = """\
   dpeffects survival "Surv(days, status == 2) ~ treated | age + sex" patients.csv \\
       --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
 """
+_QTE = """\
+  dpeffects qte "cost ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
+      --design randomised --plot distributions.png
+  dpeffects qte "cost ~ treated | age + sex" patients.csv --quantiles 0.5 0.9 \\
+      --epsilon 1 --bounds bounds.toml --out cost.json
+"""
+_ORDINAL = """\
+  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
+      --design randomised --plot pain.png
+"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
@@ -172,6 +182,27 @@ COMMANDS = (
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
         plot="draw both survival curves",
+    ),
+    function_command(
+        "qte",
+        "dp_qte",
+        _QTE,
+        changes={
+            "quantiles": {"type": float, "nargs": "+", "help": "shares of records, 0.5 the median"},
+            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+        },
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw both distributions",
+    ),
+    function_command(
+        "ordinal",
+        "dp_ordinal",
+        _ORDINAL,
+        changes={"design": {"choices": ("observational", "randomised"), "help": "of the study"}},
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw the shares at each level",
     ),
     function_command(
         "release",

@@ -161,7 +161,10 @@ class Distributions:
         value = one.value - other.value
         down = _apart(one.value - one.lower, other.upper - other.value, together)
         up = _apart(one.upper - one.value, other.value - other.lower, together)
-        return Ends(value, value - down, value + up)
+        low, high = value - down, value + up
+        if self.scale.whole:  # and so is the difference
+            low, high = np.ceil(low - 1e-9) + 0.0, np.floor(high + 1e-9) + 0.0
+        return Ends(value, low, high)
 
     def p_value(self, p: float) -> float:
         """Two-sided p-value of no difference: of the interval that just reaches zero."""
@@ -197,11 +200,16 @@ class Distributions:
             found.append(Ends(value, *ends))
         return found[0], found[1]
 
-    def ends_reached(self, p: float) -> tuple[str, ...]:
-        """Arms whose quantile is at the end of the declared range."""
-        found = {"treated": self.quantile(0, (p,), 0.0), "control": self.quantile(1, (p,), 0.0)}
-        limits = (self.scale.lower, self.scale.upper)
-        return tuple(name for name, x in found.items() if float(x.value[0]) in limits)
+    def beyond(self, p: float) -> bool:
+        """Whether a quantile is at an end of the declared range, and may be beyond it.
+
+        An end at zero is one that outcomes have, and so is that of a few whole numbers.
+        """
+        scale = self.scale
+        if scale.whole and self.edges.size > scale.upper - scale.lower:
+            return False
+        limits = {scale.lower, scale.upper} - {0.0}
+        return any(float(self.quantile(arm, (p,), 0.0).value[0]) in limits for arm in (0, 1))
 
 
 def _sd(covariance: FloatArray) -> FloatArray:
