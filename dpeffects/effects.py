@@ -59,6 +59,7 @@ def dp_ate(
     weights: str | None = None,
     subset: str | None = None,
     check_bounds: bool = False,
+    means: bool = False,
     by: str | Sequence[str] | Mapping[str, str] | None = None,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
@@ -135,6 +136,9 @@ def dp_ate(
     check_bounds
         True releases, out of the share "check_bounds", how many values of each numeric column lay
         outside its declared range and were clipped to it, with a caution where it is many.
+    means
+        Most methods release what gives the mean outcome of each arm too, for ratios and risks
+        (:meth:`Result.effect`). For those that do not, True releases it out of the share "means".
     by
         Effects in several subsets, in one call and out of one budget: a mapping of names to
         subsets, ``{"women": "sex == 'f'", "men": "sex == 'm'"}``; a list of subsets; or discrete
@@ -190,6 +194,7 @@ def dp_ate(
         weights=weights,
         subset=subset,
         check_bounds=check_bounds,
+        means=means,
         by=by,
         ledger=ledger,
         dataset=dataset,

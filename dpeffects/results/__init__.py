@@ -7,6 +7,7 @@ from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.rates import RateEffects
+from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 from dpeffects.results.survival import SurvivalEffects
@@ -20,6 +21,7 @@ __all__ = [
     "QuantileEffects",
     "RateEffects",
     "Result",
+    "ScaledEffect",
     "SensitivityAnalysis",
     "SubsetEffects",
     "SurvivalEffects",
