@@ -122,6 +122,16 @@ _TEST = """\
   dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
       --bounds bounds.toml --treated-share 0.5 --alternative greater
 """
+_QTE = """\
+  dpeffects qte "cost ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
+      --design randomised --plot distributions.png
+  dpeffects qte "cost ~ treated | age + sex" patients.csv --quantiles 0.5 0.9 \\
+      --epsilon 1 --bounds bounds.toml --out cost.json
+"""
+_ORDINAL = """\
+  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
+      --design randomised --plot pain.png
+"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
@@ -191,6 +201,27 @@ COMMANDS = (
         },
         conf_level=False,
         record=True,
+    ),
+    function_command(
+        "qte",
+        "dp_qte",
+        _QTE,
+        changes={
+            "quantiles": {"type": float, "nargs": "+", "help": "shares of records, 0.5 the median"},
+            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+        },
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw both distributions",
+    ),
+    function_command(
+        "ordinal",
+        "dp_ordinal",
+        _ORDINAL,
+        changes={"design": {"choices": ("observational", "randomised"), "help": "of the study"}},
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw the shares at each level",
     ),
     function_command(
         "release",
