@@ -143,7 +143,7 @@ class Design:
             discrete = None
         outcome = self.formula.outcome
         if isinstance(outcome, Pair):
-            outcome = replace(outcome, tops=self.tops)
+            outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
 

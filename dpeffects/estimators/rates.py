@@ -4,9 +4,9 @@
    one arm, so it is asked for what it adds with a minus for controls, and for the size of that
    beside it: both arms then have half the noise variance of sums by arm (claim 32).
 2. At the rates that these give, squared differences between the events of a record and those that
-   the rate gives in its time: the sampling variance, however overdispersed the counts are. Squares
-   of numbers within [0, 1] are close to the numbers, so what they lack is asked for, which lies in a
-   quarter of the range.
+   the rate gives in its time: the sampling variance, however overdispersed the counts are. A
+   square of a number within [0, 1] is no more than the number. What it lacks of that is asked for:
+   it lies in a quarter of the range.
 
 Where treatment was not randomised and the formula has covariates, records count by weights of a
 released propensity model.
@@ -162,7 +162,8 @@ class Lacking:
     def __call__(self, rows: Block) -> FloatArray:
         """Over the most of the arm."""
         events, time = self.sums.both(rows)
-        rate, most = (np.where(rows.treated, *x) for x in (self.rates, self.largest))
+        arm = np.where(rows.treated, 0, 1)
+        rate, most = self.rates[arm], self.largest[arm]
         lacking = events - (events - rate * time) ** 2 + rate**2 * time
         return np.where(rows.treated, 1.0, -1.0) * lacking / most
 

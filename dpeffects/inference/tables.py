@@ -51,8 +51,8 @@ class Confounding:
     ) -> FloatArray:
         """Variances that are left in some numbers, whose squared mean deviations are ``unit``.
 
-        ``removed`` is what the weights took away from each, where that is known, with a sampling and
-        noise variance of ``error``: it says how strong confounding is.
+        ``removed`` is what the weights took away from each, where that is known, with ``error`` as
+        the variance by sampling and noise: it says how strong confounding is.
         """
         square, moved = self.prior * unit, self.moved * unit
         if removed is not None and error is not None:
