@@ -169,7 +169,7 @@ class Lacking:
 
 
 @dataclass(frozen=True, eq=False)
-class ByArm:
+class BothArms:
     """Sums of two arms out of a released sum and difference of them."""
 
     release: Noisy
@@ -206,12 +206,12 @@ def fit(curator: Curator, options: PlannedRate, estimand: str) -> Tabled:
     asked = [Asked("events and time by arm", row, _SUMS, None, "table")]
     if curator.has("unadjusted"):
         asked.append(Asked("the same without weights", EventsAndTime(), _SUMS, None, "unadjusted"))
-    first, *plain = map(ByArm, curator.several(*asked))
+    first, *plain = map(BothArms, curator.several(*asked))
     events, time = first.sums / np.array([[1.0], [_TIME]])
     noise = math.sqrt(first.variance)
     rates = np.clip(events / np.maximum(time, noise / _TIME), 0.0, _STEEPEST)
     lacking = Lacking(row, rates)
-    second = ByArm(curator.sums("squares by arm", lacking, _ONE, share="squares"))
+    second = BothArms(curator.sums("squares by arm", lacking, _ONE, share="squares"))
     squares = events + rates**2 * time - lacking.largest * second.sums[0]
     variance = first.variance * (1.0 + (rates**2 / _TIME) ** 2)
     scale = np.sqrt((variance + lacking.largest**2 * second.variance) / 2.0)
