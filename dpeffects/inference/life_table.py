@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpeffects.arrays import FloatArray
-from dpeffects.inference.tables import ArmTable
+from dpeffects.inference.tables import ArmTable, Functional, TableLaw
 
 LOG_RATIOS = np.linspace(-7.0, 7.0, 281)
 """Logarithms of the hazard ratios and ratios of risks that are tried."""
@@ -267,7 +267,7 @@ class LifeTable:
     @cached_property
     def reach(self) -> tuple[int, int]:
         """Bins of each arm, from the first, in which enough people are at risk to tell a hazard."""
-        law = self.table.law(lambda cells: _flat(life(cells)[1]))
+        law = self.table.law(lambda cells: _flat(life(cells)[1]), stacked=True)
         noise = np.sqrt(np.diag(law.noise)).reshape(2, -1)
         fewest = _FEWEST * np.array(self.table.unequal) / self.table.sizes
         enough = law.values.reshape(2, -1) >= np.maximum(_SURE * noise, fewest[:, None])
@@ -294,6 +294,10 @@ class LifeTable:
                 arm *= size / arm.sum()
         return replace(self.table, counts=counts, noise_variance=(0.0, 0.0))
 
+    def _laws(self, functional: Functional) -> tuple[TableLaw, TableLaw]:
+        """Laws of a functional of the table, for its noise, and of the steady one, for sampling."""
+        return self.table.law(functional, stacked=True), self.steady.law(functional, stacked=True)
+
     def shares(self, times: FloatArray, lost: bool = False) -> Shares:
         """Share of each arm that had the event by some times, or of the time until then lost."""
         make = losses if lost else risks
@@ -301,7 +305,7 @@ class LifeTable:
         def of(cells: FloatArray, fill: float | None = None) -> FloatArray:
             return _flat(make(hazards(cells, self.reach, fill), self.edges, times))
 
-        law, steady = self.table.law(of), self.steady.law(of)
+        law, steady = self._laws(of)
         own = steady.values.clip(1e-9, 1.0 - 1e-9)
         variance = np.maximum(np.diag(steady.covariance), 1e-15)
         low, high = (of(self.table.shares, fill) for fill in (0.0, _CERTAIN))
@@ -319,7 +323,7 @@ class LifeTable:
             known = [total[..., arm, : len(end)] for arm, end in enumerate(ends)]
             return np.concatenate([*known, np.zeros((*total.shape[:-2], 1))], axis=-1)
 
-        law, steady = self.table.law(functional), self.steady.law(functional)
+        law, steady = self._laws(functional)
         return at_once(law.noise + steady.covariance, conf_level)
 
     @cached_property
@@ -337,10 +341,10 @@ class LifeTable:
         def functional(cells: FloatArray) -> FloatArray:
             return scores(cells, *given)
 
-        law, steady = self.table.law(functional), self.steady.law(functional)
-        own, plain = (score_variances(x.shares, *given) for x in (self.table, self.steady))
-        sampling = np.diag(steady.covariance) * own / np.maximum(plain, 1e-300)
-        return law.values, sampling + np.diag(law.noise)
+        law, sizes = self.table.law(functional, stacked=True), self.table.sizes
+        people = float((sizes / np.array(self.table.unequal)).sum())
+        sampling = score_variances(self.table.shares, *given) / people
+        return law.values, sampling + np.diag(law.noise) + np.diag(law.left)
 
     def hazard_ratio(self) -> tuple[float, float]:
         """The hazard ratio, 0 or infinite where one arm has no events; error of its logarithm."""
@@ -376,7 +380,7 @@ class LifeTable:
         def functional(cells: FloatArray) -> FloatArray:
             return drift(cells, ratio, self._arms, bins)
 
-        law, steady = self.table.law(functional), self.steady.law(functional)
+        law, steady = self._laws(functional)
         variance = float(law.noise[0, 0] + steady.covariance[0, 0])
         return float(law.values[0] / math.sqrt(max(variance, 1e-300)))
 

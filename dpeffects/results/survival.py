@@ -17,7 +17,7 @@ from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
 from dpeffects.inference.life_table import LifeTable, Shares
-from dpeffects.results.export import effect_row, frame_of, or_nan
+from dpeffects.results.export import frame_of
 from dpeffects.results.tabled import TableEffects, Term
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Inverted(Term):
     @property
     def std_error(self) -> float | Unavailable:
         """Its standard error, by the delta method."""
+        if self.limits is None:
+            return Unavailable("a test statistic is in units of its standard error")
         found = super().std_error
         if isinstance(found, Unavailable) or math.isfinite(found):
             return found
@@ -70,6 +72,12 @@ class Inverted(Term):
             low, high = self.limits(z)
             near, far = (near, z) if low <= self.null <= high else (z, far)
         return _two_sided(far)
+
+    def row(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """The number as a row of `tidy`; its statistic is that of the test, if there is one."""
+        row, p = super().row(conf_level), self.p_value
+        z = math.nan if isinstance(p, Unavailable) else -float(ndtri(max(p, 1e-300) / 2.0))
+        return row | {"statistic": math.copysign(z, self.estimate - self.null)}
 
 
 def _normal(conf_level: float) -> float:
@@ -198,13 +206,10 @@ class SurvivalEffects(TableEffects):
     def _rows(
         self, terms: Sequence[Term], conf_level: float, times: Sequence[float] = ()
     ) -> pd.DataFrame:
-        rows = []
-        for i, term in enumerate(terms):
-            about: dict[str, Any] = {"term": term.name}
-            if times:
-                about["time"] = times[i * len(times) // len(terms)]
-            interval, p_value = term.conf_int(conf_level), or_nan(term.p_value)
-            rows.append(effect_row(term.estimate, term.std_error, p_value, interval, **about))
+        rows = [term.row(conf_level) for term in terms]
+        if times:
+            each = len(rows) // len(times)
+            rows = [row | {"time": times[i // each]} for i, row in enumerate(rows)]
         return self._frame(rows)
 
     def _inverted(

@@ -69,6 +69,11 @@ class Term:
             return Unavailable("this is no effect")
         return inference.p_value(self.released)
 
+    def row(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """The number as a row of `tidy`."""
+        interval, p_value = self.conf_int(conf_level), or_nan(self.p_value)
+        return effect_row(self.estimate, self.std_error, p_value, interval, term=self.name)
+
 
 @dataclass(frozen=True)
 class Tabled:
@@ -145,12 +150,7 @@ class TableEffects(SeveralRows):
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
         """One row for each number, its name in ``term``; what is not available is NaN."""
-        rows = []
-        for term in self.terms():
-            interval, p_value = term.conf_int(conf_level), or_nan(term.p_value)
-            row = effect_row(term.estimate, term.std_error, p_value, interval, term=term.name)
-            rows.append(row)
-        return self._frame(rows)
+        return self._frame([term.row(conf_level) for term in self.terms()])
 
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
         """Draw what the table gives; return the axes (matplotlib)."""

@@ -7,6 +7,7 @@ from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
 from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard
+from dpeffects.report.plots.survival import survival
 
 __all__ = [
     "budget",
@@ -20,4 +21,5 @@ __all__ = [
     "love",
     "overlap",
     "sensitivity",
+    "survival",
 ]

@@ -1,0 +1,215 @@
+"""Quantiles of two distributions that a table of records by arm and bin gives.
+
+A quantile is where the cumulative share of an arm reaches p: shares with noise, made increasing,
+and interpolated within a bin. Its interval is that of the share, carried to the outcome (Woodruff
+1952): from where the share is z standard errors below p to where it is as many above. So it needs
+no density. Within a bin that is much denser than its neighbours, or less dense, nobody knows where
+the records are (many may share one value), and the interval reaches to the end of the bin. An
+interval for a difference is made of those of both quantiles (Donner and Zou 2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.inference.bins import Scale
+from dpeffects.inference.life_table import at_once
+from dpeffects.inference.tables import ArmTable
+
+_UNEVEN = 2.0
+"""A bin is uneven where a neighbour has so many times its density, or it that of the neighbour."""
+_COARSE = 1.5
+"""It is coarse where its share is so many standard errors."""
+_FAR = 2.0
+"""Beyond a ratio of both ends, distances from zero are interpolated by their logarithms."""
+_MOST = 40.0
+"""Standard errors beyond which no p-value is told apart."""
+
+
+class Ends(NamedTuple):
+    """Values with the ends of their intervals."""
+
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Distributions:
+    """Distributions of the outcome in two arms, (treated, control).
+
+    ``ends`` are the upper ends of the bins, but for the last, whose end is that of the range.
+    """
+
+    table: ArmTable
+    ends: FloatArray
+    scale: Scale
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """Upper ends of all bins."""
+        return np.append(self.ends, self.scale.upper)
+
+    @cached_property
+    def cumulative(self) -> FloatArray:
+        """Shares of records up to the end of each bin, increasing: (2, bins)."""
+        from scipy.optimize import isotonic_regression
+
+        raw = np.clip(np.cumsum(self.table.shares, axis=1)[:, :-1], 0.0, 1.0)
+        rows = [isotonic_regression(row).x if row.size else row for row in raw]
+        return np.column_stack([np.clip(np.stack(rows), 0.0, 1.0), np.ones(2)])
+
+    def _bin(self, arm: int, p: FloatArray) -> tuple[IntArray, FloatArray]:
+        """The bin in which an arm's share reaches p, and how far into it."""
+        up = self.cumulative[arm]
+        at = np.minimum(np.searchsorted(up, p, side="left"), up.size - 1)
+        below = np.where(at > 0, up[at - 1], 0.0)
+        share = up[at] - below
+        into = np.divide(p - below, share, out=np.ones_like(p), where=share > 0.0)
+        return at, np.clip(into, 0.0, 1.0)
+
+    def _inverse(self, arm: int, p: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Where the cumulative share of an arm is p, and in which bin."""
+        from scipy.interpolate import PchipInterpolator
+
+        at, into = self._bin(arm, p)
+        low, high = self.edges[np.maximum(at - 1, 0)], self.edges[at]
+        found = low + into * (high - low)
+        up = self.cumulative[arm]
+        rising = np.append(np.diff(up) > 1e-12, True)
+        if rising.sum() > 2:
+            smooth = PchipInterpolator(up[rising], self.edges[rising])
+            found = np.clip(smooth(np.clip(p, up[rising][0], 1.0)), low, high)
+        a, b = low - self.scale.anchor, high - self.scale.anchor
+        near, far = np.minimum(np.abs(a), np.abs(b)), np.maximum(np.abs(a), np.abs(b))
+        wide = (a * b > 0.0) & (far > _FAR * near)
+        logs = [np.log(np.where(wide, np.abs(x), 1.0)) for x in (a, b)]
+        away = np.sign(b) * np.exp((1.0 - into) * logs[0] + into * logs[1])
+        found = np.where(wide, np.clip(self.scale.anchor + away, low, high), found)
+        return np.where(self.scale.is_point(self.ends)[at], self.edges[at], found), at
+
+    @cached_property
+    def _uneven(self) -> BoolArray:
+        """Bins whose density is far from that of a neighbour: (2, bins)."""
+        widths = np.diff(self.edges, prepend=self.scale.lower)
+        points = self.scale.is_point(self.ends)
+        shares = np.diff(self.cumulative, axis=1, prepend=0.0)
+        density = np.where(points, np.nan, shares / np.where(points, 1.0, widths))
+        beyond = np.full((2, 1), np.nan)
+        beside = np.hstack([beyond, density[:, :-1]]), np.hstack([density[:, 1:], beyond])
+        low, high = np.fmin(beside[0], beside[1]), np.fmax(beside[0], beside[1])
+        return np.asarray((density > _UNEVEN * low) | (high > _UNEVEN * density))
+
+    def _errors(self, p: tuple[float, ...]) -> FloatArray:
+        """Covariances of the cumulative shares where they are p: of treated, then of controls.
+
+        The sampling error is that of a share of p; noise, and confounding that weights may leave,
+        are those of the bins up to there.
+        """
+        if p not in self._known:
+            found = [self._bin(arm, np.array(p)) for arm in (0, 1)]
+            before = np.arange(self.edges.size)
+            parts = [np.clip(at[:, None] + into[:, None] - before, 0.0, 1.0) for at, into in found]
+            self._known[p] = self._covariance(np.array([p, p]), parts)
+        return self._known[p]
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, ...], FloatArray]:
+        return {}
+
+    def _covariance(self, p: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
+        """Covariances of shares (2, k) of both arms that are made of parts of bins."""
+
+        def shares(table: FloatArray) -> FloatArray:
+            return np.concatenate([part @ row for part, row in zip(parts, table, strict=True)])
+
+        law, k = self.table.law(shares), p.shape[1]
+        found = law.noise + law.left
+        for arm, own in enumerate(p):
+            sampling = np.minimum.outer(own, own) * (1.0 - np.maximum.outer(own, own))
+            where = slice(arm * k, (arm + 1) * k)
+            found[where, where] += sampling * self.table.unequal[arm] / self.table.sizes[arm]
+        return np.asarray(found)
+
+    def quantile(self, arm: int, p: Sequence[float], z: float) -> Ends:
+        """Quantiles of an arm, with ends z standard errors of the share away."""
+        errors = _sd(self._errors(tuple(p))).reshape(2, -1)[arm]
+        at, shares = np.asarray(p, float), np.diff(self.cumulative[arm], prepend=0.0)
+        value, found = self._inverse(arm, at)[0], []
+        for sign in (-1.0, 1.0):
+            end, where = self._inverse(arm, np.clip(at + sign * z * errors, 0.0, 1.0))
+            edge = self.edges[np.maximum(where - 1, 0)] if sign < 0.0 else self.edges[where]
+            coarse = self._uneven[arm][where] & (shares[where] > _COARSE * errors) & (where > 0)
+            found.append(np.where(coarse, edge, end))
+        lower, upper = np.minimum(found[0], value), np.maximum(found[1], value)
+        if self.scale.whole:
+            value, lower, upper = (np.ceil(x - 1e-9) + 0.0 for x in (value, lower, upper))
+        return Ends(value, lower, upper)
+
+    def difference(self, p: Sequence[float], z: float) -> Ends:
+        """Quantiles of treated records minus those of controls."""
+        one, other = self.quantile(0, p, z), self.quantile(1, p, z)
+        errors = self._errors(tuple(p))
+        k, sd = len(p), _sd(errors)
+        together = np.clip(np.diag(errors[:k, k:]) / (sd[:k] * sd[k:]), -1.0, 1.0)
+        value = one.value - other.value
+        down = _apart(one.value - one.lower, other.upper - other.value, together)
+        up = _apart(one.upper - one.value, other.value - other.lower, together)
+        return Ends(value, value - down, value + up)
+
+    def p_value(self, p: float) -> float:
+        """Two-sided p-value of no difference: of the interval that just reaches zero."""
+        from scipy.stats import norm
+
+        low, high = 0.0, _MOST
+        for _ in range(40):
+            z = (low + high) / 2.0
+            ends = self.difference((p,), z)
+            reaches = ends.lower[0] <= 0.0 <= ends.upper[0]
+            low, high = (low, z) if reaches else (z, high)
+        return 2.0 * float(norm.sf(high)) if low > 0.0 else 1.0
+
+    def at_once(self, p: Sequence[float], conf_level: float) -> float:
+        """How many standard errors hold for all these quantiles at once."""
+        errors, k = self._errors(tuple(p)), len(p)
+        sd = _sd(errors)
+        correlation = errors / np.outer(sd, sd)
+        return at_once((correlation[:k, :k] + correlation[k:, k:]) / 2.0, conf_level)
+
+    def band(self, conf_level: float) -> tuple[Ends, Ends]:
+        """Cumulative shares of both arms, with bands that hold everywhere in both at once."""
+        k = self.ends.size
+        least = np.minimum(0.5 / self.table.sizes, 0.5)[:, None]
+        p = np.clip(self.cumulative[:, :-1], least, 1.0 - least)
+        up_to = np.tri(k, k + 1)
+        errors, found = self._covariance(p, (up_to, up_to)), []
+        for arm, value in enumerate(self.cumulative):
+            own = errors[arm * k : (arm + 1) * k, arm * k : (arm + 1) * k]
+            z = at_once(own, 1.0 - (1.0 - conf_level) / 2.0)
+            reach = np.append(z * _sd(own), 0.0)
+            ends = (np.clip(value + sign * reach, 0.0, 1.0) for sign in (-1.0, 1.0))
+            found.append(Ends(value, *ends))
+        return found[0], found[1]
+
+    def ends_reached(self, p: float) -> tuple[str, ...]:
+        """Arms whose quantile is at the end of the declared range."""
+        found = {"treated": self.quantile(0, (p,), 0.0), "control": self.quantile(1, (p,), 0.0)}
+        limits = (self.scale.lower, self.scale.upper)
+        return tuple(name for name, x in found.items() if float(x.value[0]) in limits)
+
+
+def _sd(covariance: FloatArray) -> FloatArray:
+    """Standard errors, never quite zero."""
+    return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 1e-300)))
+
+
+def _apart(one: FloatArray, other: FloatArray, together: FloatArray) -> FloatArray:
+    """Half of an interval of a difference, from those of two numbers and their correlation."""
+    square = one**2 + other**2 - 2.0 * together * one * other
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)))

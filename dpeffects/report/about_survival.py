@@ -1,0 +1,97 @@
+"""Summary and paragraph about survival of two arms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpeffects.report.about_tables import table_of_terms
+from dpeffects.report.blocks import alert, closing, header, percent, relation
+from dpeffects.report.paragraph import describe, p_words, paragraph
+from dpeffects.results.numbers import number, numbers
+from dpeffects.results.survival import ARMS, SurvivalEffects
+from dpeffects.summary import Summary, Table, summarise
+
+_SHOWN = 6
+_CHANGES = 2.58
+"""Standard errors beyond which hazards are said not to be proportional: 1 % by chance."""
+
+
+@summarise.register
+def _(fit: SurvivalEffects, conf_level: float = 0.95) -> Summary:
+    tables = (table_of_terms(fit, conf_level), _curves(fit, conf_level))
+    blocks = (header(fit), *tables, *closing(fit, (*_notes(fit, conf_level), *fit.notes)))
+    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+
+
+@describe.register
+def _(fit: SurvivalEffects, conf_level: float) -> str:
+    rows = {row["term"]: row for row in fit.tidy(conf_level).to_dict("records")}
+    means, gap = [rows[f"rmst_{arm}"]["estimate"] for arm in ARMS], rows["rmst_difference"]
+    risks, ratio = [rows[f"risk_{arm}"]["estimate"] for arm in ARMS], rows["hazard_ratio"]
+    level = percent(conf_level)
+    treated, control = numbers(means)
+    findings = [
+        f"Over {number(fit.horizon)} units of time the mean without the event is {treated} with "
+        f"treatment and {control} without: a difference of {_with_limits(gap)} "
+        f"({level} confidence interval).",
+        f"By then {percent(risks[0], '.1f')} and {percent(risks[1], '.1f')} had the event. The "
+        f"hazard ratio is {_with_limits(ratio)}"
+        + ("." if math.isnan(ratio["p_value"]) else f"; log-rank p {p_words(ratio['p_value'])}."),
+        *_notes(fit, conf_level)[:-1],
+    ]
+    return paragraph(fit, findings, subject=relation(fit))
+
+
+def _with_limits(row: Mapping[Any, Any]) -> str:
+    values = (row["estimate"], row["conf_low"], row["conf_high"])
+    finite = all(map(math.isfinite, values))
+    value, low, high = numbers(values) if finite else map(number, values)
+    if row["conf_high"] == math.inf:
+        return f"{value}, at least {low}" if row["conf_low"] > 0.0 else f"{value}, without limits"
+    return f"{value} ({low} to {high})"
+
+
+def _curves(fit: SurvivalEffects, conf_level: float) -> Table:
+    """Both curves at some of the times, with the joint band and the people at risk."""
+    curves = fit.curves(conf_level)
+    arms = [curves[curves["arm"] == arm].to_dict("records") for arm in ARMS]
+    last = len(fit.edges) - 1
+    picked = sorted({round(last * k / min(_SHOWN, last)) for k in range(min(_SHOWN, last) + 1)})
+    rows = []
+    for k in picked:
+        cells = [number(fit.edges[k])]
+        for row in (arm[k] for arm in arms):
+            band = f"{row['conf_low']:.3f}-{row['conf_high']:.3f}"
+            cells += [f"{row['survival']:.3f}", band, f"{row['at_risk']:.0f}"]
+        rows.append(tuple(cells))
+    columns = ["time"]
+    for arm in ARMS:
+        columns += [arm, "band", "at risk"]
+    title = f"Survival, with a joint band ({percent(conf_level)}) and noisy numbers at risk"
+    return Table(title, tuple(columns), tuple(rows), "r" * len(columns))
+
+
+def _notes(fit: SurvivalEffects, conf_level: float) -> list[str]:
+    notes = []
+    if abs(change := fit.life.drift) > _CHANGES:
+        moves = "rises" if change > 0.0 else "falls"
+        notes.append(
+            f"The ratio of the hazards {moves} with time: the hazard ratio is an average, and the "
+            "log-rank test can miss effects that change sign. Read the curves and the restricted "
+            "means."
+        )
+    halves = fit.median(conf_level)
+    parts = [
+        f"{arm} {number(row['estimate']) if math.isfinite(row['estimate']) else 'not reached'}"
+        for arm, row in zip(ARMS, halves.to_dict("records"), strict=True)
+    ]
+    notes.append(f"Median time to the event: {', '.join(parts)}.")
+    weighted = "" if fit.table.unequal == (1.0, 1.0) else "Numbers at risk are sums of weights. "
+    notes.append(
+        f"{weighted}The band holds for both curves at all times at once; within an interval of the "
+        "table hazards are taken as constant. Other times and horizons cost nothing: curves(), "
+        "rmst(), risk(), median()."
+    )
+    return notes
