@@ -49,7 +49,9 @@ def _(fit: RateEffects, conf_level: float) -> str:
     said = {}
     for term, row in rows[["estimate", "conf_low", "conf_high"]].iterrows():
         values = [float(x) for x in row]
-        value, low, high = numbers(values) if all(map(math.isfinite, values)) else map(number, values)
+        value, low, high = (
+            numbers(values) if all(map(math.isfinite, values)) else map(number, values)
+        )
         interval = f"{percent(conf_level)} confidence interval from {low} to {high}"
         said[term] = f"{value} ({interval})"
     findings = [

@@ -278,7 +278,7 @@ def test_words_and_exports() -> None:
     assert "events / years" in str(fit.summary())
     assert "rate_ratio" in fit.summary().as_latex().replace("\\_", "_")
     assert "per 100" in str(fit.summary())
-    text = str(fit.report())
+    text = " ".join(str(fit.report()).split())
     assert "rate ratio" in text
     assert "per 100" in text
     assert "rate" in list(dpe.methods()["method"])
