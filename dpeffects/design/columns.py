@@ -161,7 +161,7 @@ class Design:
         except FormulaError:  # a covariate that is not discrete
             discrete = None
         if isinstance(outcome, Pair):
-            outcome = replace(outcome, tops=self.tops)
+            outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
 

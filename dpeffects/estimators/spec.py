@@ -237,7 +237,7 @@ class MethodSpec:
         return self.options(**given)
 
 
-_ELSEWHERE = {"offset": "dp_rate", "horizon": "dp_survival"}
+_ELSEWHERE = {"offset": "dp_rate", "horizon": "dp_survival", "quantiles": "dp_qte"}
 """Options that other public functions have."""
 _ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
 
