@@ -20,7 +20,7 @@ import pytest
 
 import dpeffects.design
 import dpeffects.estimators
-from dpeffects.design.arms import EachArm, Outcome, ScaledSquare, control
+from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
@@ -36,6 +36,7 @@ from dpeffects.estimators import (
     _nuisance,
     _propensity,
     _response,
+    _tables,
     _variation,
     _weighted_arms,
     balance,
@@ -209,6 +210,10 @@ CASES = {
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
     "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
+    "ArmByCell": [ArmByCell(7)],
+    "OutcomeCell": [_tables.OutcomeCell()],
+    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
+    "TableWeight": [_tables.TableWeight(MODEL, e) for e in ("ATE", "ATT", "ATC")],
     "without_answer": [aggregate.without_answer],
     "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
     "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
