@@ -221,6 +221,10 @@ class PrivateIPWOptions(Options):
         halves = self.split or self.as_printed
         return "split=True divides the rows into halves" if halves else ""
 
+    def has_means(self, facts: Facts) -> bool:
+        """Centres of the arms are released, unless told otherwise."""
+        return self.centre == "arms" and not self.as_printed
+
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""
         return Setting(records, d, delta, self.clip, self.propensity, self.noise, self.penalty)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.bins import Scale
-from dpeffects.inference.simultaneous import critical_value
+from dpeffects.inference.life_table import at_once
 from dpeffects.inference.tables import ArmTable
 
 _UNEVEN = 2.0
@@ -92,7 +92,7 @@ class Distributions:
         logs = [np.log(np.where(wide, np.abs(x), 1.0)) for x in (a, b)]
         away = np.sign(b) * np.exp((1.0 - into) * logs[0] + into * logs[1])
         found = np.where(wide, np.clip(self.scale.anchor + away, low, high), found)
-        return np.where(at == 0, self.edges[0], found), at
+        return np.where(self.scale.is_point(self.ends)[at], self.edges[at], found), at
 
     @cached_property
     def _uneven(self) -> BoolArray:
@@ -149,7 +149,7 @@ class Distributions:
             found.append(np.where(coarse, edge, end))
         lower, upper = np.minimum(found[0], value), np.maximum(found[1], value)
         if self.scale.whole:
-            value, lower, upper = (np.ceil(x - 1e-9) for x in (value, lower, upper))
+            value, lower, upper = (np.ceil(x - 1e-9) + 0.0 for x in (value, lower, upper))
         return Ends(value, lower, upper)
 
     def difference(self, p: Sequence[float], z: float) -> Ends:
@@ -180,7 +180,7 @@ class Distributions:
         errors, k = self._errors(tuple(p)), len(p)
         sd = _sd(errors)
         correlation = errors / np.outer(sd, sd)
-        return critical_value((correlation[:k, :k] + correlation[k:, k:]) / 2.0, conf_level)
+        return at_once((correlation[:k, :k] + correlation[k:, k:]) / 2.0, conf_level)
 
     def band(self, conf_level: float) -> tuple[Ends, Ends]:
         """Cumulative shares of both arms, with bands that hold everywhere in both at once."""
@@ -191,7 +191,7 @@ class Distributions:
         errors, found = self._covariance(p, (up_to, up_to)), []
         for arm, value in enumerate(self.cumulative):
             own = errors[arm * k : (arm + 1) * k, arm * k : (arm + 1) * k]
-            z = critical_value(own, 1.0 - (1.0 - conf_level) / 2.0)
+            z = at_once(own, 1.0 - (1.0 - conf_level) / 2.0)
             reach = np.append(z * _sd(own), 0.0)
             ends = (np.clip(value + sign * reach, 0.0, 1.0) for sign in (-1.0, 1.0))
             found.append(Ends(value, *ends))
