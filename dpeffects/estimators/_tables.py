@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.design.arms import ArmByCell
+from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
@@ -34,7 +34,6 @@ from dpeffects.estimators._propensity import (
     public_model,
 )
 from dpeffects.estimators._weighting_error import reweighted
-from dpeffects.estimators.arm_sums import ARMS
 from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjusted
 from dpeffects.estimators.spec import Facts, Options
 from dpeffects.estimators.weighting import Propensity, relative_weights
