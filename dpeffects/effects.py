@@ -26,6 +26,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    OrdinalEffects,
     QuantileEffects,
     RateEffects,
     Result,
@@ -58,6 +59,7 @@ def dp_ate(
     weights: str | None = None,
     subset: str | None = None,
     check_bounds: bool = False,
+    means: bool = False,
     by: str | Sequence[str] | Mapping[str, str] | None = None,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
@@ -134,6 +136,9 @@ def dp_ate(
     check_bounds
         True releases, out of the share "check_bounds", how many values of each numeric column lay
         outside its declared range and were clipped to it, with a caution where it is many.
+    means
+        Most methods release what gives the mean outcome of each arm too, for ratios and risks
+        (:meth:`Result.effect`). For those that do not, True releases it out of the share "means".
     by
         Effects in several subsets, in one call and out of one budget: a mapping of names to
         subsets, ``{"women": "sex == 'f'", "men": "sex == 'm'"}``; a list of subsets; or discrete
@@ -189,6 +194,7 @@ def dp_ate(
         weights=weights,
         subset=subset,
         check_bounds=check_bounds,
+        means=means,
         by=by,
         ledger=ledger,
         dataset=dataset,
@@ -505,6 +511,91 @@ def dp_survival(
         **options,
     )
     return cast(SurvivalEffects, Estimation(request).result())
+
+
+def dp_ordinal(
+    formula: str,
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    estimand: str = "ATE",
+    design: str = "observational",
+    level: str | None = None,
+    bounds: Any = None,
+    shares: Mapping[str, float] | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> OrdinalEffects:
+    """Compare an outcome of ordered levels in two arms, from one noisy table.
+
+    Parameters
+    ----------
+    formula
+        ``"pain ~ treatment"``, or ``"pain ~ treatment | x1 + x2"``. Covariates are adjusted for, by
+        weights of a released propensity model, unless treatment was randomised.
+    bounds
+        As in :func:`dp_ate`. The levels of the outcome are a list from the lowest to the highest,
+        of texts or numbers: ``{"pain": ["none", "mild", "severe"]}``.
+    estimand
+        "ATE", "ATT" or "ATC": whose outcomes are compared, where covariates are adjusted for.
+    design
+        "randomised" where treatment was assigned by chance, "observational" where not.
+    data, epsilon, delta, level, shares, ledger, dataset, seed
+        As in :func:`dp_ate`.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
+    **options
+        Options of the method; ``print(dpe.methods("ordinal_table"))`` describes them.
+
+    Returns
+    -------
+    OrdinalEffects
+        Differences of cumulative risks ("at least mild"), the probability that a treated record has
+        a higher level than a control one, a common odds ratio, and both distributions.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"t": [0, 1] * 500, "grade": [1, 2, 3, 2] * 250})
+    >>> fit = dpe.dp_ordinal(
+    ...     "grade ~ t", data, bounds={"grade": [1, 2, 3]}, epsilon=1, design="randomised", seed=1
+    ... )
+    >>> fit.levels
+    ('1', '2', '3')
+    """
+    request = Request.of_effect(
+        estimand,
+        formula,
+        data,
+        table_methods()["ordinal_table"],
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        design=design,
+        **options,
+    )
+    return cast(OrdinalEffects, Estimation(request).result())
 
 
 def dp_qte(

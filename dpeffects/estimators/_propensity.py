@@ -62,6 +62,12 @@ _FAR = 0.15
 _TYPICAL_CLIP = 0.06
 """What `plan` takes a clip to be that is yet to be chosen."""
 _STEEPEST = 10.0
+HARDLY, NOTHING = 0.5, 0.1
+"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
+an association."""
+_MANY = 0.05
+"""Records beyond the clip that a caution is for."""
+LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
 
@@ -421,3 +427,27 @@ def with_error(
         kept[1:],
         {"strength of the ridge penalty": weights.strength},
     )
+
+
+def clipped_share(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
+    """Share of records beyond the clip, released and expected, and the weight that they lack."""
+    noise, prior = (beyond.sd / n) ** 2, (0.02 + expected / 2.0) ** 2
+    share = (float(beyond) / n * prior + expected * noise) / (prior + noise)
+    share = min(max(share, 0.0), 1.0)
+    return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
+
+
+def caution_about(kept: float, clipped: float) -> str:
+    """What nobody should overlook of a model that keeps so much, and of weights cut so often."""
+    found = []
+    if kept < HARDLY:
+        found.append(
+            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
+            "slopes at this size and budget, so little is adjusted for"
+        )
+    if clipped > _MANY:
+        found.append(
+            f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
+            "weights are truncated, and confounding among them is not adjusted for"
+        )
+    return "; ".join(found)

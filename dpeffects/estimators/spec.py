@@ -86,6 +86,10 @@ class Options:
         """Return the record of the method with these options: they may change its guarantee."""
         return spec
 
+    def has_means(self, facts: Facts) -> bool:
+        """Say whether what is released tells the mean outcomes of the arms too."""
+        return False
+
     def shown(self) -> dict[str, Any]:
         """Return the options as values that print: a model by its name.
 

@@ -149,7 +149,7 @@ class Distributions:
             found.append(np.where(coarse, edge, end))
         lower, upper = np.minimum(found[0], value), np.maximum(found[1], value)
         if self.scale.whole:
-            value, lower, upper = (np.ceil(x - 1e-9) for x in (value, lower, upper))
+            value, lower, upper = (np.ceil(x - 1e-9) + 0.0 for x in (value, lower, upper))
         return Ends(value, lower, upper)
 
     def difference(self, p: Sequence[float], z: float) -> Ends:
