@@ -121,6 +121,12 @@ _QTE = """\
   dpeffects qte "cost ~ treated | age + sex" patients.csv --epsilon 1 \\
       --bounds bounds.toml --format html --out quantiles.html
 """
+_ORDINAL = """\
+  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
+      --design randomised
+  dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \\
+      --bounds bounds.toml
+"""
 _RATE = """\
   dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \\
       --bounds bounds.toml --design randomised --per 1000
@@ -200,6 +206,14 @@ COMMANDS = (
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
         plot="draw both distributions",
+    ),
+    function_command(
+        "ordinal",
+        "dp_ordinal",
+        _ORDINAL,
+        changes=_OF_TABLES,
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
     ),
     function_command(
         "rate",

@@ -345,7 +345,7 @@ COMMANDS = (
     ),
     Command(
         "combine-tables",
-        "add the tables of several sites (survival, qte): one result for all records",
+        "add the tables of several sites (survival, ordinal, qte): one result for all records",
         add_tables_arguments,
         run_tables,
         _TABLES,

@@ -12,13 +12,18 @@ from dpeffects import documents
 from dpeffects.errors import DataError, OptionError, ReleaseError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.tables import ArmTable, together
-from dpeffects.results import QuantileEffects, RateEffects, SurvivalEffects
+from dpeffects.results import OrdinalEffects, QuantileEffects, RateEffects, SurvivalEffects
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.release_fields import check_site
 
 T = TypeVar("T", bound=TableEffects)
-_KINDS: tuple[type[TableEffects], ...] = (SurvivalEffects, QuantileEffects, RateEffects)
+_KINDS: tuple[type[TableEffects], ...] = (
+    SurvivalEffects,
+    QuantileEffects,
+    OrdinalEffects,
+    RateEffects,
+)
 _SAME = ("method", "formula", "outcome", "treatment", "estimand", "level", "stands_on")
 
 
