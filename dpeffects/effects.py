@@ -26,6 +26,9 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    OrdinalEffects,
+    QuantileEffects,
+    RandomisationTest,
     RateEffects,
     Result,
     SubsetEffects,
@@ -57,6 +60,7 @@ def dp_ate(
     weights: str | None = None,
     subset: str | None = None,
     check_bounds: bool = False,
+    means: bool = False,
     by: str | Sequence[str] | Mapping[str, str] | None = None,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
@@ -133,6 +137,9 @@ def dp_ate(
     check_bounds
         True releases, out of the share "check_bounds", how many values of each numeric column lay
         outside its declared range and were clipped to it, with a caution where it is many.
+    means
+        Most methods release what gives the mean outcome of each arm too, for ratios and risks
+        (:meth:`Result.effect`). For those that do not, True releases it out of the share "means".
     by
         Effects in several subsets, in one call and out of one budget: a mapping of names to
         subsets, ``{"women": "sex == 'f'", "men": "sex == 'm'"}``; a list of subsets; or discrete
@@ -188,6 +195,7 @@ def dp_ate(
         weights=weights,
         subset=subset,
         check_bounds=check_bounds,
+        means=means,
         by=by,
         ledger=ledger,
         dataset=dataset,
@@ -504,6 +512,252 @@ def dp_survival(
         **options,
     )
     return cast(SurvivalEffects, Estimation(request).result())
+
+
+def dp_randomisation_test(
+    formula: str,
+    data: Any,
+    *,
+    epsilon: float,
+    treated_share: float | None = None,
+    treated: int | None = None,
+    alternative: str = "two-sided",
+    bounds: Any = None,
+    shares: Mapping[str, float] | None = None,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+) -> RandomisationTest:
+    """Test whether a randomised treatment changes anybody's outcome, which is 0 or 1.
+
+    The p-value is exact in samples of any size, with any epsilon: it rests on the assignment of
+    treatment and on the noise, whose laws are known, and on nothing else.
+
+    Parameters
+    ----------
+    formula, data, epsilon, bounds, shares, ledger, dataset, seed
+        As in :func:`dp_ate`. The outcome is 0 or 1 by its declaration: a boolean or integer column
+        with the bounds (0, 1), or a comparison, ``"I(weeks > 3) ~ t"``. No covariates are read.
+    treated_share
+        The chance with which each record was treated, independently of all others.
+    treated
+        Instead: how many records were treated, where that was fixed, or is public. The test is
+        then conditional on it, and more powerful where the outcome is neither rare nor frequent.
+    alternative
+        "two-sided": treatment changes somebody's outcome; "greater": it raises somebody's; "less".
+
+    Returns
+    -------
+    RandomisationTest
+
+    Notes
+    -----
+    Two numbers are released: how many outcomes are 1, with a quarter of epsilon, and the sum of
+    (t - p)(y - c). Under the null hypothesis their law is known but for the former, over which the
+    p-value is maximised, within a confidence set (`dpeffects.inference.randomisation`). Persons
+    with several rows, weights, subsets and missing values are refused, because the assignment of
+    treatment is one of records: leave out rows first, where whether they are left out does not
+    depend on anything that is private.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> trial = dpe.load_data("lalonde")
+    >>> found = dpe.dp_randomisation_test(
+    ...     "I(earnings_1978 > 0) ~ treatment", trial, epsilon=1, treated=185, seed=1
+    ... )
+    >>> 0 < found.p_value < 1
+    True
+    """
+    request = Request.of_effect(
+        "ATE",
+        formula,
+        data,
+        table_methods()["randomisation_test"],
+        epsilon=epsilon,
+        bounds=bounds,
+        shares=shares,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        treated_share=treated_share,
+        treated=treated,
+        alternative=alternative,
+    )
+    return cast(RandomisationTest, Estimation(request).result())
+
+
+def dp_ordinal(
+    formula: str,
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    estimand: str = "ATE",
+    design: str = "observational",
+    level: str | None = None,
+    bounds: Any = None,
+    shares: Mapping[str, float] | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> OrdinalEffects:
+    """Compare an outcome of ordered levels in two arms, from one noisy table.
+
+    Parameters
+    ----------
+    formula
+        ``"pain ~ treatment"``, or ``"pain ~ treatment | x1 + x2"``. Covariates are adjusted for, by
+        weights of a released propensity model, unless treatment was randomised.
+    bounds
+        As in :func:`dp_ate`. The levels of the outcome are a list from the lowest to the highest,
+        of texts or numbers: ``{"pain": ["none", "mild", "severe"]}``.
+    estimand
+        "ATE", "ATT" or "ATC": whose outcomes are compared, where covariates are adjusted for.
+    design
+        "randomised" where treatment was assigned by chance, "observational" where not.
+    data, epsilon, delta, level, shares, ledger, dataset, seed
+        As in :func:`dp_ate`.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
+    **options
+        Options of the method; ``print(dpe.methods("ordinal_table"))`` describes them.
+
+    Returns
+    -------
+    OrdinalEffects
+        Differences of cumulative risks ("at least mild"), the probability that a treated record has
+        a higher level than a control one, a common odds ratio, and both distributions.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"t": [0, 1] * 500, "grade": [1, 2, 3, 2] * 250})
+    >>> fit = dpe.dp_ordinal(
+    ...     "grade ~ t", data, bounds={"grade": [1, 2, 3]}, epsilon=1, design="randomised", seed=1
+    ... )
+    >>> fit.levels
+    ('1', '2', '3')
+    """
+    request = Request.of_effect(
+        estimand,
+        formula,
+        data,
+        table_methods()["ordinal_table"],
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        design=design,
+        **options,
+    )
+    return cast(OrdinalEffects, Estimation(request).result())
+
+
+def dp_qte(
+    formula: str,
+    data: Any,
+    *,
+    quantiles: float | Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9),
+    epsilon: float,
+    delta: float = 0.0,
+    estimand: str = "ATE",
+    design: str = "observational",
+    level: str | None = None,
+    bounds: Any = None,
+    shares: Mapping[str, float] | None = None,
+    unit: str | None = None,
+    max_rows: int | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    subset: str | None = None,
+    check_bounds: bool = False,
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> QuantileEffects:
+    """Compare quantiles of the outcome in two arms, from one noisy table.
+
+    Parameters
+    ----------
+    formula
+        ``"outcome ~ treatment"``, or ``"outcome ~ treatment | x1 + x2"``. Covariates are adjusted
+        for, by weights of a released propensity model, unless treatment was randomised.
+    quantiles
+        Shares of records, 0.5 for the median. The table is finest around these; others can be asked
+        of the result, and cost nothing.
+    estimand
+        "ATE", "ATT" or "ATC": whose outcomes are compared, where covariates are adjusted for.
+    design
+        "randomised" where treatment was assigned by chance, "observational" where not.
+    data, epsilon, delta, level, bounds, shares, ledger, dataset, seed
+        As in :func:`dp_ate`. The range of the outcome may be wide: a part of epsilon finds out
+        where the records are.
+    unit, max_rows, missing, weights, subset, check_bounds
+        As in :func:`dp_ate`.
+    **options
+        Options of the method; ``print(dpe.methods("quantile_table"))`` describes them.
+
+    Returns
+    -------
+    QuantileEffects
+        Quantiles of both arms with their differences, and both distributions.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"t": [0, 1] * 1000, "cost": [i**2 / 40 for i in range(2000)]})
+    >>> fit = dpe.dp_qte(
+    ...     "cost ~ t", data, quantiles=0.5, bounds={"cost": (0, 1e6)}, epsilon=1,
+    ...     design="randomised", seed=1,
+    ... )
+    >>> bool(20_000 < fit.quantiles()["control"][0] < 30_000)  # 25,000
+    True
+    """
+    request = Request.of_effect(
+        estimand,
+        formula,
+        data,
+        table_methods()["quantile_table"],
+        epsilon=epsilon,
+        delta=delta,
+        level=level,
+        bounds=bounds,
+        shares=shares,
+        unit=unit,
+        max_rows=max_rows,
+        missing=missing,
+        weights=weights,
+        subset=subset,
+        check_bounds=check_bounds,
+        ledger=ledger,
+        dataset=dataset,
+        seed=seed,
+        quantiles=quantiles,
+        design=design,
+        **options,
+    )
+    return cast(QuantileEffects, Estimation(request).result())
 
 
 def dp_rate(

@@ -35,7 +35,14 @@ from dpeffects.errors import (
     OptionError,
     did_you_mean,
 )
-from dpeffects.estimators import _clusters, _response, conditional_methods, get, registry
+from dpeffects.estimators import (
+    _clusters,
+    _levels,
+    _response,
+    conditional_methods,
+    get,
+    registry,
+)
 from dpeffects.estimators._clusters import (
     effective_size,
     with_group_variance,
@@ -44,7 +51,7 @@ from dpeffects.estimators._clusters import (
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Number, Pair, Survival, source
+from dpeffects.formula.expression import Number, Ordered, Pair, Survival, source
 from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
@@ -54,8 +61,16 @@ from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.results import ArmEffects, Balance, CateEffects, CateFunction, Result
+from dpeffects.results import (
+    ArmEffects,
+    Balance,
+    CateEffects,
+    CateFunction,
+    RandomisationTest,
+    Result,
+)
 from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.randomisation import ReleasedTest
 from dpeffects.results.tabled import Tabled, TableEffects
 from dpeffects.unproved.seeded import noise_source
 
@@ -105,13 +120,19 @@ class Request:
     check_bounds: bool = False
     contrasts: str | None = "reference"
     """Of more than two arms: "reference" or "pairwise"; None where one effect is wanted."""
+    means: bool = False
+    """Whether mean outcomes by arm are wanted of a method that does not release them."""
     release: str = ""
     """What is released of conditional effects: "function", "points" or "groups"."""
     at: Any = None
     by: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("variance", self.variance), ("check_bounds", self.check_bounds)):
+        for name, value in (
+            ("variance", self.variance),
+            ("check_bounds", self.check_bounds),
+            ("means", self.means),
+        ):
             if not isinstance(value, bool):
                 raise OptionError(f"{name} must be True or False, got {value!r}")
         whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
@@ -162,7 +183,7 @@ class Request:
 _ARGUMENTS = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
     *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
-    "check_bounds",
+    *("check_bounds", "means"),
 )
 
 
@@ -189,6 +210,7 @@ class Estimation:
     points: FloatArray | None = None
     unread: bool = False
     contrasts: Contrasts = ()
+    adds_means: bool = False
     size: float | None = None
     effective: float | None = None
     asked_size: int | None = None
@@ -287,9 +309,28 @@ class Estimation:
         arms = self.design.columns.arm_count
         about = (self.design.width, request.budget, self.level, count, values, arms)
         facts = Facts(n, *about, self.design.tops)
+        facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
+        self.adds_means = self._adds_means(facts)
         self.split = self._divide(facts)
+
+    def _adds_means(self, facts: Facts) -> bool:
+        """Whether a level is released beside what the method releases; refuses where it cannot."""
+        spec = self.spec
+        if not self.request.means or self.options.has_means(facts):
+            return False
+        if spec.guarantee != "exact" or spec.conditional or not spec.uses_outcome:
+            raise OptionError(
+                f"means=True is for average effects by methods with an exact guarantee, not for "
+                f"{spec.name}"
+            )
+        if facts.arms > 2:
+            raise OptionError(
+                f"{spec.name} releases no means of more than two arms here: method="
+                '"diff_in_means" and method="clipped_contrast" do'
+            )
+        return True
 
     def _contrasts(self) -> Contrasts:
         """Pairs of more than two arms that are compared; refuses what compares two."""
@@ -380,6 +421,8 @@ class Estimation:
             proportions = {k: x for k, x in proportions.items() if k not in dropped}
         if missing:
             proportions["bounds"] = _BOUNDS_SHARE
+        if self.adds_means:
+            proportions[_levels.SHARE] = _levels.PROPORTION
         proportions |= self._counting_shares(proportions)
         if checked := len(self._to_check()):
             proportions[clipped.SHARE] = clipped.proportion(checked)
@@ -440,6 +483,8 @@ class Estimation:
                 released = self.spec.fit(curator, self.options, target)
             if self.effective is not None and isinstance(released, Tabled):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
+            if self.adds_means:
+                released = _levels.with_released_means(curator, released, self.request.estimand)
             if self.response is not None:
                 released = self.response.completed(released, curator.n)
             if curator.has(_clusters.SHARE):
@@ -621,7 +666,7 @@ def _adds_up(options: Options) -> bool:
 
 def _result(
     estimation: Estimation, released: Any
-) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects:
+) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects | RandomisationTest:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
@@ -631,6 +676,8 @@ def _result(
         case Estimate():
             released = _completed(estimation, released)
             return Result.from_estimate(released, notes=notes, **about)
+        case ReleasedTest():
+            return RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
             details = released.details
@@ -639,6 +686,8 @@ def _result(
             )
         case Tabled():
             fields = {**released.fields, **about, "details": released.details}
+            if isinstance(design.formula.outcome, Ordered):
+                fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
@@ -691,7 +740,9 @@ def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     """An average effect with what the request and the declared bounds say about it."""
     # where a variance costs nothing it comes all the same
     if not estimation.request.variance and not isinstance(released.sampling, Unavailable):
-        released = replace(released, sampling=Unavailable("variance=False was asked for"))
+        none = Unavailable("variance=False was asked for")
+        means = released.means and replace(released.means, sampling=none)
+        released = replace(released, sampling=none, means=means)
     if estimation.unread and not released.basis:
         caution = estimation.clipped.caution
         released = replace(released, basis="association", caution=caution)
@@ -759,7 +810,7 @@ def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
     rows = _column_bounds(bounds, others)
     if not formula.outcome_columns:
         return tuple(rows)
-    if isinstance(formula.outcome, Survival | Pair):
+    if isinstance(formula.outcome, Survival | Pair | Ordered):
         return (*_column_bounds(bounds, formula.outcome_columns), *rows)
     sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
     of_outcome = max(sources, key=SOURCES.index, default="declared")

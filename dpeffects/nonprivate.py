@@ -70,7 +70,7 @@ def reference(
     spec = get(method)
     spec.check_estimand(estimand)
     ignored = {"epsilon", "delta", "level", "shares", "variance", "ledger", "dataset", "seed"}
-    ignored |= {KINDS[spec.guarantee].accept, "check_bounds"}
+    ignored |= {KINDS[spec.guarantee].accept, "check_bounds", "means"}
     checked = spec.make_options({k: v for k, v in options.items() if k not in ignored})
     parsed = parse(design.written_out(formula, data, bounds))
     if design.is_lazy(data):

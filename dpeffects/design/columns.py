@@ -26,10 +26,12 @@ from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, prepared, with_missing
 from dpeffects.formula.expression import (
     Column,
+    Compare,
     Cut,
     Expression,
     Missing,
     Number,
+    Ordered,
     Pair,
     Survival,
     columns,
@@ -82,7 +84,22 @@ class Design:
         last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
         last = 2 if isinstance(outcome, Missing) else last
         last = outcome.cells if isinstance(outcome, Survival) else last
+        last = len(self.bounds[outcome.column]) if isinstance(outcome, Ordered) else last
         return (*self.encoding.values(counts), last)
+
+    @property
+    def outcome_levels(self) -> tuple[str, ...]:
+        """Names of the declared levels of an ordered outcome, from the lowest on."""
+        outcome = self.formula.outcome
+        levels = self.bounds[outcome.column] if isinstance(outcome, Ordered) else ()
+        return tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in levels)
+
+    @property
+    def indicator(self) -> bool:
+        """Whether the outcome is 0 or 1, by its declared type and range or as a comparison."""
+        if isinstance(self.formula.outcome, Compare):
+            return True
+        return self.values[-1] == 2 and self.recipe.outcome_range == (0.0, 1.0)
 
     def strata(self) -> Strata:
         """Read the covariates as strata; raises where one is not discrete."""
@@ -128,10 +145,12 @@ class Design:
     @cached_property
     def recipe(self) -> Recipe:
         """How rows are clipped and encoded; raises when a range cannot be used."""
-        intervals = intervals_of(self.bounds)
+        intervals, outcome = intervals_of(self.bounds), self.formula.outcome
+        if isinstance(outcome, Ordered):
+            outcome = replace(outcome, count=self.values[-1])
         lower, upper = (0.0, 1.0)
         if self.formula.outcome_columns:  # else the call reads no outcome
-            lower, upper = range_of(self.formula.outcome, intervals)
+            lower, upper = range_of(outcome, intervals)
         if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
             raise BoundsError(
                 f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
@@ -141,9 +160,8 @@ class Design:
             discrete = self.strata()
         except FormulaError:  # a covariate that is not discrete
             discrete = None
-        outcome = self.formula.outcome
         if isinstance(outcome, Pair):
-            outcome = replace(outcome, tops=self.tops)
+            outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
 
@@ -178,6 +196,8 @@ class Columns:
     computed: Expression | Cut | None = None
     events: tuple[str, ...] = ()
     """Columns that are 0 or 1, or missing."""
+    ordered: tuple[Ordered, ...] = ()
+    """The outcome, where its levels are declared in order."""
 
     @property
     def treatment_reads(self) -> tuple[str, ...]:
@@ -243,6 +263,8 @@ class Columns:
                     f"column {name!r} must be 0 or 1, for censored and event: write "
                     f"Surv(time, {show_name(name)} == 2) where 2 is the event"
                 )
+        for x in (x for x in self.ordered if x.column in names):
+            found[x.key] = codes(frame[x.column], self.levels[x.column], x.column in self.lenient)
         return found | flags
 
     def read(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> tuple[Arrays, Arrays]:
@@ -252,7 +274,8 @@ class Columns:
 
     def codes(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, IntArray]:
         """Columns of levels, as indices into their levels."""
-        wanted = (name for name in names if name in self.levels)
+        numbered = {x.column for x in self.ordered}
+        wanted = (name for name in names if name in self.levels and name not in numbered)
         return {n: codes(frame[n], self.levels[n], n in self.lenient) for n in wanted}
 
 

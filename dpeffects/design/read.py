@@ -44,6 +44,7 @@ from dpeffects.formula.expression import (
     Column,
     Cut,
     Missing,
+    Ordered,
     Pair,
     Spline,
     Survival,
@@ -218,7 +219,9 @@ def read(
     outcome_source = free or ("public" if "outcome" in public else None)
     timed = isinstance(formula.outcome, Survival)  # a cell of a life table, whatever the times are
     for name in formula.outcome_columns:
-        if name not in _only_flagged(formula):
+        if isinstance(formula.outcome, Ordered):
+            reader.ordered_column(name, outcome_source)
+        elif name not in _only_flagged(formula):
             reader.numeric_column(name, outcome_source, needs_range=not timed)
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
@@ -306,6 +309,8 @@ def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
     found = dict.fromkeys(formula.columns, "")
     found |= dict.fromkeys([*formula.outcome_columns, *_names_computed(formula)], "number")
     found |= dict.fromkeys(formula.treatment_columns, "number")
+    if isinstance(formula.outcome, Ordered):
+        found[formula.outcome.column] = "factor"
     factors = {formula.treatment_name, *_names_in_c(formula)} & found.keys()
     types = {name: schema[name] for name in formula.columns if name in schema}
     factors |= {n for n, x in types.items() if not (x.is_numeric() or x == nw.Boolean)}
@@ -544,9 +549,15 @@ class _ColumnReader:
         dtype = self._schema[name]
         if dates.is_date(dtype):
             raise dates.undeclared(name)
+        levels = name in self._known and self._known.is_levels(name)
+        if levels and name in self._formula.outcome_columns:
+            raise BoundsError(
+                f"outcome {name!r} has declared levels: use dp_ordinal for levels in order, or "
+                f"write I({name} >= ...) and a range for numbers"
+            )
         if not _is_number(dtype):
             raise DataError(_not_numeric(name, dtype))
-        if name in self._known and self._known.is_levels(name):
+        if levels:
             raise BoundsError(
                 f"column {name!r} is used as a number: declare a range as a tuple, "
                 f'bounds={{"{name}": (LOWER, UPPER)}}, not a list of levels'
@@ -567,6 +578,15 @@ class _ColumnReader:
             self._missing.append(name)
             return
         self._bounds = self._bounds.with_interval(name, *ends, source=source)
+
+    def ordered_column(self, name: str, source: str | None) -> None:
+        """Read an outcome whose levels are declared in their order."""
+        if name in self._known and not self._known.is_levels(name):
+            raise BoundsError(
+                f"the levels of {name!r} must be declared in their order, as a list: "
+                f'bounds={{"{name}": ["none", "mild", "severe"]}}'
+            )
+        self._level_column(name, source)
 
     def _level_column(self, name: str, source: str | None) -> None:
         """Read levels from the formula, a declaration, the dtype, or public data."""
@@ -615,6 +635,7 @@ class _ColumnReader:
             flags,
             formula.computed_treatment,
             _events(formula),
+            (formula.outcome,) if isinstance(formula.outcome, Ordered) else (),
         )
         encoding = Encoding.build(formula, levels_of(formula, bounds))
         types = {name: self._schema[name] for name in numeric}

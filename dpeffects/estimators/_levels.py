@@ -44,8 +44,8 @@ SHARE, PROPORTION = "means", 0.1
 _COUNT = 0.3
 """Part of that share for the number of treated records."""
 _VARY = 0.5
-"""Effects on treated and control records differ by about this part of the effect, where nothing is
-known of it."""
+"""Effects on treated and control records differ by about this part of what they would if they were
+proportional to outcomes without treatment, where nothing is known of it."""
 _RESIDUALS = 0.3
 """Relative standard deviation over studies of a variance of weighted residuals, against one that
 takes residuals as independent of weights."""
@@ -103,8 +103,9 @@ def with_means(
         )
     )
     level, laplace, gaussian, parts = _level(centres, whose)
-    treated, control = level + weights[0] * estimate.value, level - weights[1] * estimate.value
-    off = centres.share_sd * estimate.value  # the difference stays
+    effect = float(estimate.value)
+    treated, control = level + weights[0] * effect, level - weights[1] * effect
+    off = centres.share_sd * effect  # the difference stays
     if own.of_treated and own.of_control:
         parts.append(MeansPart("share treated", -off, -off, noise=True))
     named = set()
@@ -115,7 +116,7 @@ def with_means(
             named.add(part.name)
             parts.append(MeansPart(part.name, weights[0] * one, -weights[1] * other, part.noise))
     elif not unadjusted:
-        vague = _VARY * weights[0] * weights[1] * estimate.value
+        vague = _VARY * _confounded(centres, control, effect) * weights[0] * weights[1] * effect
         parts.append(MeansPart("effects that vary", vague, vague))
     for part in estimate.parts:
         if part.name not in named:
@@ -134,6 +135,13 @@ def with_means(
     if centres.two_valued:
         means = replace(means, design=_design(estimate, means, centres, whose, spread))
     return replace(estimate, means=means)
+
+
+def _confounded(centres: Centres, control: float, effect: float) -> float:
+    """How far means without treatment are apart in the two arms, over their mean; at most 1."""
+    low, (one, zero) = centres.outcome_range[0], centres.means.tolist()
+    apart = abs(one - effect - zero) / max(abs(control - low), 0.02 * centres.range)
+    return min(apart, 1.0)
 
 
 def _level(
@@ -172,7 +180,7 @@ def _sampling(
     if unadjusted:  # arms of equal variance
         return (MeansVariance(own, 1.0 - centres.share, centres.share),)
     if one and other:
-        level = _known(spread.variance / centres.n)
+        level = _known(float(spread.variance) / centres.n)
         return (
             MeansVariance(own, one**2, other**2, -one * other),
             MeansVariance(level, 1.0, 1.0, 1.0),
@@ -209,7 +217,7 @@ def _design(
         seen = released.value / expected
         sd = math.sqrt(2.0) * released.noise_scale / expected
         factor += (seen - 1.0) * _RESIDUALS**2 / (_RESIDUALS**2 + sd**2)
-        factor = min(max(factor, 0.3), 5.0)
+        factor = max(factor, 0.3)
     kept, n = (1.0 - explained) * factor, float(centres.n)
     if own.of_treated and own.of_control:
         common = explained / n
@@ -219,6 +227,18 @@ def _design(
     rest = max(kept * (one + other) - alone, 0.25 * kept * (one + other)) + common
     pair = (1.0 / size, rest) if own.of_treated else (rest, 1.0 / size)
     return *pair, common
+
+
+def with_design(means: Means, estimate: Estimate, part: float) -> Means:
+    """Means of an outcome of two values, whose design is such that the variance comes out right.
+
+    ``part`` is that of the treated mean in the variance of arms of equal risk.
+    """
+    bare, own = replace(means, design=(part, 1.0 - part, 0.0)), sampling_variance(estimate)
+    if isinstance(own, Unavailable):
+        return bare
+    factor = own / max(variance_at(bare, 1.0, -1.0, *likely(bare)), 1e-300)
+    return replace(means, design=(factor * part, factor * (1.0 - part), 0.0))
 
 
 def by_arm(

@@ -23,7 +23,7 @@ are multiplied by the inverse of the mixing; with two arms that is the division 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +31,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError
+from dpeffects.estimators._levels import with_design
 from dpeffects.estimators.matching import Matches, feasible, match_into, match_limits, pairs
 from dpeffects.estimators.spec import Contrasts
 from dpeffects.estimators.strengths import default_penalty
@@ -38,6 +39,8 @@ from dpeffects.inference.estimate import (
     NOISY_SCORE,
     Effects,
     Estimate,
+    Means,
+    MeansVariance,
     SamplingVariance,
     Unavailable,
 )
@@ -115,9 +118,8 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     for row, (arm, other) in zip(asked, contrasts, strict=True):
         row[arm], row[other] = 1.0, -1.0
     # what multiplies the means of released arms
-    rows, by_shares = asked, np.zeros(len(contrasts))
+    rows, by_shares, shares = asked, np.zeros(len(contrasts)), inputs.counts / n
     if inputs.mixing is not None and options.debias:
-        shares = inputs.counts / n
         rows = asked @ unmixing(shares, inputs.mixing)
         by_shares = _share_variance(asked, means, shares, inputs.mixing, n)
     reason = "variance=False was asked for" if label or options.debias else BIASED
@@ -138,7 +140,37 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
         )
         for row, variance in zip(rows, variances, strict=True)
     )
+    if inputs.mixing is None or options.debias:
+        turn = np.eye(curator.arms) if inputs.mixing is None else unmixing(shares, inputs.mixing)
+        estimates = tuple(
+            replace(
+                x, means=_means(curator, x, turn[[*pair]], means, scales, inputs.counts[[*pair]])
+            )
+            for x, pair in zip(estimates, contrasts, strict=True)
+        )
     return Effects(estimates, tuple(notes), details={**inputs.details, **details})
+
+
+def _means(
+    curator: Curator,
+    estimate: Estimate,
+    turn: FloatArray,
+    means: FloatArray,
+    scales: FloatArray,
+    sizes: IntArray,
+) -> Means:
+    """Means of two arms; the variance of their difference is divided by the sizes of the arms."""
+    low, high = curator.outcome_range
+    one, two = (low + (high - low) / 2.0 + turn @ means).tolist()
+    part, own = float(sizes[1] / sizes.sum()), estimate.sampling
+    made = Means(
+        one,
+        two,
+        own if isinstance(own, Unavailable) else (MeansVariance(own, part, 1.0 - part),),
+        laplace=tuple((float(a), float(b)) for a, b in (turn * scales).T),
+        possible=(low, high),
+    )
+    return with_design(made, estimate, part) if curator.values[-1] == 2 else made
 
 
 def _caution(inputs: _ArmInputs) -> tuple[bool, str]:

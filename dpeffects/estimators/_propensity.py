@@ -52,9 +52,8 @@ _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
 _WIDER = 1.3
 """The same once more, where a clip is chosen: one that is too low costs less than one too high."""
-_DEPTHS = np.linspace(2.0, 4.0, 21)
-"""Clips that are compared, so many standard deviations from the mean of the log odds: at least
-19 of 20 records are to be within."""
+_DEEPEST = 4.0
+"""Clips that are compared are at most so many standard deviations from the mean log odds."""
 _LEAST = 0.15
 """The least clip, over the share of the arm."""
 _FAR = 0.15
@@ -62,6 +61,12 @@ _FAR = 0.15
 _TYPICAL_CLIP = 0.06
 """What `plan` takes a clip to be that is yet to be chosen."""
 _STEEPEST = 10.0
+HARDLY, NOTHING = 0.5, 0.1
+"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
+an association."""
+_MANY = 0.05
+"""Records beyond the clip that a caution is for."""
+LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
 
@@ -117,10 +122,12 @@ class PropensityModel:
         """The model with its propensities clipped."""
         return Propensity.within(self.weights, self.offset, limits)
 
-    def limits(self, estimand: str, noise: float) -> Interval:
+    def limits(self, estimand: str, noise: float, least_depth: float = 2.0) -> Interval:
         """The clip with the least noise and bias, where log odds that are not noise reach to.
 
         ``noise`` is that in the estimate for a largest weight of 1, in ranges of the outcome.
+        Clips are compared that many or more standard deviations from the mean of the log odds: by
+        default at least 19 of 20 records are to be within.
         """
         own, share = ESTIMANDS[estimand], float(self.scores.mean())
         log_odds = np.log(self.scores / (1.0 - self.scores))
@@ -128,7 +135,7 @@ class PropensityModel:
         sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
         wider = replace(self, scores=typical_scores(share, _WIDER * sd))
         best = (math.inf, (0.0, 1.0))
-        for depth in _DEPTHS:
+        for depth in np.arange(least_depth, _DEEPEST + 0.05, 0.1):
             low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
             low, high = max(low, _LEAST * share), min(high, 1.0 - _LEAST * (1.0 - share))
             limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
@@ -421,3 +428,27 @@ def with_error(
         kept[1:],
         {"strength of the ridge penalty": weights.strength},
     )
+
+
+def clipped_share(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
+    """Share of records beyond the clip, released and expected, and the weight that they lack."""
+    noise, prior = (beyond.sd / n) ** 2, (0.02 + expected / 2.0) ** 2
+    share = (float(beyond) / n * prior + expected * noise) / (prior + noise)
+    share = min(max(share, 0.0), 1.0)
+    return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
+
+
+def caution_about(kept: float, clipped: float) -> str:
+    """What nobody should overlook of a model that keeps so much, and of weights cut so often."""
+    found = []
+    if kept < HARDLY:
+        found.append(
+            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
+            "slopes at this size and budget, so little is adjusted for"
+        )
+    if clipped > _MANY:
+        found.append(
+            f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
+            "weights are truncated, and confounding among them is not adjusted for"
+        )
+    return "; ".join(found)

@@ -13,16 +13,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.design.arms import ArmByCell
+from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._checks import check_between, check_flag
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators._propensity import (
+    LINEAR,
+    NOTHING,
     UNDO,
     PropensityModel,
     Setting,
+    beyond_clip,
+    caution_about,
+    clipped_share,
     kept_slopes,
     plan,
     private_model,
@@ -33,25 +38,28 @@ from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjuste
 from dpeffects.estimators.spec import Facts, Options
 from dpeffects.estimators.weighting import Propensity, relative_weights
 from dpeffects.inference.tables import ArmTable, Confounding
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box, entries
+from dpeffects.results.tabled import Tabled, TableEffects
 
 _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Parts of the budget that the propensity model may have, where there is one (`plan` chooses),"""
-_REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "table": 0.78}
+_REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "overlap": 0.02, "table": 0.76}
 """and how the rest is divided."""
 _CELLS = 4.0
 """Noise of a number that is made of many cells, over that of one weighted sum."""
-_CONFOUNDED = 0.3
+_CONFOUNDED = 0.1
 """Bias without adjustment, as a risk, that the choice of the model's price goes by."""
 _EXPLAINED = 0.3
 """Part of the variance of outcomes that covariates explain."""
-_FAR = 1.1
-"""How far mean outcomes of records beyond a clip are from the mean, in standard deviations."""
-_HARDLY, _NOTHING = 0.5, 0.1
-"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
-an association."""
+_CLIP, _LEAST_DEPTH = 0.12, 1.0
+"""What the choice takes a clip to be that is yet to be chosen; and how close to the mean of the log
+odds a clip can be, in standard deviations: noise in many cells is worth truncated weights."""
+_TRUNCATED = 2.2
+"""Part of the confounding that truncated weights leave, for each part of the weight that they lack:
+records beyond a clip are those that differ most."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class TableOptions(StudyOptions):
         super().__post_init__()
         check_flag("adjust", self.adjust, optional=True)
         if self.model_share is not None:
-            check_between("model_share", self.model_share, 0.0, 1.0)
+            check_between("model_share", self.model_share, 0.05, 0.9)
 
     def resolve(self, facts: Facts) -> Options:
         """Decide whether to adjust, and at what price; refuse more than two arms."""
@@ -88,13 +96,16 @@ class TableOptions(StudyOptions):
             refuse_unadjusted(self, lacks, 'Write "y ~ t | x1 + x2"')
             return replace(self, adjust=False)
         if facts.level == "label":
+            if self.model_share is not None:
+                raise OptionError("model_share has no meaning at label level")
             return replace(self, adjust=True)
         part, kept = self._model(facts)
-        if kept < _NOTHING:
-            lacks = "n, epsilon and the number of covariates carry no adjustment"
-            instead = "Use more epsilon, more records or fewer covariates, add a delta"
-            refuse_unadjusted(self, lacks, instead)
-        return replace(self, adjust=bool(self.adjust) or kept >= _NOTHING, model_share=part)
+        if kept >= NOTHING or self.adjust:
+            return replace(self, adjust=True, model_share=part)
+        lacks = "n, epsilon and the number of covariates carry no adjustment"
+        instead = "Use more epsilon, more records or fewer covariates, add a delta"
+        refuse_unadjusted(self, lacks, instead)
+        return replace(self, adjust=False)
 
     def _model(self, facts: Facts) -> tuple[float, float]:
         """The model's part of the budget, and what it is expected to keep of its slopes."""
@@ -108,7 +119,7 @@ class TableOptions(StudyOptions):
 
 
 def _setting(n: int, width: int, delta: float) -> Setting:
-    return Setting((n, n), width, delta, None, "objective", confounded=_CONFOUNDED)
+    return Setting((n, n), width, delta, _CLIP, "objective", confounded=_CONFOUNDED)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
@@ -175,11 +186,17 @@ class TableWeight:
 
 @dataclass(frozen=True, eq=False)
 class Adjustment:
-    """A released propensity model, and its scores within the limits of the weights."""
+    """A released propensity model, its scores within the limits of the weights, and what they miss.
+
+    ``clipped`` is the share of records whose propensities are beyond the limits, ``lost`` that of
+    the weight that they lack.
+    """
 
     model: PropensityModel
     score: Propensity
     estimand: str
+    clipped: float
+    lost: float
 
     @classmethod
     def released(cls, curator: Curator, estimand: str) -> Adjustment:
@@ -189,8 +206,13 @@ class Adjustment:
         else:
             setting = _setting(curator.n, curator.width, curator.delta("model"))
             model, _ = private_model(curator, setting, curator.epsilon("table") / _CELLS)
-        limits = model.limits(estimand, _CELLS * curator.noise_sd("table") / curator.n)
-        return cls(model, model.within(limits), estimand)
+        noise = _CELLS * curator.noise_sd("table") / curator.n
+        limits = model.limits(estimand, noise, _LEAST_DEPTH)
+        score = model.within(limits)
+        label, cells = "records beyond the clip", beyond_clip(score)
+        beyond = curator.sums(label, None, COUNT, cells, share="overlap")
+        found = clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
+        return cls(model, score, estimand, *found)
 
     @property
     def weight(self) -> TableWeight:
@@ -209,18 +231,28 @@ class Adjustment:
     @property
     def confounding(self) -> Confounding:
         """What noise, shrinkage and clip of the model leave of confounding."""
-        model, k, d = self.model, self.model.kept, self.model.spreads.size
+        model, d = self.model, self.model.spreads.size
+        kept = model.kept * max(1.0 - _TRUNCATED * self.lost, 0.0)
         far = reweighted(self.estimand, float(model.scores.mean()))
-        _, lost = model.beyond(self.estimand, (self.score.low, self.score.high))
         noise = model.noise_variance * (1.0 + model.noise_variance)
         level = abs(float(far[0] - far[1])) * model.level_sd
         return Confounding(
-            unadjusted_variance(max(d, 2)),
-            k,
-            (1.0 - k) ** 2 + model.kept_sd**2 + level**2,
-            _EXPLAINED * noise / d + (_FAR * lost) ** 2,
-            (float(far[0]), float(far[1])),
+            prior=unadjusted_variance(max(d, 2)),
+            kept=kept,
+            part=(1.0 - kept) ** 2 + model.kept_sd**2 + level**2,
+            moved=_EXPLAINED * noise / d,
+            far=(float(far[0]), float(far[1])),
         )
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What is worth showing of the model."""
+        return {
+            **self.model.details,
+            "propensities within": f"[{self.score.low:.4g}, {self.score.high:.4g}]",
+            "records beyond the clip": f"{100.0 * self.clipped:.1f} %",
+            "slopes kept by the propensity model": f"{100.0 * self.model.kept:.0f} %",
+        }
 
 
 def release_table(
@@ -236,13 +268,11 @@ def release_table(
     plain = Asked(label, None, COUNT, cells, "table")
     if adjustment is None:
         (found,) = curator.several(plain)
-        counts, variance = found.value.reshape(2, count), (found.variance, found.variance)
-        return ArmTable(counts, variance, gaussian=found.gaussian)
+        return _with_sizes(curator, _counted(found), plain)
     weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
-    asked = [Asked(f"weights of {label}", weight, within, cells, "table")]
-    if curator.has("unadjusted"):
-        asked.append(plain._replace(share="unadjusted"))
-    found, *others = curator.several(*asked)
+    weighted = Asked(f"weights of {label}", weight, within, cells, "table")
+    both = [plain._replace(share="unadjusted")] if curator.has("unadjusted") else []
+    found, *others = curator.several(weighted, *both)
     top = weight.largest
     one, other = (found.variance * top**2).tolist()
     table = ArmTable(
@@ -251,19 +281,75 @@ def release_table(
         adjustment.unequal,
         found.gaussian,
         adjustment.confounding,
+        _counted(others[0]) if others else None,
     )
-    for each in others:
-        own = {"unadjusted": each.value.reshape(2, count), "unadjusted_variance": each.variance}
-        table = replace(table, **own)
-    return table
+    return _with_sizes(curator, table, weighted, top)
+
+
+def _counted(found: Noisy) -> ArmTable:
+    """A table of records that count alike."""
+    return ArmTable(found.value.reshape(2, -1), (found.variance,) * 2, gaussian=found.gaussian)
+
+
+def _with_sizes(
+    curator: Curator, table: ArmTable, asked: Asked, top: FloatArray | float = 1.0
+) -> ArmTable:
+    """The table with the sizes of its arms where these are public: its counts add up to them."""
+    every_record = isinstance(asked.cells.function, ArmByCell)  # type: ignore[union-attr]
+    if not (curator.is_public("treatment") and every_record) or curator.weighted:
+        return table
+    (found,) = curator.several(asked._replace(label="sizes of the arms", cells=ARMS))
+    lacking = top * found.value[:, 0] - table.counts.sum(axis=1)
+    counts = table.counts + lacking[:, None] / table.counts.shape[1]
+    return replace(table, counts=counts, exact=True)
+
+
+def fit_table(
+    kind: type[TableEffects],
+    curator: Curator,
+    options: TableOptions,
+    estimand: str,
+    bins: Any,
+    count: int,
+    **own: Any,
+) -> Tabled:
+    """Release the model of treatment, where there is one, and the table.
+
+    ``bins`` is a row function to 0..count - 1; ``own`` are further fields of the result.
+    """
+    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
+    table = release_table(curator, bins, count, adjustment)
+    table = replace(table, confounding=confounding_left(options, adjustment))
+    return tabled(kind, options, adjustment, table=table, **own)
+
+
+def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Confounding | None:
+    """What is left of confounding: in a trial none, but noise in a model moves estimates there too.
+
+    An association has an allowance for all of it, which is a guess.
+    """
+    if adjustment is None:
+        return None if options.randomised else Confounding(unadjusted_variance())
+    found = adjustment.confounding
+    return replace(found, prior=0.0) if options.randomised else found
+
+
+def tabled(
+    kind: type[TableEffects], options: TableOptions, adjustment: Adjustment | None, **own: Any
+) -> Tabled:
+    """What a method hands back: with what differences rest on, a caution, notes and details."""
+    basis, warning = basis_of(options, adjustment)
+    fields = {**own, "stands_on": basis, "warning": warning}
+    if adjustment is None:
+        return Tabled(kind, fields)
+    return Tabled(kind, fields, (LINEAR,), adjustment.details)
 
 
 def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str, str]:
     """What entitles the differences to be called effects, and a caution."""
     if options.randomised:
         return "randomised", ""
-    if adjustment is None or adjustment.model.kept < _NOTHING:
+    if adjustment is None:
         return "association", "NOT ADJUSTED for covariates"
-    if adjustment.model.kept < _HARDLY:
-        return "adjusted", "HARDLY ADJUSTED: the model of treatment is mostly shrunk away"
-    return "adjusted", ""
+    kept = adjustment.model.kept
+    return "adjusted" if kept >= NOTHING else "association", caution_about(kept, adjustment.clipped)

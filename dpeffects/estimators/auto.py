@@ -79,6 +79,10 @@ class Chosen(AutoOptions):
         """The record of the default, with the title of what was chosen."""
         return replace(spec, title=self.method.title, citation=self.method.citation)
 
+    def has_means(self, facts: Facts) -> bool:
+        """As the method that was chosen."""
+        return self.own.has_means(facts)
+
     def shown(self) -> dict[str, Any]:
         """The options of what was chosen."""
         own = {"design": self.design, "on_unadjusted": self.on_unadjusted}

@@ -75,6 +75,10 @@ class StudyOptions(Options):
         check_choice("design", self.design, ("observational", "randomised"))
         check_choice("on_unadjusted", self.on_unadjusted, ("caution", "error"))
 
+    def has_means(self, facts: Facts) -> bool:
+        """Sums by arm are released."""
+        return True
+
     @property
     def randomised(self) -> bool:
         """True where treatment was assigned by chance."""

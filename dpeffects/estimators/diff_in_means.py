@@ -30,7 +30,7 @@ from dpeffects.estimators._centres import Contrast, Residual, between_arms
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._levels import by_arm
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
-from dpeffects.estimators.spec import Contrasts, MethodSpec, Options
+from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import (
     UNADJUSTED,
     Effects,
@@ -61,6 +61,10 @@ class DiffInMeansOptions(Options):
         check_choice("arms", self.arms, ("private", "public"))
         if self.design is not None:
             check_choice("design", self.design, tuple(_BASES))
+
+    def has_means(self, facts: Facts) -> bool:
+        """Sums by arm are released."""
+        return True
 
     def public(self, level: str) -> frozenset[str]:
         """Public arms make the treatment column public."""

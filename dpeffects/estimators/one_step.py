@@ -129,6 +129,10 @@ class OneStepOptions(ClippedContrastOptions):
         if self.pool is not None:
             check_choice("pool", self.pool, _POOLS)
 
+    def has_means(self, facts: Facts) -> bool:
+        """Sums by arm are released, but for contrasts that have their parts of the budget."""
+        return facts.arms == 2 or facts.level == "sample"
+
     def resolve(self, facts: Facts) -> OneStepOptions:
         """Choose what goes to the moments, and which noise, by the forecast."""
         return planned(self, facts)[0]
@@ -427,7 +431,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         caution="" if randomised else _caution(models, curves),
         influence=Influence(term, -top, top, total.mean, float(n), (pi, 1.0 - pi)),
     )
-    variance = clip**2 * models.outcome_variance
+    variance = clip**2 * float(models.outcome_variance)
     spread = Spread(variance, score.sizes(n), min(models.slopes.explained, 0.9))
     whose = "ATE" if randomised else estimand
     return with_means(estimate, centres, whose, spread, varies=varying or Varying.nowhere())

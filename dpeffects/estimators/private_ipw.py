@@ -69,7 +69,15 @@ from dpeffects.estimators._checks import check_choice, check_clip, check_penalty
 from dpeffects.estimators._forecast import BY_ARM
 from dpeffects.estimators._ipw_arms import ArmExtras, ArmWeighting, clips
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
-from dpeffects.estimators._propensity import PropensityModel, Setting, beyond_clip
+from dpeffects.estimators._propensity import (
+    LINEAR,
+    NOTHING,
+    PropensityModel,
+    Setting,
+    beyond_clip,
+    caution_about,
+    clipped_share,
+)
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
@@ -115,12 +123,6 @@ _FAR_SD = 0.29
 """Distance of outcomes from a fixed centre, in ranges, before anything is seen."""
 _ROUGH = 0.2
 """Relative error of a sampling variance that takes residuals as independent of weights."""
-_HARDLY, _NOTHING = 0.5, 0.1
-"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
-an association."""
-_MANY = 0.05
-"""Records beyond the clip that a caution is for."""
-_LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
 _PRINTED: dict[str, Any] = {
     "propensity": "output",
@@ -218,6 +220,10 @@ class PrivateIPWOptions(Options):
         """Halves are made of rows in memory."""
         halves = self.split or self.as_printed
         return "split=True divides the rows into halves" if halves else ""
+
+    def has_means(self, facts: Facts) -> bool:
+        """Centres of the arms are released, unless told otherwise."""
+        return self.centre == "arms" and not self.as_printed
 
     def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
         """What the choice of the model's price and strength goes by."""
@@ -421,19 +427,19 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     kept = _propensity.kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
-    said = (_BY_N.format(estimand, by_n) if by_n else "", _caution(kept, 0.0))
+    said = (_BY_N.format(estimand, by_n) if by_n else "", caution_about(kept, 0.0))
     return Estimate(
         value=row.middles[0] + row.width * float(total) / other.n,
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
         gaussian=total.variance * (row.width / other.n) ** 2,
-        basis="adjusted" if kept >= _NOTHING else "association",
+        basis="adjusted" if kept >= NOTHING else "association",
         details={
             "strength of the ridge penalty": weights.strength,
             "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
             "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
         },
         caution="; ".join(filter(None, said)),
-        notes=(_LINEAR, _SHIFTS, _HALVES),
+        notes=(LINEAR, _SHIFTS, _HALVES),
     )
 
 
@@ -478,7 +484,7 @@ def _estimate(
     asked += _ask_squares(curator, means, model)
     released, beyond, *squares = curator.several(*asked)
     total = WeightedSum(row, centres, released)
-    clipped, lost = _clipped(curator.n, beyond, *model.beyond(estimand, limits))
+    clipped, lost = clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
     spread, spread_sd = _spread(centres, *squares)
     weight = float(model.mean_square_weights(estimand, limits).sum()) / curator.n
     sampling = total.sampling(weight * spread, weight * spread_sd)
@@ -502,7 +508,7 @@ def _estimate(
         gaussian=scale**2 if released.gaussian else 0.0,
         parts=(*error.parts(), *total.by_size(1.0 + error.further)),
         possible=(-most, most),
-        basis="adjusted" if model.kept >= _NOTHING else "association",
+        basis="adjusted" if model.kept >= NOTHING else "association",
         details={
             "treated records": round(centres.sizes[0]),
             **model.details,
@@ -510,10 +516,10 @@ def _estimate(
             "records beyond the clip": f"{100.0 * clipped:.1f} %",
             "slopes kept by the propensity model": f"{100.0 * model.kept:.0f} %",
         },
-        caution=_caution(model.kept, clipped),
+        caution=caution_about(model.kept, clipped),
         influence=total.influence(1.0 + error.further),
         notes=(
-            _LINEAR,
+            LINEAR,
             *((_SHIFTS,) if options.centre != "arms" else ()),
             *((_HALVES,) if options.split else ()),
         ),
@@ -575,8 +581,8 @@ def fit_arms(
             gaussian=float(scales @ scales) if released.gaussian else 0.0,
             parts=(*error.parts(), *extras.by_size(pair, 1.0 + error.further)),
             possible=(-most, most),
-            basis="adjusted" if model.kept >= _NOTHING else "association",
-            caution=_caution(model.kept, float(clipped[pair].max())),
+            basis="adjusted" if model.kept >= NOTHING else "association",
+            caution=caution_about(model.kept, float(clipped[pair].max())),
             influence=extras.influence(pair, 1.0 + error.further),
         )
         own = centres.means + (1.0 + error.further) * extras.values
@@ -597,7 +603,7 @@ def fit_arms(
         "slopes kept by the propensity models": f"{100.0 * kept:.0f} %",
         **models[0].details,
     }
-    notes = (_LINEAR, *((_SHIFTS,) if options.centre != "arms" else ()))
+    notes = (LINEAR, *((_SHIFTS,) if options.centre != "arms" else ()))
     return Effects(tuple(estimates), notes, details=details)
 
 
@@ -721,30 +727,6 @@ def _moved_by_model(
     most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
     second_order = 1.0 + model.noise_variance
     return largest**2 * second_order * min(max(square, 0.0), most)
-
-
-def _clipped(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
-    """Share of records beyond the clip, released and expected, and the weight that they lack."""
-    noise, prior = (beyond.sd / n) ** 2, (0.02 + expected / 2.0) ** 2
-    share = (float(beyond) / n * prior + expected * noise) / (prior + noise)
-    share = min(max(share, 0.0), 1.0)
-    return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
-
-
-def _caution(kept: float, clipped: float) -> str:
-    """What nobody should overlook."""
-    found = []
-    if kept < _HARDLY:
-        found.append(
-            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
-            "slopes at this size and budget, so little is adjusted for"
-        )
-    if clipped > _MANY:
-        found.append(
-            f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
-            "weights are truncated, and confounding among them is not adjusted for"
-        )
-    return "; ".join(found)
 
 
 def reference(

@@ -100,6 +100,10 @@ class PrivatePSMOptions(Options):
         if not isinstance(self.debias, bool):
             raise OptionError(f"debias must be True or False, got {self.debias!r}")
 
+    def has_means(self, facts: Facts) -> bool:
+        """More than two arms have a sum each, two arms one for both."""
+        return facts.arms > 2 and (self.debias or facts.level == "label")
+
     def resolve(self, facts: Facts) -> Options:
         """With very many columns a tiny penalty cannot be fitted."""
         least = least_penalty(facts.width)

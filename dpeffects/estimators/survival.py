@@ -16,11 +16,9 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import is_number
 from dpeffects.estimators._tables import (
-    Adjustment,
     OutcomeCell,
     TableOptions,
-    basis_of,
-    release_table,
+    fit_table,
     table_delta,
     table_shares,
 )
@@ -35,8 +33,10 @@ from dpeffects.results.tabled import Tabled
 class SurvivalOptions(TableOptions):
     """``horizon``: until when records are followed; ``bins``: intervals of the life table, equally
     long, or their ends; ``design``: "observational", or "randomised" where treatment was assigned
-    by chance; ``adjust``: whether covariates are adjusted for, None where there are any and
-    treatment was not randomised.
+    by chance; ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result
+    of an observational study that is not adjusted; ``adjust``: whether covariates are adjusted for,
+    None where there are any, treatment was not randomised, and a propensity model can be learnt;
+    ``model_share``: part of the budget for that model, by default from public numbers.
     """
 
     horizon: float = 1.0
@@ -83,12 +83,9 @@ def shares(level: str, options: SurvivalOptions) -> dict[str, float]:
 
 def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the life table."""
-    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
-    cells = 2 * (len(options.edges) - 1) + 1
-    table = release_table(curator, OutcomeCell(), cells, adjustment)
-    basis, warning = basis_of(options, adjustment)
-    own = {"table": table, "edges": options.edges, "stands_on": basis, "warning": warning}
-    return Tabled(SurvivalEffects, own)
+    cells, edges = 2 * (len(options.edges) - 1) + 1, options.edges
+    bins = OutcomeCell()
+    return fit_table(SurvivalEffects, curator, options, estimand, bins, cells, edges=edges)
 
 
 TABLE = MethodSpec(

@@ -79,12 +79,12 @@ class Call:
     x: Expression
 
 
-_FLAG = "\0is_na "
+_BESIDE = "\0"
 
 
 def is_flag(key: str) -> bool:
-    """Whether a key of arrays is that of an ``is_na(x)``."""
-    return key.startswith(_FLAG)
+    """Whether a key of arrays is that of ``is_na(x)`` or levels: no column has such a name."""
+    return key.startswith(_BESIDE)
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Missing:
 
     @property
     def key(self) -> str:
-        """Under which `evaluate` finds which values are missing; no column has such a name."""
-        return f"{_FLAG}{self.column}"
+        """Under which `evaluate` finds which values are missing."""
+        return f"{_BESIDE}is_na {self.column}"
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,22 @@ class Survival:
         there = (time > ends[-1]) | ((time == ends[-1]) & ~died)
         inside = 2.0 * np.searchsorted(ends, time, side="left") + died
         return np.where(there | np.isnan(time), 2.0 * ends.size, inside)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A column whose levels are declared in their order: the number of a row's level, from 0.
+
+    ``count`` is how many levels there are.
+    """
+
+    column: str
+    count: int = 0
+
+    @property
+    def key(self) -> str:
+        """Under which `evaluate` finds the numbers of the levels."""
+        return f"{_BESIDE}level {self.column}"
 
 
 PAIR = 2.0**26
@@ -190,7 +206,7 @@ class Spline:
 
 
 Expression: TypeAlias = (
-    Column | Number | Unary | Binary | Compare | Call | Missing | Survival | Pair
+    Column | Number | Unary | Binary | Compare | Call | Missing | Survival | Pair | Ordered
 )
 Factor: TypeAlias = Expression | Categorical | Cut | Spline
 
@@ -257,7 +273,7 @@ def columns(factor: Factor) -> tuple[str, ...]:
     names = {
         node.name if isinstance(node, Column) else node.column: None
         for node in walk(factor)
-        if isinstance(node, Column | Categorical | Missing)
+        if isinstance(node, Column | Categorical | Missing | Ordered)
     }
     return tuple(names)
 
@@ -299,7 +315,7 @@ def source(factor: Factor) -> str:
                 f"lower_bound={lower}, upper_bound={upper}, "
                 f"include_intercept={factor.include_intercept})"
             )
-        case Column() | Call() | Missing() | Survival() | Pair():
+        case Column() | Call() | Missing() | Survival() | Pair() | Ordered():
             return render(factor)[0]
     return f"I({render(factor)[0]})"
 
@@ -331,6 +347,8 @@ def render(expr: Expression) -> tuple[str, int]:
             return f"{child(left, 1)} {op} {show_number(right.value)}", 0
         case Survival(time, event):
             return f"Surv({render(time)[0]}, {render(event)[0]})", _ATOM
+        case Ordered(column):
+            return show_name(column), _ATOM
         case Pair(first, second):
             return f"{child(first, 2)} / {child(second, 3)}", 2
     least = _BINDING[expr.op]
@@ -381,6 +399,8 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
             return np.asarray(COMPARISONS[op](evaluate(left, columns), right.value), np.float64)
         case Survival(time, event):
             return expr.cell(evaluate(time, columns), evaluate(event, columns))
+        case Ordered():
+            return np.asarray(columns[expr.key], np.float64)
         case Pair(first, second):
             return expr.together(evaluate(first, columns), evaluate(second, columns))
         case Binary("**", left, Number(value)):

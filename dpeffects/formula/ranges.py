@@ -25,6 +25,7 @@ from dpeffects.formula.expression import (
     Interval,
     Missing,
     Number,
+    Ordered,
     Pair,
     Spline,
     Survival,
@@ -84,6 +85,8 @@ def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
             return 0.0, 1.0
         case Survival():
             return 0.0, float(max(factor.cells - 1, 1))
+        case Ordered(count=count):
+            return 0.0, float(max(count - 1, 1))
         case Pair():
             return 0.0, PAIR * PAIR - 1.0
         case Compare(left=x) | Cut(x=x) | Spline(x=x):

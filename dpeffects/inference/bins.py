@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import BoolArray, FloatArray
 
 _OCTAVES, _PARTS, _EVEN = 20, 4, 32
 """Halvings of the range, bins of each, and how many bins the whole range has at least."""
@@ -69,11 +69,11 @@ class Scale:
         ends = np.unique(np.concatenate([ends, fixed]))
         return ends[(ends >= fixed[0]) & (ends <= fixed[-1])]
 
-    def is_point(self, ends: FloatArray) -> np.ndarray:
-        """Which of the bins between some ends hold one value only."""
+    def is_point(self, ends: FloatArray, single: bool = True) -> BoolArray:
+        """Which of the bins between some ends hold one value; ``single``: whole numbers do too."""
         widths = np.diff(np.concatenate([[self.lower], ends, [self.upper]]))
-        single = np.abs(widths - 1.0) < 0.5 if self.whole else np.zeros(widths.size, bool)
-        return (widths <= 1e-12 * (self.upper - self.lower)) | single
+        least = 1.5 if single and self.whole else 1e-12 * (self.upper - self.lower)
+        return np.asarray(widths <= least)
 
 
 def number_of_bins(smallest_arm: float, noise_variance: float) -> int:
@@ -94,7 +94,7 @@ def place(
     Most bins are where a quantile that is asked for may be: within three standard errors and
     ``apart`` of where the counts have it.
     """
-    points, cells = scale.is_point(ends), len(ends) + 1
+    points, cells = scale.is_point(ends, single=False), len(ends) + 1
     weight = np.zeros(cells)
     for counts in plausible:
         size = max(float(counts.sum()), 1.0)
@@ -111,4 +111,8 @@ def place(
     along = np.concatenate([[0.0], np.cumsum(weight)])
     edges = np.concatenate([[scale.lower], ends, [scale.upper]])
     levels = np.arange(1, bins) / bins * along[-1]
-    return scale.with_fixed(np.interp(levels, along, edges))
+    found = np.interp(levels, along, edges)
+    if scale.whole:  # a whole number that has a bin of its own has both ends
+        above = np.minimum(np.searchsorted(edges, found), cells)
+        found = np.append(found, edges[above][scale.is_point(ends)[above - 1]])
+    return scale.with_fixed(found)

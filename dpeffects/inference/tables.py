@@ -34,7 +34,7 @@ class Confounding:
     """What weights by a released model leave of confounding, in a difference between arms.
 
     Variances are per unit of the squared mean deviation of what is compared: covariates explain
-    little of a rare event. ``prior`` is that of the confounding before anything is seen. The weights
+    little of a rare event. ``prior`` is that of the confounding before anything is seen. Weights
     remove the part ``kept`` of it, and leave a part whose mean square is ``part``; ``moved`` is the
     variance by noise in the slopes and by truncated weights. ``far`` says how far each arm is from
     the population.
@@ -51,8 +51,8 @@ class Confounding:
     ) -> FloatArray:
         """Variances that are left in some numbers, whose squared mean deviations are ``unit``.
 
-        ``removed`` is what the weights took away from each, where that is known, with a sampling and
-        noise variance of ``error``: it says how strong confounding is.
+        ``removed`` is what the weights took away from each, where that is known, with a variance by
+        sampling and noise of ``error``: it says how strong confounding is.
         """
         square, moved = self.prior * unit, self.moved * unit
         if removed is not None and error is not None:
@@ -69,10 +69,9 @@ class ArmTable:
     ``counts`` has the axes (treated and control, cells), and ``noise_variance`` is that of the
     noise in each count of an arm, Laplace unless ``gaussian``. Where records count by weights,
     ``unequal`` is the mean of squared weights over the mean weight, by arm; otherwise it is 1.
-    ``confounding`` is what is left of it, None where treatment was randomised. ``unadjusted`` are
-    the counts without weights, where they are released beside the others, and
-    ``unadjusted_variance`` is that of their noise. ``exact`` says that the sums of the arms are
-    public, so that the counts add up to them.
+    ``confounding`` is what is left of it, None where treatment was randomised, and ``unadjusted``
+    the table without weights, where it is released too. ``exact`` says that the sums of the arms
+    are public, and that the counts add up to them.
     """
 
     counts: FloatArray
@@ -80,16 +79,15 @@ class ArmTable:
     unequal: tuple[float, float] = (1.0, 1.0)
     gaussian: bool = False
     confounding: Confounding | None = None
-    unadjusted: FloatArray | None = None
-    unadjusted_variance: float = 0.0
+    unadjusted: ArmTable | None = None
     exact: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ArmTable):
             return NotImplemented
-        return all(
-            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
-        )
+        names = [f.name for f in fields(self) if f.name != "counts"]
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
+        return same and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -139,21 +137,18 @@ class ArmTable:
     ) -> FloatArray:
         """Covariance of some numbers by confounding that the weights leave.
 
-        It moves the two distributions apart. Where counts without weights are there too, what the
-        weights removed says how strong confounding is.
+        It moves the distribution of each arm, by as much as its weights had to. Where the table
+        without weights is there too, what they removed says how strong confounding is.
         """
-        both = (self.plausible / self.sizes[:, None]).mean(axis=0)
-        both = both / max(float(both.sum()), 1e-300)
-        apart = about.far[0] * influence[:, 0] - about.far[1] * influence[:, 1]
-        apart = apart - (apart @ both)[:, None]
-        covariance = np.einsum("rc,c,sc->rs", apart, both, apart)
-        unit = (np.abs(apart) @ both) ** 2
+        shares = self.plausible / self.sizes[:, None]
+        part = np.square(about.far) / max(float(np.square(about.far).sum()), 1e-300)
+        covariance = np.einsum("a,rac,ac,sac->rs", part, influence, shares, influence)
+        unit = np.square(np.einsum("rac,ac->ra", np.abs(influence), shares)) @ part
         removed = error = None
         if self.unadjusted is not None:
-            plain = replace(self, counts=self.unadjusted)
-            moves = influence / plain.sizes[:, None]
-            noise = self.unadjusted_variance * np.square(moves).sum(axis=(1, 2))
-            removed = np.nan_to_num(functional(plain.shares) - law.values)
+            moves = influence / self.unadjusted.sizes[:, None]
+            noise = np.square(moves).sum(axis=2) @ self.unadjusted.noise_variance
+            removed = np.nan_to_num(functional(self.unadjusted.shares) - law.values)
             error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0
         scale = np.sqrt(about.left(unit, removed, error) / np.maximum(np.diag(covariance), 1e-300))
         return np.asarray(covariance * np.outer(scale, scale))
@@ -178,21 +173,29 @@ def together(tables: Sequence[ArmTable]) -> ArmTable:
     """Tables of disjoint groups of records, such as sites, as one.
 
     Within each group both arms count for all of its records, so that groups that differ in their
-    outcomes and in how many are treated do not confound the two.
+    outcomes and in how many are treated do not confound the two. An arm has as many in all as it
+    has in the groups together.
     """
     sizes = np.array([table.sizes for table in tables])
     total = sizes.sum(axis=1)
-    factor = total[:, None] / sizes
+    factor = total[:, None] / sizes * (sizes.sum(axis=0) / total.sum())
     counts = sum(f[:, None] * table.counts for f, table in zip(factor, tables, strict=True))
     noise = factor**2 * np.array([table.noise_variance for table in tables])
     squares = factor**2 * sizes * np.array([table.unequal for table in tables])
     one, other = noise.sum(axis=0).tolist()
     first, second = (squares.sum(axis=0) / (factor * sizes).sum(axis=0)).tolist()
-    gaussian = all(table.gaussian for table in tables)
     # what weights leave may have the same sign everywhere: it does not average out
     left = [table.confounding for table in tables if table.confounding is not None]
     worst = max(left, key=lambda x: x.part * x.prior + x.moved, default=None)
-    return ArmTable(np.asarray(counts), (one, other), (first, second), gaussian, worst)
+    plain = [table.unadjusted for table in tables if table.unadjusted is not None]
+    return ArmTable(
+        np.asarray(counts),
+        (one, other),
+        (first, second),
+        all(table.gaussian for table in tables),
+        worst,
+        together(plain) if len(plain) == len(tables) else None,
+    )
 
 
 def _not_negative(counts: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ from dpeffects.report.blocks import (
     closing,
     header,
     limits,
+    means_block,
     p_text,
     percent,
     relation,
@@ -46,7 +47,12 @@ def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summa
     return Summary(
         f"Private {called(fit)}s {_where(fit, count=True)}: {fit.method_title} ({fit.method})",
         alert(fit),
-        (_header(fit), table, *closing(fit, (*notes, *fit.notes))),
+        (
+            _header(fit),
+            table,
+            *means_block(fit, conf_level),
+            *closing(fit, (*notes, *fit.notes)),
+        ),
     )
 
 

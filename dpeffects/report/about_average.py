@@ -17,14 +17,17 @@ from dpeffects.report.blocks import (
     closing,
     effect_table,
     header,
+    means_block,
     percent,
 )
 from dpeffects.report.paragraph import (
     describe,
     effect_sentence,
+    means_sentence,
     missing_words,
     paragraph,
     reading,
+    risk_words,
     split,
 )
 from dpeffects.results.average import Result
@@ -46,11 +49,17 @@ BASIS = {
 def _(fit: Result, conf_level: float = 0.95) -> Summary:
     what = called(fit)
     private = f"Private {what}" if fit.level != "none" else f"Not private: {what}"
-    notes = (*_inference_notes(fit, conf_level), *fit.notes)
+    notes = (*_inference_notes(fit, conf_level), *risk_words(fit), *fit.notes)
     return Summary(
         f"{private}: {fit.method_title} ({fit.method})",
         alert(fit),
-        (header(fit), effect_table(fit, conf_level), _error_parts(fit), *closing(fit, notes)),
+        (
+            header(fit),
+            effect_table(fit, conf_level),
+            *means_block(fit, conf_level),
+            _error_parts(fit),
+            *closing(fit, notes),
+        ),
     )
 
 
@@ -172,7 +181,8 @@ def _findings(fit: Result, conf_level: float) -> list[str]:
             "and interval average over what it may be."
         )
     rests_on = BASIS[fit.released.basis]
-    return [*sentences, reading(interval, _if_random(fit), what), rests_on]
+    means = [means_sentence(fit, conf_level)]
+    return [*sentences, *means, reading(interval, _if_random(fit), what), rests_on]
 
 
 def _biases(fit: Result) -> str:

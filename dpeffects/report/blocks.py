@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -18,6 +19,7 @@ from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import joined, number, numbers, text_of
 from dpeffects.results.record import Record
+from dpeffects.results.several import AtOnce
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import Block, Notes, Pairs, Table
 
@@ -237,6 +239,22 @@ def effect_table(result: Result | Combined, conf_level: float) -> Table:
         cells = numbers((result.estimate, error, *interval))
     name = "association" if result.associated else result.estimand
     return Table(title, columns, ((name, *cells, p_text(result.p_value)),), "lrrrrr")
+
+
+def means_block(result: Result | AtOnce | Combined, conf_level: float) -> tuple[Table, ...]:
+    """Mean outcomes by arm, where they are released."""
+    frame = result.means_at(conf_level)
+    if isinstance(frame, Unavailable):
+        return ()
+    rows = []
+    for row in frame.to_dict("records"):
+        name = " ".join(str(row[x]) for x in ("term", "arm") if x in row)
+        values = [row[x] for x in ("mean", "std_error", "conf_low", "conf_high")]
+        known = all(math.isfinite(x) for x in values)
+        rows.append((name, *(numbers(values) if known else (number(values[0]), *["n/a"] * 3))))
+    how = ", adjusted" if result.basis == "adjusted" else ""
+    columns = ("arm", "mean", "std. error", *limits(conf_level))
+    return (Table(f"Means of {result.outcome} by arm{how}", columns, tuple(rows), "lrrrr"),)
 
 
 def budget(result: Record) -> Table:

@@ -12,6 +12,7 @@ from dpeffects.guarantee import alarm, protected
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.report.blocks import percent, starred
 from dpeffects.results.numbers import number, numbers
+from dpeffects.results.scaled import SCALES, check_scale
 from dpeffects.summary import Notes, Shown, Summary, Table
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Comparison(Shown):
     names: tuple[str, ...]
     stat: str = "std_error"
     conf_level: float = 0.95
+    scale: str = "difference"
 
     def tidy(self) -> pd.DataFrame:
         """One row for each effect of each fit; the column ``fit`` has the fit's name.
@@ -43,10 +45,14 @@ class Comparison(Shown):
         ``covers`` is what an interval is for: "effect", or "noise" where sampling error is left
         out.
         """
-        frame = _bound(self.names, [fit.tidy(self.conf_level) for fit in self.fits])
+        frame = _bound(self.names, [self._tidy(fit) for fit in self.fits])
         if "covers" in frame:
             frame["covers"] = frame["covers"].fillna("effect")
         return frame
+
+    def _tidy(self, fit: Any) -> pd.DataFrame:
+        scale = {} if self.scale == "difference" else {"scale": self.scale}
+        return fit.tidy(self.conf_level, **scale)
 
     def glance(self) -> pd.DataFrame:
         """One row for each fit: size, method, guarantee, share of noise."""
@@ -85,7 +91,7 @@ class Comparison(Shown):
     __repr__ = __str__
 
     def _column(self, fit: Any) -> Cells:
-        tidy, glance = fit.tidy(self.conf_level), fit.glance().iloc[0]
+        tidy, glance = self._tidy(fit), fit.glance().iloc[0]
         cells: Cells = {}
         for row in tidy.to_dict("records"):
             label = _unused(str(row["term"]), cells)
@@ -115,6 +121,8 @@ class Comparison(Shown):
         if "bias_variance" in glance and (glance["bias_variance"] > 0.0).any():
             parts = "sampling error, privacy noise and what is allowed for possible biases"
         notes = [f"Below the estimates: {below}; {parts} together."]
+        if self.scale != "difference":
+            notes.insert(0, f"All effects are on the scale {self.scale} ({SCALES[self.scale]}).")
         if "covers" in tidy and (tidy["covers"] == "noise").any():
             fits = ", ".join(dict.fromkeys(tidy.loc[tidy["covers"] == "noise", "fit"]))
             notes.append(f"Of privacy noise only, without sampling error: {fits}.")
@@ -132,6 +140,7 @@ def compare(
     names: Sequence[str] | None = None,
     stat: str = "std_error",
     conf_level: float = 0.95,
+    scale: str = "difference",
 ) -> Comparison:
     """Put results side by side: one column a fit, estimates above, what they cost below.
 
@@ -145,6 +154,9 @@ def compare(
         What stands below each estimate: "std_error" or "conf_int".
     conf_level
         Level of the intervals.
+    scale
+        Scale of average effects: one of those of `Result.effect`. Other scales than the difference
+        have intervals, and no standard errors.
 
     Returns
     -------
@@ -172,7 +184,12 @@ def compare(
             raise OptionError(f"compare takes effects; {type(fit).__name__} has none")
     if stat not in _STATS:
         raise OptionError(f'stat must be "std_error" or "conf_int", got {stat!r}')
-    return Comparison(fits, _names(names, len(fits)), stat, check_conf_level(conf_level))
+    if check_scale(scale) != "difference":
+        stat = "conf_int"
+        for fit in fits:
+            if not hasattr(fit, "means"):
+                raise OptionError(f"{type(fit).__name__} has effects as differences only")
+    return Comparison(fits, _names(names, len(fits)), stat, check_conf_level(conf_level), scale)
 
 
 def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
@@ -211,7 +228,7 @@ def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
         below = [row["conf_low"], row["conf_high"]]
     else:
         below = [row["noise_sd"] if row.get("covers") == "noise" else row["std_error"]]
-    if not all(math.isfinite(x) for x in below):
+    if any(math.isnan(x) for x in below):
         return number(row["estimate"]), "[n/a]" if stat == "conf_int" else "(n/a)"
     estimate, *texts = numbers([row["estimate"], *below])
     return estimate, f"[{', '.join(texts)}]" if stat == "conf_int" else f"({texts[0]})"

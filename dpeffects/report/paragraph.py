@@ -8,9 +8,11 @@ from functools import cache, singledispatch
 from importlib import metadata
 from typing import Any
 
+from dpeffects.errors import OptionError
 from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
+from dpeffects.inference.scales import is_risk
 from dpeffects.report.blocks import (
     bounds_text,
     formula_text,
@@ -20,9 +22,12 @@ from dpeffects.report.blocks import (
     size_words,
     words_of,
 )
+from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
+
+_WITH = {"treated": "with treatment", "control": "without"}
 
 
 @singledispatch
@@ -45,14 +50,20 @@ def versions() -> dict[str, str]:
     return {**known, "Python": platform.python_version()}
 
 
-def paragraph(record: Record, findings: Iterable[str], missing: str = "", subject: str = "") -> str:
+def paragraph(
+    record: Record,
+    findings: Iterable[str],
+    missing: str = "",
+    subject: str = "",
+    verb: str = "estimated",
+) -> str:
     """Write the paragraph of a record around its findings.
 
-    ``subject`` is what was estimated, by default an effect, and ``missing`` what is not there of
-    it; both are in the first sentence.
+    ``subject`` is what was estimated (or what the ``verb`` says), by default an effect, and
+    ``missing`` what is not there of it; both are in the first sentence.
     """
     sentences = [
-        opening(subject or effect_words(record), "estimated", record.guarantee, missing),
+        opening(subject or effect_words(record), verb, record.guarantee, missing),
         f"Caution: {record.caution}." if record.caution else "",
         f"The method was {record.method_title} ({record.method}) at "
         f"{level_words(record)}, applied to n = {size_words(record, always=True)}"
@@ -98,6 +109,40 @@ def effect_sentence(
     return (
         f"The estimate is {value} (standard error {se}; {percent(interval.conf_level)} confidence "
         f"interval from {low} to {high}{significance})."
+    )
+
+
+def means_sentence(fit: Result, conf_level: float) -> str:
+    """Say the mean outcomes of both arms, and their ratio where there can be one."""
+    frame = fit.means_at(conf_level)
+    if isinstance(frame, Unavailable):
+        return ""
+    how = "Adjusted mean" if fit.basis == "adjusted" else "Mean"
+    texts = []
+    for row in frame.to_dict("records"):
+        value, low, high = numbers([row[x] for x in ("mean", "conf_low", "conf_high")])
+        known = "" if math.isnan(row["conf_low"]) else f" ({low} to {high})"
+        texts.append(f"{value}{known} {_WITH[row['arm']]}")
+    try:
+        more = f" {fit.effect('ratio', conf_level)}"
+    except OptionError:  # the outcome can be negative
+        more = ""
+    return f"{how} outcomes are {' and '.join(texts)}.{more}"
+
+
+def risk_words(fit: Result) -> tuple[str, ...]:
+    """Say two risks as they are said to people."""
+    means = fit.released.means
+    if means is None or not is_risk(means):
+        return ()
+    one, zero = (100.0 * min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
+    if fit.associated:
+        return (
+            f"Of treated records {one:.3g} % have {fit.outcome} = 1, of control records "
+            f"{zero:.3g} %.",
+        )
+    return (
+        f"With {fit.treatment}, {one:.3g} % have {fit.outcome} = 1, and without it {zero:.3g} %.",
     )
 
 

@@ -4,7 +4,11 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.ordinal import OrdinalEffects
+from dpeffects.results.quantiles import QuantileEffects
+from dpeffects.results.randomisation import RandomisationTest
 from dpeffects.results.rates import RateEffects
+from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
 from dpeffects.results.survival import SurvivalEffects
@@ -14,8 +18,12 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "OrdinalEffects",
+    "QuantileEffects",
+    "RandomisationTest",
     "RateEffects",
     "Result",
+    "ScaledEffect",
     "SensitivityAnalysis",
     "SubsetEffects",
     "SurvivalEffects",

@@ -11,9 +11,10 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, tested_facts
+from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.summary import Summary, draw, summarise
 
@@ -181,8 +182,50 @@ class Result(Record):
         'At the 5 % level it is shown: the effect is between -20000 and 20000.'
         """
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
-        about = tested_facts(self, self.method, self.guarantee.status)
+        about = facts_tested(self, self.method, self.guarantee.status)
         return Test.of(self.released, asked, conf_level=conf_level, **about)
+
+    @property
+    def means(self) -> pd.DataFrame | Unavailable:
+        """Mean outcomes of treated and control records, with 95 % intervals; see `means_at`.
+
+        They are adjusted where the effect is: their difference is the effect.
+        """
+        return self.means_at()
+
+    def means_at(self, conf_level: float = 0.95) -> pd.DataFrame | Unavailable:
+        """Mean outcomes by arm: columns arm, mean, std_error, conf_low and conf_high."""
+        inference.check_conf_level(conf_level)
+        means = self.released.means
+        return NO_MEANS if means is None else frame_of(mean_rows(means, conf_level))
+
+    def effect(self, scale: str = "difference", conf_level: float = 0.95) -> ScaledEffect:
+        """Put the effect on a scale. Nothing is spent.
+
+        Parameters
+        ----------
+        scale
+            "difference", "ratio" of the two means and "lift" (ratio less 1), for outcomes that
+            cannot be negative; "odds" (their ratio) and "nnt" (the number needed to treat, 1 over
+            the difference) for outcomes of 0 and 1.
+        conf_level
+            Level of the interval.
+
+        Returns
+        -------
+        ScaledEffect
+            Intervals of ratios and odds hold by inversion of tests, noise included, and may end in
+            infinity: the control mean is not bounded away from zero then.
+
+        Examples
+        --------
+        >>> import dpeffects as dpe
+        >>> nsw = dpe.load_data("lalonde")
+        >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, design="randomised", epsilon=2)
+        >>> fit.effect("ratio").estimate > 0.0
+        True
+        """
+        return scaled_effect(self.released, scale, conf_level, self.treatment, self.outcome)
 
     def sensitivity(
         self,
@@ -245,15 +288,18 @@ class Result(Record):
         """Draw the estimate and the parts of its interval; return the axes (matplotlib)."""
         return draw(self, conf_level=conf_level, ax=ax)
 
-    def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
+    def tidy(self, conf_level: float = 0.95, *, scale: str = "difference") -> pd.DataFrame:
         """One row for the effect; rows of several results bind with ``pandas.concat``.
 
-        What is not available is NaN.
+        What is not available is NaN. On another ``scale`` (see `effect`) there is no standard
+        error, and a column ``scale`` says which.
         """
         about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
         about |= {"term": self.treatment, "guarantee": self.guarantee.status}
-        interval = self.conf_int(conf_level)
-        row = effect_row(self.estimate, self.std_error, self.p_value, interval, **about)
+        found, error = self.effect(scale, conf_level), self.std_error
+        if scale != "difference":
+            about["scale"], error = scale, Unavailable("on this scale there is none")
+        row = effect_row(found.estimate, error, found.p_value, found.conf_int, **about)
         return frame_of([row])
 
     def _glance(self) -> dict[str, Any]:
@@ -277,7 +323,9 @@ class Result(Record):
         names = ("estimate", "std_error", "sampling_variance", "noise_variance", "bias_variance")
         more = ("noise_share", "p_value", "caution")
         statistics = {name: plain(getattr(self, name)) for name in (*names, *more)}
-        return statistics | {"conf_int": plain(self.conf_int(conf_level))} | super().to_dict()
+        interval, means = self.conf_int(conf_level), self.means_at(conf_level)
+        computed = {"conf_int": plain(interval), "means": plain(means)}
+        return statistics | computed | super().to_dict()
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:

@@ -16,9 +16,10 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, Tests, tested_facts
+from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.scaled import NO_MEANS, check_scale, mean_rows, scaled_effect
 from dpeffects.summary import Summary, draw, summarise
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class SeveralEffects(SeveralRows):
         ``simultaneous`` adjusts p-values and intervals for their number (Bonferroni).
         """
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
-        about = tested_facts(self, self.method, self.guarantee.status)
+        about = facts_tested(self, self.method, self.guarantee.status)
         count = len(self.effects) if simultaneous else 1
         pairs = zip(self.labels, self.effects, strict=True)
         return Tests(
@@ -191,6 +192,29 @@ class AtOnce(SeveralEffects):
         """What entitles these to be called effects: one of `BASES`, or empty."""
         return self.effects[0].basis
 
+    @property
+    def means(self) -> pd.DataFrame | Unavailable:
+        """Mean outcomes by arm, with 95 % intervals; see `means_at`."""
+        return self.means_at()
+
+    def means_at(self, conf_level: float = 0.95) -> pd.DataFrame | Unavailable:
+        """Mean outcomes by arm: columns arm, mean, std_error, conf_low and conf_high.
+
+        Each interval is for one mean, not for all at once.
+        """
+        inference.check_conf_level(conf_level)
+        rows = self._mean_rows(conf_level)
+        return frame_of(rows) if rows else NO_MEANS
+
+    def _mean_rows(self, conf_level: float) -> list[dict[str, Any]]:
+        """Rows of means by label and arm."""
+        return [
+            {"term": label} | row
+            for label, effect in zip(self.labels, self.effects, strict=True)
+            if effect.means is not None
+            for row in mean_rows(effect.means, conf_level)
+        ]
+
     def _one(self, label: str, what: str, **changes: Any) -> Result:
         """One of the effects as a `Result`."""
         if label not in self.labels:
@@ -214,9 +238,24 @@ class AtOnce(SeveralEffects):
         """
         return super().test(*given, simultaneous=simultaneous, **more)
 
-    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> pd.DataFrame:
-        """One row for each effect, its name in ``term``; what is not available is NaN."""
-        return super().tidy(conf_level, simultaneous=simultaneous)
+    def tidy(
+        self, conf_level: float = 0.95, *, simultaneous: bool = True, scale: str = "difference"
+    ) -> pd.DataFrame:
+        """One row for each effect, its name in ``term``; what is not available is NaN.
+
+        ``scale`` is one of those of `Result.effect`.
+        """
+        if check_scale(scale) == "difference":
+            return super().tidy(conf_level, simultaneous=simultaneous)
+        count = len(self.effects) if simultaneous else 1
+        each = 1.0 - (1.0 - inference.check_conf_level(conf_level)) / count
+        rows = []
+        for label, effect in zip(self.labels, self.effects, strict=True):
+            found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
+            p, none = found.p_value, Unavailable("on this scale there is none")
+            p = p if isinstance(p, Unavailable) else min(1.0, count * p)
+            rows.append(effect_row(found.estimate, none, p, found.conf_int, term=label))
+        return self._frame([row | {"scale": scale} for row in rows])
 
     def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:
         """Draw the effects with their intervals; return the axes (matplotlib)."""
@@ -263,6 +302,18 @@ class ArmEffects(AtOnce):
         So that, for example, ``fit.contrast("high - none").sensitivity()`` can be asked.
         """
         return self._one(label, "contrast", treatment=f"{self.treatment} ({label})")
+
+    def _mean_rows(self, conf_level: float) -> list[dict[str, Any]]:
+        """Each arm once, in the order of the arms."""
+        found: dict[str, dict[str, Any]] = {}
+        others = 1 if self.contrasts == "reference" else len(self.arms)
+        pairs = [(a, b) for b in range(others) for a in range(b + 1, len(self.arms))]
+        for (arm, other), effect in zip(pairs, self.effects, strict=True):
+            if effect.means is not None:
+                names = self.arms[arm], self.arms[other]
+                for row in mean_rows(effect.means, conf_level, names):
+                    found.setdefault(row["arm"], row)
+        return [found[name] for name in self.arms if name in found]
 
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} contrasts of {len(self.arms)} arms")
@@ -324,6 +375,7 @@ class SubsetEffects(AtOnce):
             parts=(*first.parts, *second.parts),
             possible=(ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]),
             details={},
+            means=None,
         )
         contrast = f"{self.treatment} ({one} - {other})"
         return replace(self.subset(one), released=released, treatment=contrast, sample={})

@@ -1,0 +1,198 @@
+"""Mean outcomes by arm, and an effect as a ratio, odds, lift or number needed to treat."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpeffects.errors import OptionError
+from dpeffects.inference import intervals as inference
+from dpeffects.inference import scales
+from dpeffects.inference.estimate import Estimate, Means, Unavailable
+from dpeffects.inference.intervals import NO_TEST, Interval
+from dpeffects.results.export import JsonRecord, or_nan
+from dpeffects.results.numbers import number, numbers
+
+SCALES = {
+    "difference": "difference of means",
+    "ratio": "ratio of means",
+    "odds": "odds ratio",
+    "lift": "lift",
+    "nnt": "number needed to treat",
+}
+"""Scales of an effect, in words."""
+ARMS = ("treated", "control")
+NO_MEANS = Unavailable(
+    "this method releases no mean outcomes; means=True in the call adds them out of a share of the "
+    "budget"
+)
+
+
+@dataclass(frozen=True)
+class ScaledEffect(JsonRecord):
+    """An effect on a scale: a number, its interval, its p-value, and a sentence about them.
+
+    ``scale`` is one of "difference", "ratio", "odds", "lift" (ratio less 1) and "nnt" (1 over the
+    difference of two risks). An interval may end in infinity. That of a number needed to treat goes
+    through infinity, where the difference may be zero: then ``through_infinity`` is True, and it
+    has all numbers from ``conf_int.lower`` up and all from ``conf_int.upper`` down. Printing it
+    gives the sentence.
+    """
+
+    scale: str
+    estimate: float
+    conf_int: Interval | Unavailable
+    p_value: float | Unavailable
+    words: str
+    through_infinity: bool = False
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def check_scale(scale: str) -> str:
+    """Return one of the scales."""
+    if not isinstance(scale, str) or scale not in SCALES:
+        raise OptionError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+    return scale
+
+
+def scaled_effect(
+    released: Estimate,
+    scale: str,
+    conf_level: float,
+    treatment: str,
+    outcome: str,
+    *,
+    difference: tuple[Interval | Unavailable, float | Unavailable] | None = None,
+) -> ScaledEffect:
+    """Put an effect on a scale; refuses scales that the outcome, as declared, does not have.
+
+    ``difference`` are its interval and p-value as a difference, where another law gives them.
+    """
+    inference.check_conf_level(conf_level)
+    check_scale(scale)
+    p: float | Unavailable = Unavailable(NO_TEST)
+    if scale in ("difference", "nnt"):
+        if scale == "nnt":
+            _require(released.means, scale)
+        value, through = released.point, False
+        ends, p = difference or (
+            inference.interval(released, conf_level),
+            inference.p_value(released),
+        )
+        if scale == "nnt":
+            value, ends, through = _needed(value, ends)
+    else:
+        means, through = _require(released.means, scale), False
+        found = (scales.odds if scale == "odds" else scales.ratio)(means, conf_level)
+        value, ends = found.value, found.interval
+        p = p if released.associated else found.p_value
+        if scale == "lift":
+            value -= 1.0
+            if not isinstance(ends, Unavailable):
+                ends = Interval(ends.lower - 1.0, ends.upper - 1.0, conf_level)
+    named = _named(scale, treatment, outcome, released.associated)
+    if scale == "nnt":
+        named += f" for one {'fewer' if value < 0.0 else 'more'} with {outcome} = 1"
+    words = _said(scale, named, value, ends, p, through)
+    return ScaledEffect(scale, value, ends, p, words, through)
+
+
+def _require(means: Means | None, scale: str) -> Means:
+    """The means that a scale needs, with a range that has it."""
+    if means is None:
+        raise OptionError(f"{SCALES[scale]}: {NO_MEANS.reason}")
+    low = means.possible[0] if means.possible else -math.inf
+    if scale in ("odds", "nnt") and not scales.is_risk(means):
+        raise OptionError(
+            f"{SCALES[scale]} is for outcomes of 0 and 1: a column of truth values, or of whole "
+            "numbers with bounds (0, 1)"
+        )
+    if low < 0.0:
+        raise OptionError(
+            f"{SCALES[scale]} is for outcomes that cannot be negative, and the declared range of "
+            f"this one begins at {number(low)}"
+        )
+    return means
+
+
+def _needed(
+    value: float, ends: Interval | Unavailable
+) -> tuple[float, Interval | Unavailable, bool]:
+    """1 over a difference and its interval, which goes through infinity where that has zero."""
+    one = 1.0 / value if value else math.inf
+    if isinstance(ends, Unavailable):
+        return one, ends, False
+    low, high = ends
+    lower = 1.0 / high if high else math.inf
+    upper = 1.0 / low if low else math.inf
+    return one, Interval(lower, upper, ends.conf_level), low <= 0.0 <= high
+
+
+def _named(scale: str, treatment: str, outcome: str, associated: bool) -> str:
+    """What the number is, as the beginning of a sentence."""
+    what = SCALES[scale]
+    if associated:
+        return f"Association of {treatment} with {outcome}, {what}"
+    return f"Effect of {treatment} on {outcome}, {what}"
+
+
+def _said(
+    scale: str,
+    named: str,
+    value: float,
+    ends: Interval | Unavailable,
+    p: float | Unavailable,
+    through: bool,
+) -> str:
+    """One or two sentences."""
+    text = f"{named}: {'not defined' if math.isnan(value) else number(value)}"
+    if isinstance(ends, Unavailable):
+        return f"{text}; its interval is {ends}."
+    low, high = numbers(tuple(ends)) if all(map(math.isfinite, ends)) else map(number, ends)
+    level = f"{100 * ends.conf_level:.4g} % interval"
+    if through:
+        text += f"; {level}: {low} and more, through infinity (no effect), to {high} and beyond"
+    else:
+        text += f"; {level} from {low} to {high.replace('inf', 'infinity')}"
+    if not isinstance(p, Unavailable):
+        text += f"; p {'< 0.0001' if p < 1e-4 else f'= {p:.4f}'}"
+    return ". ".join([text, *_open_ends(scale, ends)]) + "."
+
+
+def _open_ends(scale: str, ends: Interval) -> list[str]:
+    """Say what an interval that does not end means."""
+    if scale not in ("ratio", "odds", "lift"):
+        return []
+    found = []
+    if ends.upper == math.inf:
+        found.append("The control mean is not bounded away from zero")
+        if scale == "odds":
+            found[-1] += ", or the treated mean not from one"
+    if ends.lower <= (-1.0 if scale == "lift" else 0.0):
+        found.append("The treated mean is not bounded away from zero")
+    return found
+
+
+def mean_rows(
+    means: Means, conf_level: float, arms: tuple[str, str] = ARMS
+) -> list[dict[str, Any]]:
+    """Mean outcomes of two arms with standard errors and intervals; what is not there is NaN."""
+    rows = []
+    for arm, treated in zip(arms, (True, False), strict=True):
+        alone = scales.of_mean(means, treated)
+        ends = scales.mean_interval(means, treated, conf_level)
+        low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
+        error = or_nan(inference.std_error(alone))
+        rows.append(
+            {
+                "arm": arm,
+                "mean": alone.point,
+                "std_error": error,
+                "conf_low": low,
+                "conf_high": high,
+            }
+        )
+    return rows
