@@ -14,9 +14,10 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.formula.expression import Column, Survival
 from dpeffects.inference.life_table import LifeTable
-from dpeffects.inference.simultaneous import critical_value
+from dpeffects.inference.simultaneous import at_once
 from dpeffects.inference.tables import ArmTable
 from dpeffects.results import SurvivalEffects
+from tests.calls import ENGINES
 
 ALONE = 1.959964
 TRIAL = {"horizon": 360.0, "design": "randomised"}
@@ -109,8 +110,8 @@ def test_a_joint_band_is_as_wide_as_simulated_errors_say():
         covariance = root @ root.T
         errors = rng.normal(size=(200_000, 10)) @ root.T / np.sqrt(np.diag(covariance))
         drawn = np.quantile(np.abs(errors).max(axis=1), 0.95)
-        assert critical_value(covariance, 0.95) == pytest.approx(drawn, rel=0.01)
-    assert critical_value(np.zeros((3, 3)), 0.9) == pytest.approx(1.645, abs=1e-3)
+        assert at_once(covariance, 0.95) == pytest.approx(drawn, rel=0.01)
+    assert at_once(np.zeros((3, 3)), 0.9) == pytest.approx(1.645, abs=1e-3)
 
 
 def fit_of(counts, noise=8.0, edges=(0.0, 1.0, 2.0, 3.0)) -> SurvivalEffects:
@@ -243,6 +244,19 @@ def test_adjustment_removes_confounding_of_a_simulated_study():
     found = crude.rmst().set_index("term").loc["rmst_difference"]
     assert found["conf_high"] < truth - 5.0
     assert math.isnan(found["p_value"])
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name])
+@pytest.mark.parametrize("bins", [2, 7, (10.0, 30.0, 90.0)])
+def test_engines_put_times_at_the_ends_of_intervals_where_the_memory_does(engine, bins):
+    pytest.importorskip(engine.split()[0])
+    ends = (0.0, 10.0, 30.0, 90.0, *(90.0 * k / 7 for k in range(1, 8)), 45.0, 200.0)
+    times = [x for end in ends for x in (np.nextafter(end, -1), end, np.nextafter(end, 999))]
+    rows = [(t, x, e) for t in (0, 1) for x in times for e in (0, 1)]
+    data = pd.DataFrame(rows, columns=["treatment", "time", "event"])
+    given = {"horizon": 90.0, "bins": bins, "epsilon": 1.0, "design": "randomised", "seed": 2}
+    here = dpe.dp_survival(FORMULA, data, **given)
+    assert dpe.dp_survival(FORMULA, ENGINES[engine](data), **given).table == here.table
 
 
 def test_hazards_that_cross_are_noticed_and_proportional_ones_are_not():

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.bins import Scale
-from dpeffects.inference.life_table import at_once
+from dpeffects.inference.simultaneous import at_once
 from dpeffects.inference.tables import ArmTable
 
 _UNEVEN = 2.0
