@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dpeffects.errors import OptionError, did_you_mean
 from dpeffects.estimators import conditional_methods, current, default_learner, registry
 from dpeffects.estimators.balance import BALANCE
-from dpeffects.estimators.randomisation_test import SPEC as RANDOMISATION_TEST
+from dpeffects.estimators.randomisation_test import RANDOMISATION_TEST
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.guarantee import KINDS

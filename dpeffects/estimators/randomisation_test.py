@@ -137,7 +137,7 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> Relea
     )
 
 
-SPEC = MethodSpec(
+RANDOMISATION_TEST = MethodSpec(
     name="randomisation_test",
     title="randomisation test",
     about="two noisy sums, and the p-value of no effect on anybody: exact in samples of any size",
