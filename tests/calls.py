@@ -48,6 +48,8 @@ class Call:
     @property
     def public(self) -> frozenset[str]:
         """What neighbours have in common."""
+        if self.function in ("dp_qte", "dp_ordinal") and self.given.get("level") == "label":
+            return frozenset({"treatment", "covariates"})
         if self.method not in SPECS or self.function in ("dp_cate", "dp_balance"):
             return frozenset()
         spec = SPECS[self.method]
@@ -361,6 +363,19 @@ BALANCE = {
     ),
 }
 
+DISTRIBUTIONS = {
+    "quantiles": Call("dp_qte", n=200),
+    "quantiles, trial": Call("dp_qte", n=120, given={"design": "randomised", "quantiles": 0.5}),
+    "quantiles, label": Call("dp_qte", n=120, given={"level": "label"}),
+    "quantiles, Gaussian, ATT": Call("dp_qte", n=200, given={"estimand": "ATT", **DELTA}),
+    "quantiles, given bins": Call("dp_qte", given={"bins": (0.25, 0.5, 0.75), "adjust": False}),
+    "quantiles, rich": Call("dp_qte", formula=RICH, n=200, given={"epsilon": 8.0}),
+    "ordered levels": Call("dp_ordinal", formula="g ~ t | x1 + x2", n=200),
+    "ordered levels, trial": Call(
+        "dp_ordinal", formula="g ~ t", given={"design": "randomised", **DELTA}
+    ),
+}
+
 AT_SITES = {
     f"{function}, {method}": Call(function, method, given=given, n=n)
     for function, n in (("site_release", 60), ("dp_multisite", 120))
@@ -397,7 +412,7 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **DISTRIBUTIONS, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]
