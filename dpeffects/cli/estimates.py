@@ -1,4 +1,4 @@
-"""Commands that spend a privacy budget on a data file: ate, att, atc, cate, balance, release."""
+"""Commands that spend a privacy budget on a data file: ate, att, atc, survival, qte, rate, ..."""
 
 from __future__ import annotations
 
@@ -116,19 +116,37 @@ _SURVIVAL = """\
       --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
 """
 _QTE = """\
-  dpeffects qte "cost ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
-      --design randomised --plot distributions.png
-  dpeffects qte "cost ~ treated | age + sex" patients.csv --quantiles 0.5 0.9 \\
-      --epsilon 1 --bounds bounds.toml --out cost.json
+  dpeffects qte "cost ~ treated" trial.csv --quantiles 0.5 0.9 --epsilon 1 \\
+      --bounds bounds.toml --design randomised --plot distributions.png
+  dpeffects qte "cost ~ treated | age + sex" patients.csv --epsilon 1 \\
+      --bounds bounds.toml --format html --out quantiles.html
 """
 _ORDINAL = """\
   dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
-      --design randomised --plot pain.png
+      --design randomised
+  dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \\
+      --bounds bounds.toml
+"""
+_RATE = """\
+  dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \\
+      --bounds bounds.toml --design randomised --per 1000
+  dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
+      --epsilon 1 --bounds bounds.toml --unit patient
+"""
+_TEST = """\
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated 500
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated-share 0.5 --alternative greater
 """
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
 """
+_OF_TABLES: dict[str, dict[str, Any]] = {
+    "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+    "estimand": {"help": "who is compared, where covariates are adjusted for"},
+}
 COMMANDS = (
     *(
         function_command(
@@ -177,7 +195,7 @@ COMMANDS = (
         _SURVIVAL,
         changes={
             "bins": {"type": int, "nargs": None, "help": "intervals of the life table"},
-            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+            **_OF_TABLES,
         },
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
@@ -188,8 +206,8 @@ COMMANDS = (
         "dp_qte",
         _QTE,
         changes={
-            "quantiles": {"type": float, "nargs": "+", "help": "shares of records, 0.5 the median"},
-            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+            "quantiles": {"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
+            **_OF_TABLES,
         },
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
@@ -199,10 +217,30 @@ COMMANDS = (
         "ordinal",
         "dp_ordinal",
         _ORDINAL,
-        changes={"design": {"choices": ("observational", "randomised"), "help": "of the study"}},
+        changes=_OF_TABLES,
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
         plot="draw the shares at each level",
+    ),
+    function_command(
+        "rate",
+        "dp_rate",
+        _RATE,
+        changes=_OF_TABLES,
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+    ),
+    function_command(
+        "randomisation-test",
+        "dp_randomisation_test",
+        _TEST,
+        prepare=lambda args, values: with_data(values, batches=True),
+        changes={
+            "treated": {"help": "how many records were treated"},
+            "treated_share": {"help": "chance with which each record was treated"},
+        },
+        conf_level=False,
+        record=True,
     ),
     function_command(
         "release",
