@@ -363,6 +363,15 @@ BALANCE = {
     ),
 }
 
+BINARY = "I(y > 0.5) ~ t | x1"
+RANDOMISATION = {
+    f"randomisation test, {name}": Call("dp_randomisation_test", formula=BINARY, given=given)
+    for name, given in {
+        "chance": {"treated_share": 0.5},
+        "small chance": {"treated_share": 0.2, "epsilon": 20.0},
+        "number": {"treated": 25, "alternative": "greater"},
+    }.items()
+}
 RATES = {
     name: Call("dp_rate", "", "y ~ t | x2 + g", n=n, given={"offset": "x1", **given})
     for name, n, given in (
@@ -411,7 +420,7 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RATES, **AT_SITES, **FEDERATED},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]

@@ -84,8 +84,9 @@ def test_sites_that_differ_in_size_and_share_treated_do_not_confound() -> None:
     assert np.allclose(both.shares[0], both.shares[1])  # no effect within any site
     crude = (few + many)[:, 0] / (few + many).sum(axis=1)
     assert abs(crude[0] - crude[1]) > 0.3
-    # by hand: each site counts for its records in both arms
-    factors = np.array([[10.0, 1000.0 / 900.0], [1000.0 / 900.0, 10.0]])
+    # by hand: each site counts for its records in both arms, and an arm has its 1000 in all
+    factors = np.array([[5.0, 500.0 / 900.0], [500.0 / 900.0, 5.0]])
+    assert both.sizes == pytest.approx([1000.0, 1000.0])
     assert both.noise_variance == pytest.approx((factors**2 * [[4.0, 9.0]] * 1.0).sum(axis=0))
     p = np.array([0.1, 0.5])
     sizes = np.array([[100.0, 900.0], [900.0, 100.0]])

@@ -26,6 +26,7 @@ from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, prepared, with_missing
 from dpeffects.formula.expression import (
     Column,
+    Compare,
     Cut,
     Expression,
     Missing,
@@ -92,6 +93,13 @@ class Design:
         outcome = self.formula.outcome
         levels = self.bounds[outcome.column] if isinstance(outcome, Ordered) else ()
         return tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in levels)
+
+    @property
+    def indicator(self) -> bool:
+        """Whether the outcome is 0 or 1, by its declared type and range or as a comparison."""
+        if isinstance(self.formula.outcome, Compare):
+            return True
+        return self.values[-1] == 2 and self.recipe.outcome_range == (0.0, 1.0)
 
     def strata(self) -> Strata:
         """Read the covariates as strata; raises where one is not discrete."""

@@ -44,6 +44,8 @@ class Facts:
     """Declared levels of the treatment."""
     tops: tuple[float, ...] = ()
     """The largest that events and times can be, where the outcome is a rate."""
+    indicator: bool = False
+    """Whether the outcome is 0 or 1 by its declaration."""
 
     @property
     def columns(self) -> int:

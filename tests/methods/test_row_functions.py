@@ -43,6 +43,7 @@ from dpeffects.estimators import (
     clipped_contrast,
     one_step,
     private_ipw,
+    randomisation_test,
     rates,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
@@ -216,6 +217,10 @@ CASES = {
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
     "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
+    "ArmByCell": [ArmByCell(7)],
+    "OutcomeCell": [_tables.OutcomeCell()],
+    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
+    "TableWeight": [_tables.TableWeight(MODEL, e) for e in ("ATE", "ATT", "ATC")],
     "without_answer": [aggregate.without_answer],
     "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
     "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
@@ -232,6 +237,8 @@ CASES = {
     "GroupSquares": [
         _nuisance.GroupSquares(_nuisance.GroupTerms(learner(True)), np.array([0.5, -3.0, 0.1]))
     ],
+    "Failure": [randomisation_test.Failure()],
+    "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
     "group": [_nuisance.group],
     "covariate_bins": [_nuisance.covariate_bins],
     "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
