@@ -130,10 +130,6 @@ SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
 TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
 CASES = {
-    "ArmByCell": [ArmByCell(3)],
-    "OutcomeCell": [_tables.OutcomeCell()],
-    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
-    "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
     "_FromMean": [FROM_MEAN],
     "_Square": [_clusters._Square(FROM_MEAN)],
     "_one": [_clusters._one],
