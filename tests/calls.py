@@ -397,7 +397,7 @@ RATES = {
         ("rates, Gaussian", 400, {"adjust": True, **DELTA}),
         ("rates, label", 60, {"level": "label"}),
         ("rates, ATT, subset", 400, {"estimand": "ATT", "subset": "x2 > -0.8", "epsilon": 8.0}),
-        ("rates, units", 400, {"unit": "site", "max_rows": 5, "design": "randomised"}),
+        ("rates, weights", 400, {"weights": "z", "epsilon": 8.0, "design": "randomised"}),
     )
 }
 
