@@ -48,6 +48,8 @@ class Call:
     @property
     def public(self) -> frozenset[str]:
         """What neighbours have in common."""
+        if self.function == "dp_survival" and self.given.get("level") == "label":
+            return frozenset({"covariates", "treatment"})
         if self.method not in SPECS or self.function in ("dp_cate", "dp_balance"):
             return frozenset()
         spec = SPECS[self.method]
@@ -310,6 +312,19 @@ EFFECTS = {
 }
 
 
+def survival(right: str = "t | x1 + x2 + g", **given: Any) -> Call:
+    formula = f"Surv(y, z == 0.5) ~ {right}"
+    return Call("dp_survival", formula=formula, n=400, given={"horizon": 1.0, **given})
+
+
+TABLES = {
+    "survival": survival("t"),
+    "survival, adjusted": survival(epsilon=8.0),
+    "survival, adjusted, ATT": survival(epsilon=8.0, estimand="ATT", **DELTA),
+    "survival, label": survival(level="label"),
+}
+
+
 def cate(method: str = "r_learner", n: int = 60, **given: Any) -> Call:
     return Call("dp_cate", method, n=n, given={**DELTA, **given})
 
@@ -397,7 +412,7 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED},
+    **{**EFFECTS, **TABLES, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]
