@@ -84,8 +84,9 @@ def test_sites_that_differ_in_size_and_share_treated_do_not_confound() -> None:
     assert np.allclose(both.shares[0], both.shares[1])  # no effect within any site
     crude = (few + many)[:, 0] / (few + many).sum(axis=1)
     assert abs(crude[0] - crude[1]) > 0.3
-    # by hand: each site counts for its records in both arms
-    factors = np.array([[10.0, 1000.0 / 900.0], [1000.0 / 900.0, 10.0]])
+    # by hand: each site counts for its records in both arms, and an arm has its 1000 in all
+    factors = np.array([[5.0, 500.0 / 900.0], [500.0 / 900.0, 5.0]])
+    assert both.sizes == pytest.approx([1000.0, 1000.0])
     assert both.noise_variance == pytest.approx((factors**2 * [[4.0, 9.0]] * 1.0).sum(axis=0))
     p = np.array([0.1, 0.5])
     sizes = np.array([[100.0, 900.0], [900.0, 100.0]])
@@ -116,11 +117,11 @@ def test_cells_of_a_life_table_by_brute_force() -> None:
 
 
 def test_two_numbers_in_one_come_apart_again() -> None:
-    pair = Pair(Column("a"), Column("b"), ((0.0, 10.0), (-1.0, 3.0)))
+    pair = Pair(Column("a"), Column("b"), (10.0, 4.0))
     first, second = np.array([0.0, 3.0, 10.0, 12.0]), np.array([-1.0, 0.5, 3.0, -9.0])
     one, other = Pair.apart(pair.together(first, second))
     assert np.allclose(one * 10.0, [0.0, 3.0, 10.0, 10.0], atol=1e-6)
-    assert np.allclose(other * 4.0 - 1.0, [-1.0, 0.5, 3.0, -1.0], atol=1e-6)
+    assert np.allclose(other * 4.0, [0.0, 0.5, 3.0, 0.0], atol=1e-6)
 
 
 def made(n: int = 400, seed: int = 1) -> pd.DataFrame:

@@ -168,6 +168,8 @@ def _passes_on(function: Function) -> bool:
 def descriptions(function: Function) -> dict[str, str]:
     """Return what the docstring of a function says about each parameter: the first sentence.
 
+    Where that is "As in" another function, what the docstring of that one says.
+
     Examples
     --------
     >>> descriptions(add_parameters)["parser"]
@@ -176,7 +178,12 @@ def descriptions(function: Function) -> dict[str, str]:
     document = inspect.getdoc(function) or ""
     _, _, section = document.partition("Parameters\n----------\n")
     entries = re.findall(r"^(\w.*)\n((?: +.*\n?)+)", section.partition("\n\n")[0], re.MULTILINE)
-    return {name: _sentence(text) for names, text in entries for name in names.split(", ")}
+    found = {name: _sentence(text) for names, text in entries for name in names.split(", ")}
+    for name, text in found.items():
+        other = function.__globals__.get(text.removeprefix("As in "))
+        if other is not None:
+            found[name] = descriptions(other).get(name, text)
+    return found
 
 
 def _sentence(text: str) -> str:

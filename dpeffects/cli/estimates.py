@@ -1,4 +1,4 @@
-"""Commands that spend a privacy budget on a data file: ate, att, atc, cate, balance, release."""
+"""Commands that spend a privacy budget on a data file: ate, att, atc, survival, qte, rate, ..."""
 
 from __future__ import annotations
 
@@ -115,10 +115,38 @@ _SURVIVAL = """\
   dpeffects survival "Surv(days, status == 2) ~ treated | age + sex" patients.csv \\
       --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
 """
+_QTE = """\
+  dpeffects qte "cost ~ treated" trial.csv --quantiles 0.5 0.9 --epsilon 1 \\
+      --bounds bounds.toml --design randomised --plot distributions.png
+  dpeffects qte "cost ~ treated | age + sex" patients.csv --epsilon 1 \\
+      --bounds bounds.toml --format html --out quantiles.html
+"""
+_ORDINAL = """\
+  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
+      --design randomised
+  dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \\
+      --bounds bounds.toml
+"""
+_RATE = """\
+  dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \\
+      --bounds bounds.toml --design randomised --per 1000
+  dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
+      --epsilon 1 --bounds bounds.toml --unit patient
+"""
+_TEST = """\
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated 500
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated-share 0.5 --alternative greater
+"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
 """
+_OF_TABLES: dict[str, dict[str, Any]] = {
+    "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+    "estimand": {"help": "who is compared, where covariates are adjusted for"},
+}
 COMMANDS = (
     *(
         function_command(
@@ -167,11 +195,52 @@ COMMANDS = (
         _SURVIVAL,
         changes={
             "bins": {"type": int, "nargs": None, "help": "intervals of the life table"},
-            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+            **_OF_TABLES,
         },
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
         plot="draw both survival curves",
+    ),
+    function_command(
+        "qte",
+        "dp_qte",
+        _QTE,
+        changes={
+            "quantiles": {"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
+            **_OF_TABLES,
+        },
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw both distributions",
+    ),
+    function_command(
+        "ordinal",
+        "dp_ordinal",
+        _ORDINAL,
+        changes=_OF_TABLES,
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw the shares at each level",
+    ),
+    function_command(
+        "rate",
+        "dp_rate",
+        _RATE,
+        changes=_OF_TABLES,
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+    ),
+    function_command(
+        "randomisation-test",
+        "dp_randomisation_test",
+        _TEST,
+        prepare=lambda args, values: with_data(values, batches=True),
+        changes={
+            "treated": {"help": "how many records were treated"},
+            "treated_share": {"help": "chance with which each record was treated"},
+        },
+        conf_level=False,
+        record=True,
     ),
     function_command(
         "release",

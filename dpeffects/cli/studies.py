@@ -1,4 +1,4 @@
-"""Commands that spend nothing: methods, plan, audit, bench, combine, sensitivity."""
+"""Commands that spend nothing: methods, plan, audit, bench, combine, combine-tables, ..."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import textwrap
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dpeffects as dpe
@@ -22,7 +23,7 @@ from dpeffects.cli.output import (
 )
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import conditional_methods, current, registry
+from dpeffects.estimators import conditional_methods, current, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.leaderboard import entries, tasks
 from dpeffects.report.blocks import noted
@@ -51,7 +52,8 @@ def run_methods(args: argparse.Namespace) -> None:
     check_files(args)
     described = dpe.methods(args.method)  # refuses a name that is not there
     if format_of(args) == "json":
-        specs = [*registry().values(), *conditional_methods().values()]
+        kinds = (registry(), conditional_methods(), table_methods())
+        specs = [spec for specs in kinds for spec in specs.values()]
         facts = [_facts(spec) for spec in specs if current(args.method) in (None, spec.name)]
         text = json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
     elif args.method is None:
@@ -216,6 +218,35 @@ def run_sensitivity(args: argparse.Namespace) -> None:
     put_result(args, fit.sensitivity(**values_for(args, dpe.Result.sensitivity)))
 
 
+# --- tables of sites --------------------------------------------------------------------------
+
+
+def add_tables_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the files of the sites, and the output."""
+    about = "results of the sites in JSON; a site is called as its file, or by NAME"
+    parser.add_argument("releases", nargs="+", metavar="[NAME=]FILE", help=about)
+    add_output_arguments(parser, record=True, plot="draw what the tables give together")
+
+
+def run_tables(args: argparse.Namespace) -> None:
+    """Read the results of the sites, and add their tables."""
+    named = [_site_and_file(given) for given in args.releases]
+    names = [name for name, _ in named]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"site {twice} is given twice: name the files, as in North=a/x.json")
+    args.releases = [path for _, path in named]
+    check_files(args)
+    put_result(args, dpe.combine_tables(dict(named)))
+
+
+def _site_and_file(given: str) -> tuple[str, str]:
+    name, equals, path = given.partition("=")
+    if equals and not Path(given).exists():
+        return name, path
+    return Path(given).stem, given
+
+
 # --- the commands -----------------------------------------------------------------------------
 
 _METHODS = """\
@@ -246,6 +277,10 @@ _COMBINE = """\
   dpeffects combine north.json south.json east.json
   dpeffects combine *.json --rule ivw --trust keys/ \\
       --left-out "West=did not answer"
+"""
+_TABLES = """\
+  dpeffects combine-tables north.json south.json --plot curves.png
+  dpeffects combine-tables North=files/1.json South=files/2.json
 """
 _SENSITIVITY = """\
   dpeffects sensitivity effect.json
@@ -307,6 +342,13 @@ COMMANDS = (
             "left_out": {"metavar": "SITE=REASON", "help": "a site that did not answer"},
         },
         record=True,
+    ),
+    Command(
+        "combine-tables",
+        "add the tables of several sites (survival, ordinal, qte): one result for all records",
+        add_tables_arguments,
+        run_tables,
+        _TABLES,
     ),
     Command(
         "sensitivity",

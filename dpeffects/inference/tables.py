@@ -173,11 +173,12 @@ def together(tables: Sequence[ArmTable]) -> ArmTable:
     """Tables of disjoint groups of records, such as sites, as one.
 
     Within each group both arms count for all of its records, so that groups that differ in their
-    outcomes and in how many are treated do not confound the two.
+    outcomes and in how many are treated do not confound the two. An arm has as many in all as it
+    has in the groups together.
     """
     sizes = np.array([table.sizes for table in tables])
     total = sizes.sum(axis=1)
-    factor = total[:, None] / sizes
+    factor = total[:, None] / sizes * (sizes.sum(axis=0) / total.sum())
     counts = sum(f[:, None] * table.counts for f, table in zip(factor, tables, strict=True))
     noise = factor**2 * np.array([table.noise_variance for table in tables])
     squares = factor**2 * sizes * np.array([table.unequal for table in tables])

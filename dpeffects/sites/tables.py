@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TypeVar
+from pathlib import Path
+from typing import TypeVar, cast
 
-from dpeffects.errors import OptionError, ReleaseError
+from dpeffects import documents
+from dpeffects.errors import DataError, OptionError, ReleaseError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.tables import ArmTable, together
+from dpeffects.results import OrdinalEffects, QuantileEffects, RateEffects, SurvivalEffects
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.release_fields import check_site
 
 T = TypeVar("T", bound=TableEffects)
+_KINDS: tuple[type[TableEffects], ...] = (
+    SurvivalEffects,
+    QuantileEffects,
+    OrdinalEffects,
+    RateEffects,
+)
 _SAME = ("method", "formula", "outcome", "treatment", "estimand", "level", "stands_on")
 
 
-def combine_tables(results: Mapping[str, T]) -> T:
+def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     """Add the tables of several sites: one result for all of their records.
 
     Each site releases its own table, by the same call, and sends the result (``to_json``). Records
@@ -29,7 +39,7 @@ def combine_tables(results: Mapping[str, T]) -> T:
     ----------
     results
         Names of the sites, and what :func:`dp_survival` or another function that releases a table
-        gave there, with the same formula and the same cells.
+        gave there, with the same formula and the same cells: results, or files of their JSON.
 
     Examples
     --------
@@ -46,18 +56,21 @@ def combine_tables(results: Mapping[str, T]) -> T:
     """
     if not isinstance(results, Mapping) or not results:
         raise OptionError('name the sites: combine_tables({"North": fit, "South": other})')
-    for name, result in results.items():
+    read = {name: _result(given) for name, given in results.items()}
+    for name, result in read.items():
         check_site(str(name))
         if not isinstance(result, TableEffects) or not isinstance(result.table, ArmTable):
-            raise OptionError(f"site {name!r}: its result has no table to add")
-    (first_name, first), *others = results.items()
+            told = (
+                "its result has no table of counts to add, as those of dp_survival and dp_qte have"
+            )
+            raise OptionError(f"site {name!r}: {told}")
+    (first_name, first), *others = read.items()
     for name, other in others:
         _check_same(first, other, first_name, name)
     own = {
-        f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}"
-        for name, x in results.items()
+        f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}" for name, x in read.items()
     }
-    everyone = tuple(results.values())
+    everyone = tuple(read.values())
     warnings = "; ".join(dict.fromkeys(filter(None, (x.warning for x in everyone))))
     return replace(
         first,
@@ -74,6 +87,25 @@ def combine_tables(results: Mapping[str, T]) -> T:
             "budget.",
         ),
     )
+
+
+def _result(given: T | str | os.PathLike[str]) -> T:
+    """A result as it is, or of a file with its JSON; its fields say of which kind it is."""
+    if not isinstance(given, str | os.PathLike):
+        return given
+    try:
+        text = documents.content(given, documents.MOST_BYTES)
+    except documents.UnreadableError as reason:
+        raise DataError(f"{given} cannot be read: {reason}") from None
+    try:
+        document = documents.parse(text, str(given))
+        common = {f.name for f in fields(TableEffects)}
+        own = {kind: {f.name for f in fields(kind)} - common for kind in _KINDS}
+        (kind,) = (kind for kind in _KINDS if own[kind] <= document.keys())
+        return cast(T, kind.from_json(text))
+    except (DataError, ValueError, AttributeError):
+        told = "is not the JSON of a result with a table (dpeffects survival ... --out north.json)"
+        raise DataError(f"{Path(given)} {told}") from None
 
 
 def _check_same(one: TableEffects, other: TableEffects, name: str, another: str) -> None:
