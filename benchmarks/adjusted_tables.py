@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 from report import save
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr
@@ -142,9 +143,11 @@ def call(
 
 
 def row(population: Population, estimand: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
-    made = [call(population, estimand, n, epsilon, seed) for seed in range(runs)]
+    truth = population.made[estimand]
+    each = (delayed(call)(population, estimand, n, epsilon, seed) for seed in range(runs))
+    made = Parallel(-1)(each)
     values, covered, claimed = (np.array(x) for x in zip(*made, strict=True))
-    off = values[:, 0] - population.made[estimand][0]
+    off = values[:, 0] - truth[0]
     covers = dict(zip(TERMS, covered.mean(axis=0), strict=True))
     return {
         "population": population.name,
