@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from report import save
+from scipy import special
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr
 
 import dpeffects as dpe
 
@@ -47,7 +47,7 @@ class Population:
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         common, own = rng.normal(size=(n, 1)), rng.normal(size=(n, self.columns))
-        x: np.ndarray = ndtr(0.6 * common + 0.8 * own)
+        x: np.ndarray = special.ndtr(0.6 * common + 0.8 * own)
         if self.covariates == "mixed":
             x[:, ::2] = x[:, ::2] < 0.3
         if self.covariates == "skewed":
@@ -64,9 +64,9 @@ class Population:
         for name, slopes in (("score", first), ("hazard", second)):
             made[name] = slopes / ((x - made["mean"]) / made["sd"] @ slopes).std()
         odds, hazard = self.indices(x, made)
-        made["level"] = brentq(lambda c: expit(c + odds).mean() - self.share, -15, 15)
+        made["level"] = brentq(lambda c: special.expit(c + odds).mean() - self.share, -15, 15)
         made["base"] = brentq(lambda h: np.exp(-np.exp(h + hazard)).mean() - 1 + self.risk, -20, 9)
-        e = expit(made["level"] + odds)
+        e = special.expit(made["level"] + odds)
         weights = {"ATE": np.ones_like(e), "ATT": e, "ATC": 1.0 - e}
         rates = [np.exp(made["base"] + hazard + arm * EFFECT) for arm in (1.0, 0.0)]
         for estimand, weight in weights.items():
@@ -90,7 +90,7 @@ class Population:
         rng = np.random.default_rng([seed, n])
         x = self.draw(n, rng)
         odds, hazard = self.indices(x, made)
-        treated = rng.random(n) < expit(made["level"] + odds)
+        treated = rng.random(n) < special.expit(made["level"] + odds)
         time = rng.exponential(size=n) / np.exp(made["base"] + hazard + EFFECT * treated)
         end = np.where(rng.random(n) < 1 / 3, rng.random(n), 2.0)
         data = pd.DataFrame(x, columns=[f"x{k}" for k in range(self.columns)])
