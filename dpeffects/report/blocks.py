@@ -199,7 +199,10 @@ def assumed(result: Record) -> str:
 def bounds_text(result: Record) -> str:
     """Outcome and treatment first, covariates counted by source, risky or found ones named."""
     bounds = [(name, _unbroken(text), source) for name, text, source in result.bounds]
-    roles = dict.fromkeys(result.outcome.split(", "), "outcome") | {result.treatment: "treatment"}
+    roles = dict.fromkeys(result.outcome.split(", "), "outcome")
+    made_of = (name for name, *_ in bounds if re.search(rf"\b{re.escape(name)}\b", result.outcome))
+    roles |= {name: name for name in made_of if name not in roles}  # Surv(time, event)
+    roles |= {result.treatment: "treatment"}
     first = [
         f"{roles[name]} {text} {SOURCES.get(source, source)}"
         for role in roles
