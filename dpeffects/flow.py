@@ -61,8 +61,16 @@ from dpeffects.privacy.ledger import Account, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.results import ArmEffects, Balance, CateEffects, CateFunction, Result
+from dpeffects.results import (
+    ArmEffects,
+    Balance,
+    CateEffects,
+    CateFunction,
+    RandomisationTest,
+    Result,
+)
 from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.randomisation import ReleasedTest
 from dpeffects.results.tabled import Tabled, TableEffects
 from dpeffects.unproved.seeded import noise_source
 
@@ -301,6 +309,7 @@ class Estimation:
         arms = self.design.columns.arm_count
         about = (self.design.width, request.budget, self.level, count, values, arms)
         facts = Facts(n, *about, self.design.tops)
+        facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
@@ -657,7 +666,7 @@ def _adds_up(options: Options) -> bool:
 
 def _result(
     estimation: Estimation, released: Any
-) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects:
+) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects | RandomisationTest:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
@@ -667,6 +676,8 @@ def _result(
         case Estimate():
             released = _completed(estimation, released)
             return Result.from_estimate(released, notes=notes, **about)
+        case ReleasedTest():
+            return RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
             space = _only(design.bounds, design.formula.covariate_columns)
             details = released.details

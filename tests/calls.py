@@ -16,7 +16,7 @@ import pandas as pd
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.estimators import proved
+from dpeffects.estimators import proved, table_methods
 from dpeffects.federation import answer
 from dpeffects.ledgers import open_ledger
 from tests.federation.sites import policy, question
@@ -32,6 +32,8 @@ THREE = "y ~ g | x1 + x2 + t"
 AT = {"x1": [0.1, 0.9, 0.5], "x2": [-1.0, 0.0, 1.0], "g": ["a", "b", "c"]}
 GROUPS = "g + cut(x1, [0, 0.5, 1])"
 ALL = ("y", "x1", "x2", "g", "z")
+TABLED = {"dp_rate": "rate", "dp_survival": "life_table"}
+"""Methods that have a function of their own."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class Call:
     @property
     def public(self) -> frozenset[str]:
         """What neighbours have in common."""
-        if self.method not in SPECS or self.function in ("dp_cate", "dp_balance"):
+        spec = table_methods().get(TABLED.get(self.function, "")) or SPECS.get(self.method)
+        if spec is None or self.function in ("dp_cate", "dp_balance"):
             return frozenset()
-        spec = SPECS[self.method]
         options = {k: v for k, v in self.given.items() if k == "arms"}
         return spec.make_options(options).public(spec.check_level(self.given.get("level")))
 
@@ -361,6 +363,27 @@ BALANCE = {
     ),
 }
 
+BINARY = "I(y > 0.5) ~ t | x1"
+RANDOMISATION = {
+    f"randomisation test, {name}": Call("dp_randomisation_test", formula=BINARY, given=given)
+    for name, given in {
+        "chance": {"treated_share": 0.5},
+        "small chance": {"treated_share": 0.2, "epsilon": 20.0},
+        "number": {"treated": 25, "alternative": "greater"},
+    }.items()
+}
+RATES = {
+    name: Call("dp_rate", "", "y ~ t | x2 + g", n=n, given={"offset": "x1", **given})
+    for name, n, given in (
+        ("rates", 400, {"epsilon": 4.0}),
+        ("rates, trial", 60, {"design": "randomised"}),
+        ("rates, Gaussian", 400, {"adjust": True, **DELTA}),
+        ("rates, label", 60, {"level": "label"}),
+        ("rates, ATT, subset", 400, {"estimand": "ATT", "subset": "x2 > -0.8", "epsilon": 8.0}),
+        ("rates, units", 400, {"unit": "site", "max_rows": 5, "design": "randomised"}),
+    )
+}
+
 AT_SITES = {
     f"{function}, {method}": Call(function, method, given=given, n=n)
     for function, n in (("site_release", 60), ("dp_multisite", 120))
@@ -397,7 +420,7 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **AT_SITES, **FEDERATED},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]

@@ -85,6 +85,9 @@ BEYOND = {
     "balance": lambda d: dpe.dp_balance(
         ADJUST, d, epsilon=2, bounds=BOUNDS, seed=1, adjusted=True
     ).to_dict(),
+    "randomisation test": lambda d: dpe.dp_randomisation_test(
+        "I(y > 0.5) ~ t", d, epsilon=2, treated_share=0.4, bounds=BOUNDS, seed=1
+    ).to_dict(),
     "site, means": lambda d: site(d, "diff_in_means", "y ~ t"),
     "site, ipw": lambda d: site(d, "private_ipw"),
     "site, one step": lambda d: site(d, "one_step"),

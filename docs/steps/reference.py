@@ -23,6 +23,11 @@ AREAS = {
         "The document that a site sends is described in :doc:`/site_release`.",
         ["site_release", "combine", "dp_multisite", "SiteRelease", "Combined"],
     ),
+    "tests": (
+        "Tests",
+        "",
+        ["dp_randomisation_test", "RandomisationTest", "Test", "Tests"],
+    ),
     "balance": ("Overlap and balance", "", ["dp_balance", "Balance"]),
     "budget": (
         "Bounds, budget and ledgers",

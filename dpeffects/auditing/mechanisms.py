@@ -50,6 +50,9 @@ SAMPLE = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subs
 
 
 _TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "ordinal_table": ("g ~ t | x", {}),
+    "quantile_table": ("y ~ t | x", {"quantiles": (0.5,)}),
+    "rate": ("y ~ t", {"offset": "x", "design": "randomised"}),
     "life_table": ("Surv(y, y > 0.5) ~ t | x", {"horizon": 1.0, "bins": 4}),
 }
 """Formulas and options of methods with a function of their own, for the pairs of the library."""

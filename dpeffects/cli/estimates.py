@@ -133,6 +133,12 @@ _RATE = """\
   dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
       --epsilon 1 --bounds bounds.toml --unit patient
 """
+_TEST = """\
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated 500
+  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --treated-share 0.5 --alternative greater
+"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
@@ -214,6 +220,7 @@ COMMANDS = (
         changes=_OF_TABLES,
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
+        plot="draw the shares at each level",
     ),
     function_command(
         "rate",
@@ -221,6 +228,18 @@ COMMANDS = (
         _RATE,
         changes=_OF_TABLES,
         prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+    ),
+    function_command(
+        "randomisation-test",
+        "dp_randomisation_test",
+        _TEST,
+        prepare=lambda args, values: with_data(values, batches=True),
+        changes={
+            "treated": {"help": "how many records were treated"},
+            "treated_share": {"help": "chance with which each record was treated"},
+        },
+        conf_level=False,
         record=True,
     ),
     function_command(

@@ -26,6 +26,7 @@ from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, prepared, with_missing
 from dpeffects.formula.expression import (
     Column,
+    Compare,
     Cut,
     Expression,
     Missing,
@@ -93,6 +94,13 @@ class Design:
         levels = self.bounds[outcome.column] if isinstance(outcome, Ordered) else ()
         return tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in levels)
 
+    @property
+    def indicator(self) -> bool:
+        """Whether the outcome is 0 or 1, by its declared type and range or as a comparison."""
+        if isinstance(self.formula.outcome, Compare):
+            return True
+        return self.values[-1] == 2 and self.recipe.outcome_range == (0.0, 1.0)
+
     def strata(self) -> Strata:
         """Read the covariates as strata; raises where one is not discrete."""
         numeric, bounds = self.columns.numeric, self.bounds
@@ -153,7 +161,7 @@ class Design:
         except FormulaError:  # a covariate that is not discrete
             discrete = None
         if isinstance(outcome, Pair):
-            outcome = replace(outcome, tops=self.tops)
+            outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
 

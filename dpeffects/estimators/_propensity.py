@@ -52,9 +52,8 @@ _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
 _WIDER = 1.3
 """The same once more, where a clip is chosen: one that is too low costs less than one too high."""
-_DEPTHS = np.linspace(2.0, 4.0, 21)
-"""Clips that are compared, so many standard deviations from the mean of the log odds: at least
-19 of 20 records are to be within."""
+_DEEPEST = 4.0
+"""Clips that are compared are at most so many standard deviations from the mean log odds."""
 _LEAST = 0.15
 """The least clip, over the share of the arm."""
 _FAR = 0.15
@@ -123,10 +122,12 @@ class PropensityModel:
         """The model with its propensities clipped."""
         return Propensity.within(self.weights, self.offset, limits)
 
-    def limits(self, estimand: str, noise: float) -> Interval:
+    def limits(self, estimand: str, noise: float, least_depth: float = 2.0) -> Interval:
         """The clip with the least noise and bias, where log odds that are not noise reach to.
 
         ``noise`` is that in the estimate for a largest weight of 1, in ranges of the outcome.
+        Clips are compared that many or more standard deviations from the mean of the log odds: by
+        default at least 19 of 20 records are to be within.
         """
         own, share = ESTIMANDS[estimand], float(self.scores.mean())
         log_odds = np.log(self.scores / (1.0 - self.scores))
@@ -134,7 +135,7 @@ class PropensityModel:
         sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
         wider = replace(self, scores=typical_scores(share, _WIDER * sd))
         best = (math.inf, (0.0, 1.0))
-        for depth in _DEPTHS:
+        for depth in np.arange(least_depth, _DEEPEST + 0.05, 0.1):
             low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
             low, high = max(low, _LEAST * share), min(high, 1.0 - _LEAST * (1.0 - share))
             limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.design.arms import ArmByCell
+from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
@@ -50,12 +50,16 @@ _REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "overlap": 0.02, "ta
 """and how the rest is divided."""
 _CELLS = 4.0
 """Noise of a number that is made of many cells, over that of one weighted sum."""
-_CONFOUNDED = 0.2
+_CONFOUNDED = 0.1
 """Bias without adjustment, as a risk, that the choice of the model's price goes by."""
 _EXPLAINED = 0.3
 """Part of the variance of outcomes that covariates explain."""
-_FAR = 1.1
-"""How far mean outcomes of records beyond a clip are from the mean, in standard deviations."""
+_CLIP, _LEAST_DEPTH = 0.12, 1.0
+"""What the choice takes a clip to be that is yet to be chosen; and how close to the mean of the log
+odds a clip can be, in standard deviations: noise in many cells is worth truncated weights."""
+_TRUNCATED = 2.2
+"""Part of the confounding that truncated weights leave, for each part of the weight that they lack:
+records beyond a clip are those that differ most."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class TableOptions(StudyOptions):
         super().__post_init__()
         check_flag("adjust", self.adjust, optional=True)
         if self.model_share is not None:
-            check_between("model_share", self.model_share, 0.0, 1.0)
+            check_between("model_share", self.model_share, 0.05, 0.9)
 
     def resolve(self, facts: Facts) -> Options:
         """Decide whether to adjust, and at what price; refuse more than two arms."""
@@ -92,13 +96,16 @@ class TableOptions(StudyOptions):
             refuse_unadjusted(self, lacks, 'Write "y ~ t | x1 + x2"')
             return replace(self, adjust=False)
         if facts.level == "label":
+            if self.model_share is not None:
+                raise OptionError("model_share has no meaning at label level")
             return replace(self, adjust=True)
         part, kept = self._model(facts)
-        if kept < NOTHING:
-            lacks = "n, epsilon and the number of covariates carry no adjustment"
-            instead = "Use more epsilon, more records or fewer covariates, add a delta"
-            refuse_unadjusted(self, lacks, instead)
-        return replace(self, adjust=bool(self.adjust) or kept >= NOTHING, model_share=part)
+        if kept >= NOTHING or self.adjust:
+            return replace(self, adjust=True, model_share=part)
+        lacks = "n, epsilon and the number of covariates carry no adjustment"
+        instead = "Use more epsilon, more records or fewer covariates, add a delta"
+        refuse_unadjusted(self, lacks, instead)
+        return replace(self, adjust=False)
 
     def _model(self, facts: Facts) -> tuple[float, float]:
         """The model's part of the budget, and what it is expected to keep of its slopes."""
@@ -112,7 +119,7 @@ class TableOptions(StudyOptions):
 
 
 def _setting(n: int, width: int, delta: float) -> Setting:
-    return Setting((n, n), width, delta, None, "objective", confounded=_CONFOUNDED)
+    return Setting((n, n), width, delta, _CLIP, "objective", confounded=_CONFOUNDED)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
@@ -199,7 +206,8 @@ class Adjustment:
         else:
             setting = _setting(curator.n, curator.width, curator.delta("model"))
             model, _ = private_model(curator, setting, curator.epsilon("table") / _CELLS)
-        limits = model.limits(estimand, _CELLS * curator.noise_sd("table") / curator.n)
+        noise = _CELLS * curator.noise_sd("table") / curator.n
+        limits = model.limits(estimand, noise, _LEAST_DEPTH)
         score = model.within(limits)
         label, cells = "records beyond the clip", beyond_clip(score)
         beyond = curator.sums(label, None, COUNT, cells, share="overlap")
@@ -223,16 +231,17 @@ class Adjustment:
     @property
     def confounding(self) -> Confounding:
         """What noise, shrinkage and clip of the model leave of confounding."""
-        model, k, d = self.model, self.model.kept, self.model.spreads.size
+        model, d = self.model, self.model.spreads.size
+        kept = model.kept * max(1.0 - _TRUNCATED * self.lost, 0.0)
         far = reweighted(self.estimand, float(model.scores.mean()))
         noise = model.noise_variance * (1.0 + model.noise_variance)
         level = abs(float(far[0] - far[1])) * model.level_sd
         return Confounding(
-            unadjusted_variance(max(d, 2)),
-            k,
-            (1.0 - k) ** 2 + model.kept_sd**2 + level**2,
-            _EXPLAINED * noise / d + (_FAR * self.lost) ** 2,
-            (float(far[0]), float(far[1])),
+            prior=unadjusted_variance(max(d, 2)),
+            kept=kept,
+            part=(1.0 - kept) ** 2 + model.kept_sd**2 + level**2,
+            moved=_EXPLAINED * noise / d,
+            far=(float(far[0]), float(far[1])),
         )
 
     @property
@@ -259,27 +268,40 @@ def release_table(
     plain = Asked(label, None, COUNT, cells, "table")
     if adjustment is None:
         (found,) = curator.several(plain)
-        return _counted(found)
+        return _with_sizes(curator, _counted(found), plain)
     weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
-    asked = [Asked(f"weights of {label}", weight, within, cells, "table")]
-    if curator.has("unadjusted"):
-        asked.append(plain._replace(share="unadjusted"))
-    found, *unadjusted = curator.several(*asked)
+    weighted = Asked(f"weights of {label}", weight, within, cells, "table")
+    both = [plain._replace(share="unadjusted")] if curator.has("unadjusted") else []
+    found, *others = curator.several(weighted, *both)
     top = weight.largest
     one, other = (found.variance * top**2).tolist()
-    return ArmTable(
+    table = ArmTable(
         found.value.reshape(2, count) * top[:, None],
         (one, other),
         adjustment.unequal,
         found.gaussian,
         adjustment.confounding,
-        _counted(unadjusted[0]) if unadjusted else None,
+        _counted(others[0]) if others else None,
     )
+    return _with_sizes(curator, table, weighted, top)
 
 
 def _counted(found: Noisy) -> ArmTable:
     """A table of records that count alike."""
     return ArmTable(found.value.reshape(2, -1), (found.variance,) * 2, gaussian=found.gaussian)
+
+
+def _with_sizes(
+    curator: Curator, table: ArmTable, asked: Asked, top: FloatArray | float = 1.0
+) -> ArmTable:
+    """The table with the sizes of its arms where these are public: its counts add up to them."""
+    every_record = isinstance(asked.cells.function, ArmByCell)  # type: ignore[union-attr]
+    if not (curator.is_public("treatment") and every_record) or curator.weighted:
+        return table
+    (found,) = curator.several(asked._replace(label="sizes of the arms", cells=ARMS))
+    lacking = top * found.value[:, 0] - table.counts.sum(axis=1)
+    counts = table.counts + lacking[:, None] / table.counts.shape[1]
+    return replace(table, counts=counts, exact=True)
 
 
 def fit_table(

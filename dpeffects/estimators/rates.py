@@ -4,9 +4,9 @@
    one arm, so it is asked for what it adds with a minus for controls, and for the size of that
    beside it: both arms then have half the noise variance of sums by arm (claim 32).
 2. At the rates that these give, squared differences between the events of a record and those that
-   the rate gives in its time: the sampling variance, however overdispersed the counts are. Squares
-   of numbers within [0, 1] are close to the numbers, so what they lack is asked for, which lies in a
-   quarter of the range.
+   the rate gives in its time: the sampling variance, however overdispersed the counts are. A
+   square of a number within [0, 1] is no more than the number. What it lacks of that is asked for:
+   it lies in a quarter of the range.
 
 Where treatment was not randomised and the formula has covariates, records count by weights of a
 released propensity model.
@@ -162,13 +162,14 @@ class Lacking:
     def __call__(self, rows: Block) -> FloatArray:
         """Over the most of the arm."""
         events, time = self.sums.both(rows)
-        rate, most = (np.where(rows.treated, *x) for x in (self.rates, self.largest))
+        arm = np.where(rows.treated, 0, 1)
+        rate, most = self.rates[arm], self.largest[arm]
         lacking = events - (events - rate * time) ** 2 + rate**2 * time
         return np.where(rows.treated, 1.0, -1.0) * lacking / most
 
 
 @dataclass(frozen=True, eq=False)
-class ByArm:
+class BothArms:
     """Sums of two arms out of a released sum and difference of them."""
 
     release: Noisy
@@ -205,12 +206,12 @@ def fit(curator: Curator, options: PlannedRate, estimand: str) -> Tabled:
     asked = [Asked("events and time by arm", row, _SUMS, None, "table")]
     if curator.has("unadjusted"):
         asked.append(Asked("the same without weights", EventsAndTime(), _SUMS, None, "unadjusted"))
-    first, *plain = map(ByArm, curator.several(*asked))
+    first, *plain = map(BothArms, curator.several(*asked))
     events, time = first.sums / np.array([[1.0], [_TIME]])
     noise = math.sqrt(first.variance)
     rates = np.clip(events / np.maximum(time, noise / _TIME), 0.0, _STEEPEST)
     lacking = Lacking(row, rates)
-    second = ByArm(curator.sums("squares by arm", lacking, _ONE, share="squares"))
+    second = BothArms(curator.sums("squares by arm", lacking, _ONE, share="squares"))
     squares = events + rates**2 * time - lacking.largest * second.sums[0]
     variance = first.variance * (1.0 + (rates**2 / _TIME) ** 2)
     scale = np.sqrt((variance + lacking.largest**2 * second.variance) / 2.0)

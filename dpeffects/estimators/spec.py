@@ -44,6 +44,8 @@ class Facts:
     """Declared levels of the treatment."""
     tops: tuple[float, ...] = ()
     """The largest that events and times can be, where the outcome is a rate."""
+    indicator: bool = False
+    """Whether the outcome is 0 or 1 by its declaration."""
 
     @property
     def columns(self) -> int:
@@ -235,7 +237,7 @@ class MethodSpec:
         return self.options(**given)
 
 
-_ELSEWHERE = {"offset": "dp_rate", "horizon": "dp_survival"}
+_ELSEWHERE = {"offset": "dp_rate", "horizon": "dp_survival", "quantiles": "dp_qte"}
 """Options that other public functions have."""
 _ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpeffects.arrays import FloatArray
+from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable, Functional, TableLaw
 
 LOG_RATIOS = np.linspace(-7.0, 7.0, 281)
@@ -33,7 +33,6 @@ _EVENTS = 10.0
 """Events that an arm is given, if it has fewer, where a variance per event is computed."""
 _CERTAIN = 20.0
 """An integrated hazard that nobody survives."""
-_POINTS = 8192
 
 
 def life(cells: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -138,8 +137,8 @@ class Shares:
 
     All have the axes (treated and control, points). ``low`` and ``high`` are the share if nobody,
     or everybody, had the event where too few are at risk to tell. ``sizes`` are numbers of people
-    whose share would have the same sampling variance, and ``noise`` the variances of the privacy
-    noise.
+    whose share would have the same sampling variance, and ``noise`` the variances of privacy noise
+    and of confounding that is left, ``shared`` the covariances of these between the arms.
     """
 
     values: FloatArray
@@ -147,6 +146,7 @@ class Shares:
     high: FloatArray
     sizes: FloatArray
     noise: FloatArray
+    shared: FloatArray
 
     @property
     def variances(self) -> FloatArray:
@@ -170,7 +170,9 @@ class Shares:
         lower, upper = self.limits(z)
         down, up = self.values - lower, upper - self.values
         middle = self.values[0] - self.values[1]
-        low, high = middle - np.hypot(down[0], up[1]), middle + np.hypot(up[0], down[1])
+        more = -2.0 * self.shared * z**2
+        low = middle - _together(down[0], up[1], more)
+        high = middle + _together(up[0], down[1], more)
         return low.clip(-1.0, 1.0), high.clip(-1.0, 1.0)
 
     def ratios(self, z: float, of_rest: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -185,10 +187,16 @@ class Shares:
         down, up = values - lower, upper - values
         grid = np.exp(LOG_RATIOS)[:, None]
         gaps = values[0] - grid * values[1]
-        above = gaps - np.hypot(down[0], grid * up[1])  # above zero: a ratio is too small
-        below = gaps + np.hypot(up[0], grid * down[1])  # below zero: it is too large
+        more = -2.0 * grid * self.shared * z**2
+        above = gaps - _together(down[0], grid * up[1], more)  # above zero: a ratio is too small
+        below = gaps + _together(up[0], grid * down[1], more)  # below zero: it is too large
         low = [_zero(column, 0.0) for column in above.T]
         return np.array(low), np.array([_zero(column, math.inf) for column in below.T])
+
+
+def _together(one: FloatArray, other: FloatArray, more: FloatArray) -> FloatArray:
+    """Distance of a limit for a difference from those of its terms, and what they share."""
+    return np.sqrt(np.maximum(one**2 + other**2 + more, 0.0))
 
 
 def _upper_limit(values: FloatArray, sizes: FloatArray, noise: FloatArray, z: float) -> FloatArray:
@@ -218,37 +226,6 @@ def _zero(values: FloatArray, open_end: float) -> float:
     k = int(under[0])
     part = values[k - 1] / (values[k - 1] - values[k])
     return math.exp(LOG_RATIOS[k - 1] + part * (LOG_RATIOS[k] - LOG_RATIOS[k - 1]))
-
-
-def at_once(covariance: FloatArray, conf_level: float) -> float:
-    """How many standard errors hold for all of some normal errors at once.
-
-    The probability is a mean over points that fill the space evenly (multiples of square roots of
-    primes, modulo 1), always the same ones. It is never below that of one error alone, nor above
-    that of Bonferroni's inequality.
-
-    Examples
-    --------
-    >>> round(at_once(np.eye(1), 0.95), 2), round(at_once(np.ones((9, 9)), 0.95), 2)
-    (1.96, 1.96)
-    >>> round(at_once(np.eye(5), 0.95), 1)  # Sidak's 2.57
-    2.6
-    """
-    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    live = spread > 0.0
-    count = max(int(live.sum()), 1)
-    alone, most = (float(ndtri(1.0 - (1.0 - conf_level) / (2 * k))) for k in (1, count))
-    if count == 1:
-        return alone
-    values, vectors = np.linalg.eigh(
-        covariance[np.ix_(live, live)] / np.outer(spread[live], spread[live])
-    )
-    keep = values > 1e-6 * values[-1]
-    roots = np.sqrt([p for p in range(2, 3000) if all(p % q for q in range(2, math.isqrt(p) + 1))])
-    even = np.outer(np.arange(1, _POINTS + 1), roots[: keep.sum()]) % 1.0
-    errors = ndtri(even.clip(1e-12, 1.0 - 1e-12)) @ (vectors[:, keep] * np.sqrt(values[keep])).T
-    found = float(np.quantile(np.abs(errors).max(axis=1), conf_level))
-    return min(max(found, alone), most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +269,7 @@ class LifeTable:
             if lacking > 0.0 and time.sum() > 0.0:
                 arm[1:-1:2] += lacking * time / time.sum()
                 arm *= size / arm.sum()
-        return replace(self.table, counts=counts, noise_variance=(0.0, 0.0))
+        return ArmTable(counts, (0.0, 0.0), self.table.unequal)
 
     def _laws(self, functional: Functional) -> tuple[TableLaw, TableLaw]:
         """Laws of a functional of the table, for its noise, and of the steady one, for sampling."""
@@ -307,11 +284,12 @@ class LifeTable:
 
         law, steady = self._laws(of)
         own = steady.values.clip(1e-9, 1.0 - 1e-9)
-        variance = np.maximum(np.diag(steady.covariance), 1e-15)
+        variance = np.maximum(np.diag(steady.sampling), 1e-15)
         low, high = (of(self.table.shares, fill) for fill in (0.0, _CERTAIN))
-        sizes = np.maximum(own * (1.0 - own) / variance, 1.0)
-        found = (law.values, low, high, sizes, np.diag(law.noise))
-        return Shares(*(part.reshape(2, -1) for part in found))
+        sizes, more = np.maximum(own * (1.0 - own) / variance, 1.0), law.noise + law.left
+        found = (law.values, low, high, sizes, np.diag(more))
+        shared = np.diagonal(more, len(times))
+        return Shares(*(part.reshape(2, -1) for part in found), shared)
 
     def several(self, conf_level: float) -> float:
         """Standard errors that hold for both whole curves at once."""
@@ -324,7 +302,7 @@ class LifeTable:
             return np.concatenate([*known, np.zeros((*total.shape[:-2], 1))], axis=-1)
 
         law, steady = self._laws(functional)
-        return at_once(law.noise + steady.covariance, conf_level)
+        return critical_value(law.noise + law.left + steady.sampling, conf_level)
 
     @cached_property
     def _arms(self) -> FloatArray:
@@ -381,7 +359,7 @@ class LifeTable:
             return drift(cells, ratio, self._arms, bins)
 
         law, steady = self._laws(functional)
-        variance = float(law.noise[0, 0] + steady.covariance[0, 0])
+        variance = float(law.noise[0, 0] + law.left[0, 0] + steady.sampling[0, 0])
         return float(law.values[0] / math.sqrt(max(variance, 1e-300)))
 
     def quantiles(self, share: float, z: float) -> FloatArray:

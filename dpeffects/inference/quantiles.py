@@ -5,7 +5,7 @@ and interpolated within a bin. Its interval is that of the share, carried to the
 1952): from where the share is z standard errors below p to where it is as many above. So it needs
 no density. Within a bin that is much denser than its neighbours, or less dense, nobody knows where
 the records are (many may share one value), and the interval reaches to the end of the bin. An
-interval for a difference is made of those of both quantiles (Donner and Zou 2002).
+interval for a difference has those of all pairs of shares that are together within z errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,8 @@ _COARSE = 1.5
 """It is coarse where its share is so many standard errors."""
 _FAR = 2.0
 """Beyond a ratio of both ends, distances from zero are interpolated by their logarithms."""
+_ANGLES = 48
+"""Points of an ellipse at which shares of both arms are tried."""
 _MOST = 40.0
 """Standard errors beyond which no p-value is told apart."""
 
@@ -74,18 +76,25 @@ class Distributions:
         into = np.divide(p - below, share, out=np.ones_like(p), where=share > 0.0)
         return at, np.clip(into, 0.0, 1.0)
 
-    def _inverse(self, arm: int, p: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Where the cumulative share of an arm is p, and in which bin."""
+    @cached_property
+    def _smooth(self) -> list[Any]:
+        """Smooth inverses of the cumulative shares of both arms, None where they have few steps."""
         from scipy.interpolate import PchipInterpolator
 
+        found: list[Any] = []
+        for up in self.cumulative:
+            rising = np.append(np.diff(up) > 1e-12, True)
+            steps = up[rising], self.edges[rising]
+            found.append(PchipInterpolator(*steps) if rising.sum() > 2 else None)
+        return found
+
+    def _inverse(self, arm: int, p: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Where the cumulative share of an arm is p, and in which bin."""
         at, into = self._bin(arm, p)
         low, high = self.edges[np.maximum(at - 1, 0)], self.edges[at]
         found = low + into * (high - low)
-        up = self.cumulative[arm]
-        rising = np.append(np.diff(up) > 1e-12, True)
-        if rising.sum() > 2:
-            smooth = PchipInterpolator(up[rising], self.edges[rising])
-            found = np.clip(smooth(np.clip(p, up[rising][0], 1.0)), low, high)
+        if (smooth := self._smooth[arm]) is not None:
+            found = np.clip(smooth(np.clip(p, smooth.x[0], smooth.x[-1])), low, high)
         a, b = low - self.scale.anchor, high - self.scale.anchor
         near, far = np.minimum(np.abs(a), np.abs(b)), np.maximum(np.abs(a), np.abs(b))
         wide = (a * b > 0.0) & (far > _FAR * near)
@@ -137,31 +146,52 @@ class Distributions:
             found[where, where] += sampling * self.table.unequal[arm] / self.table.sizes[arm]
         return np.asarray(found)
 
+    def _ends(self, arm: int, p: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The least and the most that an arm's quantiles can be, if its shares are just p."""
+        value, at = self._inverse(arm, np.clip(p, 0.0, 1.0))
+        shares = np.diff(self.cumulative[arm], prepend=0.0)
+        coarse = self._uneven[arm][at] & (shares[at] > _COARSE * errors) & (at > 0)
+        low, high = self.edges[np.maximum(at - 1, 0)], self.edges[at]
+        found = np.where(coarse, low, value), np.where(coarse, high, value)
+        if self.scale.whole:
+            return np.ceil(found[0] - 1e-9) + 0.0, np.ceil(found[1] - 1e-9) + 0.0
+        return found
+
+    def _values(self, arm: int, p: FloatArray) -> FloatArray:
+        found = self._inverse(arm, p)[0]
+        return np.ceil(found - 1e-9) + 0.0 if self.scale.whole else found
+
     def quantile(self, arm: int, p: Sequence[float], z: float) -> Ends:
         """Quantiles of an arm, with ends z standard errors of the share away."""
-        errors = _sd(self._errors(tuple(p))).reshape(2, -1)[arm]
-        at, shares = np.asarray(p, float), np.diff(self.cumulative[arm], prepend=0.0)
-        value, found = self._inverse(arm, at)[0], []
-        for sign in (-1.0, 1.0):
-            end, where = self._inverse(arm, np.clip(at + sign * z * errors, 0.0, 1.0))
-            edge = self.edges[np.maximum(where - 1, 0)] if sign < 0.0 else self.edges[where]
-            coarse = self._uneven[arm][where] & (shares[where] > _COARSE * errors) & (where > 0)
-            found.append(np.where(coarse, edge, end))
-        lower, upper = np.minimum(found[0], value), np.maximum(found[1], value)
-        if self.scale.whole:
-            value, lower, upper = (np.ceil(x - 1e-9) + 0.0 for x in (value, lower, upper))
-        return Ends(value, lower, upper)
+        errors, at = _sd(self._errors(tuple(p))).reshape(2, -1)[arm], np.asarray(p, float)
+        value = self._values(arm, at)
+        lower, _ = self._ends(arm, at - z * errors, errors)
+        _, upper = self._ends(arm, at + z * errors, errors)
+        return Ends(value, np.minimum(lower, value), np.maximum(upper, value))
 
     def difference(self, p: Sequence[float], z: float) -> Ends:
-        """Quantiles of treated records minus those of controls."""
-        one, other = self.quantile(0, p, z), self.quantile(1, p, z)
-        errors = self._errors(tuple(p))
-        k, sd = len(p), _sd(errors)
+        """Quantiles of treated records minus those of controls.
+
+        Shares of both arms that are together within z standard errors are tried, on an ellipse.
+        """
+        errors, at = self._errors(tuple(p)), np.asarray(p, float)
+        k, sd = at.size, _sd(errors)
         together = np.clip(np.diag(errors[:k, k:]) / (sd[:k] * sd[k:]), -1.0, 1.0)
-        value = one.value - other.value
-        down = _apart(one.value - one.lower, other.upper - other.value, together)
-        up = _apart(one.upper - one.value, other.value - other.lower, together)
-        return Ends(value, value - down, value + up)
+        turn = np.arange(_ANGLES)[:, None] * (2.0 * np.pi / _ANGLES)
+        moves = (
+            np.cos(turn) + 0.0 * together,
+            together * np.cos(turn) + np.sqrt(1.0 - together**2) * np.sin(turn),
+        )
+        tried = []
+        for arm, move in enumerate(moves):
+            own = sd[arm * k : (arm + 1) * k]
+            shares, all_errors = at + z * own * move, np.broadcast_to(own, move.shape)
+            low, high = self._ends(arm, shares.ravel(), all_errors.ravel())
+            tried.append((low.reshape(move.shape), high.reshape(move.shape)))
+        value = self._values(0, at) - self._values(1, at)
+        low = np.min(tried[0][0] - tried[1][1], axis=0)
+        high = np.max(tried[0][1] - tried[1][0], axis=0)
+        return Ends(value, np.minimum(low, value), np.maximum(high, value))
 
     def p_value(self, p: float) -> float:
         """Two-sided p-value of no difference: of the interval that just reaches zero."""
@@ -185,8 +215,8 @@ class Distributions:
     def band(self, conf_level: float) -> tuple[Ends, Ends]:
         """Cumulative shares of both arms, with bands that hold everywhere in both at once."""
         k = self.ends.size
-        least = np.minimum(0.5 / self.table.sizes, 0.5)[:, None]
-        p = np.clip(self.cumulative[:, :-1], least, 1.0 - least)
+        sizes = self.table.sizes[:, None]  # two records more on each side, as Agresti and Coull
+        p = (self.cumulative[:, :-1] * sizes + 2.0) / (sizes + 4.0)
         up_to = np.tri(k, k + 1)
         errors, found = self._covariance(p, (up_to, up_to)), []
         for arm, value in enumerate(self.cumulative):
@@ -197,19 +227,18 @@ class Distributions:
             found.append(Ends(value, *ends))
         return found[0], found[1]
 
-    def ends_reached(self, p: float) -> tuple[str, ...]:
-        """Arms whose quantile is at the end of the declared range."""
-        found = {"treated": self.quantile(0, (p,), 0.0), "control": self.quantile(1, (p,), 0.0)}
-        limits = (self.scale.lower, self.scale.upper)
-        return tuple(name for name, x in found.items() if float(x.value[0]) in limits)
+    def beyond(self, p: float) -> bool:
+        """Whether a quantile is at an end of the declared range, and may be beyond it.
+
+        An end at zero is one that outcomes have, and so is that of a few whole numbers.
+        """
+        scale = self.scale
+        if scale.whole and self.edges.size > scale.upper - scale.lower:
+            return False
+        limits = {scale.lower, scale.upper} - {0.0}
+        return any(float(self.quantile(arm, (p,), 0.0).value[0]) in limits for arm in (0, 1))
 
 
 def _sd(covariance: FloatArray) -> FloatArray:
     """Standard errors, never quite zero."""
     return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 1e-300)))
-
-
-def _apart(one: FloatArray, other: FloatArray, together: FloatArray) -> FloatArray:
-    """Half of an interval of a difference, from those of two numbers and their correlation."""
-    square = one**2 + other**2 - 2.0 * together * one * other
-    return np.asarray(np.sqrt(np.maximum(square, 0.0)))

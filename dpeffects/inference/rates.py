@@ -108,8 +108,10 @@ class RateTable:
     def means(self, per: float = 1.0) -> Means:
         """The two rates per so much time, with their joint law."""
         sums = self.sums.per(per)
+        treated, control = sums.rates.tolist()
         return Means(
-            *sums.rates.tolist(),
+            treated,
+            control,
             sampling=tuple(
                 MeansVariance(self._sampling(sums, arm, per), 1.0 - arm, float(arm))
                 for arm in (0, 1)

@@ -47,11 +47,13 @@ class MadeUp:
         self._people: dict[tuple[int, int], People] = {}
 
     @property
-    def largest_effect(self) -> float:
-        """The largest effect that leaves the means of both arms within the range."""
+    def effects(self) -> tuple[float, float]:
+        """The effects that leave the means of both arms within the range."""
         s = self.setting
-        room = (s.outcome_mean - self.low) / s.share_treated
-        return 0.9 * min(room, (self.high - s.outcome_mean) / (1.0 - s.share_treated))
+        below, above = s.outcome_mean - self.low, self.high - s.outcome_mean
+        treated, control = s.share_treated, 1.0 - s.share_treated
+        least = -0.9 * min(above / treated, below / control)
+        return least, 0.9 * min(below / treated, above / control)
 
     def records(self, n: int, seed: int, effect: float = 0.0) -> tuple[Declared, float]:
         """Make n records of a seed, with an effect; return them with the effect that they have.
@@ -65,7 +67,7 @@ class MadeUp:
             self._people[n, seed] = self._made(n, seed)
         people = self._people[n, seed]
         rng = np.random.default_rng([seed, 1])
-        effect = min(effect, self.largest_effect)
+        effect = min(max(effect, self.effects[0]), self.effects[1])
         columns = self._as_columns(self._outcomes(people, effect, rng))
         if columns is None:
             columns, effect = self._spread_evenly(n, rng), 0.0

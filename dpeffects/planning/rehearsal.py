@@ -23,6 +23,7 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import get
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
 from dpeffects.inference.intervals import cdf
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.setting import PlanSetting
@@ -58,6 +59,7 @@ class Planned:
     std_error: float = math.nan
     half_width: float = math.nan
     detectable: float = math.nan
+    power: float = math.nan
     shares: tuple[tuple[str, float], ...] = ()
     reason: str = ""
     chosen: str = ""
@@ -105,15 +107,15 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
         estimate = dp_cate
     results: list[Any] = []
     runs: list[Rehearsed] = []
-    effect = 0.0
+    effect = setting.assumed or 0.0
     for seed in range(_repeats(setting, n, learns, few)):
         records, effect_there = made.records(n, seed, effect)
         budget = {"epsilon": setting.epsilon, "delta": setting.delta, "seed": seed}
         result = estimate(setting.formula, records, spec.name, **budget, **options)
         results.append(result)
-        runs += figures(result, effect_there, setting.conf_level)
+        runs += figures(result, effect_there, setting.conf_level, setting.test_level)
         note, tested = _note(setting, spec, results)
-        if seed == 0:
+        if seed == 0 and setting.assumed is None:
             effect = _guess(runs, setting.power)
         if len(results) == _FEW and not tested:
             break
@@ -138,8 +140,8 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
         note = f"{note}; " if note else ""
         note += "hardly adjusts: errors are larger than their standard errors"
         return replace(planned, note=note)
-    found = unit * detectable(runs, setting.power, (made.high - made.low) / unit)
-    return replace(planned, detectable=found)
+    found, chance = _tested(setting, runs, unit, made.high - made.low)
+    return replace(planned, detectable=found, power=chance)
 
 
 def row_or_reason(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -> Planned:
@@ -150,18 +152,23 @@ def row_or_reason(setting: PlanSetting, method: str, made: MadeUp, *, few: bool 
         return Planned(method, reason=str(error).splitlines()[0])
 
 
-def figures(result: Any, effect: float, conf_level: float) -> list[Rehearsed]:
-    """What a result says about its effects, one entry each."""
+def figures(
+    result: Any, effect: float, conf_level: float, test_level: float | None = None
+) -> list[Rehearsed]:
+    """What a result says about its effects, one entry each; a test may look at another interval."""
+    test_level = test_level or conf_level
     if isinstance(result, Result):
         interval, released = result.conf_int(conf_level), result.released
         low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
+        tested = result.conf_int(test_level)
+        end = math.nan if isinstance(tested, Unavailable) else tested.lower
         noise = result.noise_variance - 2.0 * sum(scale**2 for scale in released.laplace)
         return [
             Rehearsed(
                 noise_sd=math.sqrt(result.noise_variance),
                 std_error=or_nan(result.std_error),
                 half_width=(high - low) / 2.0,
-                margin=result.estimate - low,
+                margin=result.estimate - end,
                 error=result.estimate - effect,
                 variance=or_nan(result.sampling_variance) + max(noise, 0.0),
                 laplace=released.laplace,
@@ -170,7 +177,8 @@ def figures(result: Any, effect: float, conf_level: float) -> list[Rehearsed]:
     frame = result.tidy(conf_level)
     low, high, error = frame["conf_low"], frame["conf_high"], frame["std_error"]
     half, off = (high - low) / 2.0, frame["estimate"] - effect
-    columns = (frame["noise_sd"], error, half, frame["estimate"] - low, off, error**2)
+    margin = frame["estimate"] - result.tidy(test_level)["conf_low"]
+    columns = (frame["noise_sd"], error, half, margin, off, error**2)
     return [Rehearsed(*entry) for entry in np.column_stack(columns).tolist()]
 
 
@@ -183,6 +191,67 @@ def stretch(runs: Sequence[Rehearsed], unit: str = "spread") -> float:
     known = _with_interval(runs)
     squares = [(run.error / getattr(run, unit)) ** 2 for run in known]
     return math.sqrt((_PRIOR + sum(squares)) / (_PRIOR + len(known)))
+
+
+def _tested(
+    setting: PlanSetting, runs: Sequence[Rehearsed], unit: float, width: float
+) -> tuple[float, float]:
+    """The effect that a test shows with the wanted power, and the power at the effect assumed.
+
+    ``unit`` is the size of errors in those of the rehearsal. Of equivalence it is the smallest
+    margin that is shown with the wanted power.
+    """
+    asked, assumed = setting.asked, setting.assumed
+    found = math.nan if assumed is None else power(runs, asked, assumed, unit)
+    if asked.alternative == EQUIVALENCE:
+        off = abs((assumed or 0.0) - asked.null)
+
+        def shown(margin: float) -> float:
+            return power(runs, Hypothesis.asked(0.0, margin=margin), off, unit)
+
+        return _least(shown, setting.power, width), found
+    base, sign = {"greater": (asked.low, 1.0), "less": (asked.high, -1.0)}.get(
+        asked.alternative, (asked.null, 1.0)
+    )
+    away = unit * detectable(runs, setting.power, (width - sign * base) / unit)
+    return base + sign * away, found
+
+
+def power(runs: Sequence[Rehearsed], asked: Hypothesis, effect: float, unit: float = 1.0) -> float:
+    """Chance that a test shows what is to be shown; NaN where there is no interval.
+
+    Errors have the law that the method gives for them, stretched to the spread of the rehearsed
+    errors; what an interval reaches to either side of the estimate is rehearsed.
+    """
+    known = _with_interval(runs)
+    if not known:
+        return math.nan
+    times = stretch(known)
+
+    def below(x: float, run: Rehearsed) -> float:
+        """Chance that an error is below a number of a run's own units."""
+        if math.isinf(x):
+            return float(x > 0.0)
+        return float(cdf(x / times, run.variance, run.laplace))
+
+    found = []
+    for run in known:
+        if asked.alternative == "two-sided":
+            away = (effect - asked.null) / unit
+            found.append(1.0 - below(run.margin - away, run) + below(-run.margin - away, run))
+            continue
+        first, last = (asked.low - effect) / unit, (asked.high - effect) / unit
+        found.append(max(0.0, below(last - run.margin, run) - below(first + run.margin, run)))
+    return math.fsum(found) / len(found)
+
+
+def _least(chance: Callable[[float], float], wanted: float, largest: float) -> float:
+    """The least argument at which an increasing chance is as wanted; NaN beyond the largest."""
+    if not chance(largest) >= wanted:
+        return math.nan
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda x: chance(x) - wanted, 1e-9 * largest, largest, rtol=1e-4))
 
 
 def detectable(runs: Sequence[Rehearsed], power: float, largest: float) -> float:

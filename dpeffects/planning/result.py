@@ -19,6 +19,7 @@ from dpeffects.estimators import conditional_methods, proved
 from dpeffects.estimators._checks import check_between, check_choice, check_whole, is_number
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
+from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.planning.inverse import Search
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Planned, row, row_or_reason
@@ -42,7 +43,7 @@ from dpeffects.summary import Shown, draw
 if TYPE_CHECKING:
     import pandas as pd
 
-_FIGURES = ("method", "noise_sd", "std_error", "half_width", "detectable")
+_FIGURES = ("method", "noise_sd", "std_error", "half_width", "detectable", "power")
 _MOST = 10_000_000
 """Records that can be planned for."""
 
@@ -54,6 +55,8 @@ class Plan(Shown, JsonRecord):
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
     around the estimate, ``detectable`` the smallest effect found with the wanted power: NaN where
     there is no test of an effect, because nothing is adjusted for, or none in the outcome's range.
+    With another test than the two-sided one of 0 it is the effect that is shown with that power, or
+    the smallest margin of equivalence. ``power`` is that of the test at an ``effect``.
     """
 
     setting: PlanSetting
@@ -146,6 +149,10 @@ def plan(
     conf_level: float = 0.95,
     power: float = 0.8,
     repeats: int | None = None,
+    effect: float | None = None,
+    null: float = 0.0,
+    alternative: str = "two-sided",
+    margin: float | None = None,
     **options: Any,
 ) -> Plan:
     """Predict what each method would give, without touching data.
@@ -192,6 +199,11 @@ def plan(
         Of the interval, and for the smallest detectable effect.
     repeats
         Rehearsals of each method; by default 12 or, with many records, fewer.
+    effect
+        An effect at which to tell the power of the test; with a margin it is ``null`` by default.
+    null, alternative, margin
+        The test, as in :meth:`Result.test`: ``alternative="greater"`` for a one-sided one,
+        ``margin=0.1`` for equivalence, both for non-inferiority.
     **options
         Options of the method, when one is named.
 
@@ -202,9 +214,10 @@ def plan(
     Notes
     -----
     What ``auto`` would choose, and which methods will not adjust, is in the column note of
-    ``tidy()`` and below the table. Power is that of the interval to exclude 0, on rehearsed records
-    with an effect. Of more than 200,000 records so many are rehearsed (20,000 by methods
-    that fit models in blocks), and errors are taken to fall with the root of n, which is the least
+    ``tidy()`` and below the table. Power is that of the interval to exclude 0, or of the test that
+    is asked for, on rehearsed records with an effect. Of more than 200,000 records so many are
+    rehearsed (20,000 by methods that fit models in blocks), and errors are taken to fall with the
+    root of n, which is the least
     that noise does. How near plans come to real runs, with true figures in these arguments and
     with the defaults, is in ``benchmarks/results/plan.md``.
 
@@ -228,7 +241,14 @@ def plan(
     for name, share in shares.items():
         if not (is_number(share) and 0.0 < share < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {share!r}")
+    asked = Hypothesis.asked(null, alternative, margin=margin)
     ends = outcome_range(parsed, known)
+    width = ends[1] - ends[0]
+    for name, value in (("effect", effect), ("null", asked.null)):
+        if value is not None:
+            check_between(name, value, -width, width)
+    if asked.alternative != "two-sided" and not conf_level > 0.5:
+        raise OptionError("one-sided tests need a conf_level above 0.5")
     mean, sd, two_valued = outcome_spread(*ends, outcome_mean, outcome_sd, two_valued)
     r2 = (R2_TWO_VALUED if two_valued else R2) if r2 is None else r2
     check_between("r2", r2, 0.0, 0.99)
@@ -253,6 +273,10 @@ def plan(
         power=float(power),
         repeats=repeats,
         options=options,
+        null=asked.null,
+        alternative=alternative,
+        margin=asked.margin,
+        effect=None if effect is None else float(effect),
     )
     made = MadeUp(setting)
     if method is not None:

@@ -16,6 +16,7 @@ from dpeffects.estimators._checks import check_between, is_number
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Survival, source
 from dpeffects.formula.ranges import range_of
+from dpeffects.inference.hypotheses import Hypothesis
 
 R2, R2_TWO_VALUED = 0.2, 0.05
 """Part of the outcome's variance that covariates explain, of a measure and of a risk. On the
@@ -35,7 +36,8 @@ class PlanSetting:
     """What is planned: the call, and what is assumed about the data.
 
     ``covariate_sd`` has the numeric covariates by name; ``repeats`` is None where it follows from
-    the number of records.
+    the number of records. ``null``, ``alternative`` and ``margin`` are those of a test, and
+    ``effect`` is the one that its power is told for.
     """
 
     formula: str
@@ -56,6 +58,26 @@ class PlanSetting:
     power: float
     repeats: int | None
     options: Mapping[str, Any]
+    null: float = 0.0
+    alternative: str = "two-sided"
+    margin: float | None = None
+    effect: float | None = None
+
+    @property
+    def asked(self) -> Hypothesis:
+        """The hypothesis whose test is planned."""
+        return Hypothesis.asked(self.null, self.alternative, margin=self.margin)
+
+    @property
+    def assumed(self) -> float | None:
+        """The effect that power is told for; with a margin by default ``null``, else none."""
+        return self.null if self.effect is None and self.margin is not None else self.effect
+
+    @property
+    def test_level(self) -> float:
+        """Level of the two-sided interval that the test looks at one or both ends of."""
+        one_sided = self.asked.alternative != "two-sided"
+        return 2.0 * self.conf_level - 1.0 if one_sided else self.conf_level
 
     @property
     def confounded(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.guarantee import column_of, protected
+from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.cells import NEAR
 from dpeffects.planning import Plan, PlanSetting, TermPlan
@@ -29,15 +30,21 @@ def _(plan: Plan) -> Summary:
             ("Records", f"n = {s.n}"),
             ("Design", s.design),
             ("Assumed", _assumed(s)),
+            *_test_rows(s),
         )
     )
     usable = sorted((r for r in plan.rows if not r.reason), key=lambda r: r.half_width)
-    figures = ("noise_sd", "std_error", "half_width", "detectable")
+    columns = {
+        "noise_sd": "noise sd",
+        "std_error": "std. error",
+        "half_width": "half-width",
+        "detectable": "margin" if s.asked.alternative == EQUIVALENCE else "detectable",
+    } | ({} if s.assumed is None else {"power": "power"})
     table = Table(
         f"Expected accuracy ({percent(s.conf_level)} intervals, {percent(s.power)} power)",
-        ("method", "noise sd", "std. error", "half-width", "detectable"),
-        tuple((row.method, *(_figure(getattr(row, x), ".4g") for x in figures)) for row in usable),
-        "lrrrr",
+        ("method", *columns.values()),
+        tuple((row.method, *(_figure(getattr(row, x), ".4g") for x in columns)) for row in usable),
+        "l" + "r" * len(columns),
     )
     split = Table(
         "Epsilon by share of the budget",
@@ -58,6 +65,19 @@ def _(plan: TermPlan) -> Summary:
     columns = ("term", "estimate", "std. error", "half-width", "power")
     table = Table(title, columns, tuple(rows), "lrrrr")
     return Summary("Plan, term by term: made-up data only", "", (table,))
+
+
+def _test_rows(s: PlanSetting) -> tuple[tuple[str, str], ...]:
+    """The test that is planned, where it is not the usual one, and the effect it is told for."""
+    rows = []
+    if s.asked != Hypothesis.asked():
+        level = percent(1.0 - s.conf_level)
+        rows.append(
+            ("Test", f"{s.asked.name()}, at {level}: to be shown is that {s.asked.claim()}")
+        )
+    if s.assumed is not None:
+        rows.append(("Effect", f"{number(s.assumed)}, which the column power is for"))
+    return tuple(rows)
 
 
 def _assumed(s: PlanSetting) -> str:

@@ -9,6 +9,7 @@ from dpeffects.report.blocks import (
     asked_for,
     called,
     effect_table,
+    means_block,
     noted,
     p_text,
     percent,
@@ -44,14 +45,15 @@ def _(fit: Combined, conf_level: float | None = None) -> Summary:
     conf_level = fit.conf_level if conf_level is None else conf_level
     what = called(fit)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
+    first = _header(fit), effect_table(fit, conf_level), *means_block(fit, conf_level)
     blocks = (
-        *(_header(fit), effect_table(fit, conf_level), _sites(fit), _guarantees(fit)),
+        *(_sites(fit), _guarantees(fit)),
         *(_heterogeneity(fit), _left_out(fit), noted(fit.notes)),
     )
     return Summary(
         f"Private {what} of {count} ({fit.rule})",
         starred((alarm(fit.status), *fit.cautions)),
-        tuple(block for block in blocks if block),
+        (*first, *(block for block in blocks if block)),
     )
 
 

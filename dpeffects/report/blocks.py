@@ -244,7 +244,7 @@ def effect_table(result: Result | Combined, conf_level: float) -> Table:
     return Table(title, columns, ((name, *cells, p_text(result.p_value)),), "lrrrrr")
 
 
-def means_block(result: Result | AtOnce, conf_level: float) -> tuple[Table, ...]:
+def means_block(result: Result | AtOnce | Combined, conf_level: float) -> tuple[Table, ...]:
     """Mean outcomes by arm, where they are released."""
     frame = result.means_at(conf_level)
     if isinstance(frame, Unavailable):

@@ -50,14 +50,20 @@ def versions() -> dict[str, str]:
     return {**known, "Python": platform.python_version()}
 
 
-def paragraph(record: Record, findings: Iterable[str], missing: str = "", subject: str = "") -> str:
+def paragraph(
+    record: Record,
+    findings: Iterable[str],
+    missing: str = "",
+    subject: str = "",
+    verb: str = "estimated",
+) -> str:
     """Write the paragraph of a record around its findings.
 
-    ``subject`` is what was estimated, by default an effect, and ``missing`` what is not there of
-    it; both are in the first sentence.
+    ``subject`` is what was estimated (or what the ``verb`` says), by default an effect, and
+    ``missing`` what is not there of it; both are in the first sentence.
     """
     sentences = [
-        opening(subject or effect_words(record), "estimated", record.guarantee, missing),
+        opening(subject or effect_words(record), verb, record.guarantee, missing),
         f"Caution: {record.caution}." if record.caution else "",
         f"The method was {record.method_title} ({record.method}) at "
         f"{level_words(record)}, applied to n = {size_words(record, always=True)}"

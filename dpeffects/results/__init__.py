@@ -6,6 +6,7 @@ from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
+from dpeffects.results.randomisation import RandomisationTest
 from dpeffects.results.rates import RateEffects
 from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
@@ -19,6 +20,7 @@ __all__ = [
     "CateFunction",
     "OrdinalEffects",
     "QuantileEffects",
+    "RandomisationTest",
     "RateEffects",
     "Result",
     "ScaledEffect",

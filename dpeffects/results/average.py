@@ -11,7 +11,7 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, tested_facts
+from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
@@ -182,7 +182,7 @@ class Result(Record):
         'At the 5 % level it is shown: the effect is between -20000 and 20000.'
         """
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
-        about = tested_facts(self, self.method, self.guarantee.status)
+        about = facts_tested(self, self.method, self.guarantee.status)
         return Test.of(self.released, asked, conf_level=conf_level, **about)
 
     @property

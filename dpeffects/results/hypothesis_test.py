@@ -203,7 +203,7 @@ class Tests(Shown, JsonRecord):
         return f"<dpeffects {len(self)} tests: {claim}, shown for {shown}>"
 
 
-def tested_facts(result: Any, method: str, guarantee: str) -> dict[str, Any]:
+def facts_tested(result: Any, method: str, guarantee: str) -> dict[str, Any]:
     """What a test says of the result that it is about."""
     what = "association of {} with {}" if result.associated else "effect of {} on {}"
     return {

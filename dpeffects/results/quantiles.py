@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.inference.bins import Scale
-from dpeffects.inference.estimate import Estimate, SamplingVariance
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.inference.quantiles import Distributions, Ends
 from dpeffects.results.export import frame_of
@@ -116,7 +116,10 @@ class QuantileEffects(TableEffects):
     def _term(self, p: float) -> Inverted:
         one = self.distributions.difference((p,), 1.0)
         error = float(one.upper[0] - one.lower[0]) / 2.0
+        sampling: SamplingVariance | Unavailable
         sampling = SamplingVariance(error**2, 0.0, max(error**2, 1e-300))
+        if self.whole:
+            sampling = Unavailable("quantiles of whole numbers have no standard error")
         released = self._based(Estimate(float(one.value[0]), sampling))
         return Inverted(f"quantile {p:g}", released, limits=partial(self._limits, p))
 
@@ -151,8 +154,7 @@ class QuantileEffects(TableEffects):
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
-        found = {p: self.distributions.ends_reached(p) for p in self.asked}
-        beyond = [f"{p:g}" for p, arms in found.items() if arms]
+        beyond = [f"{p:g}" for p in self.asked if self.distributions.beyond(p)]
         words = ""
         if beyond:
             words = f"AT AN END OF THE DECLARED RANGE, or beyond: quantile {', '.join(beyond)}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
-from dpeffects.inference.estimate import Estimate, Means, Unavailable
+from dpeffects.inference.estimate import Means, Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.inference.rates import RateTable
 from dpeffects.results.tabled import TableEffects, Term
@@ -22,30 +22,24 @@ class Ratio(Term):
     ``released`` is the difference of the two, which is tested for no effect.
     """
 
-    means: Means | None = None
-
-    @property
-    def _found(self) -> scales.Compared:
-        assert self.means is not None
-        return scales.ratio(self.means)
+    means: Means = field(kw_only=True)
 
     @property
     def estimate(self) -> float:
         """The first over the second; infinite or NaN where that is not above zero."""
-        return self._found.value
+        one, zero = max(self.means.treated, 0.0), self.means.control
+        return one / zero if zero > 0.0 else math.inf if one > 0.0 else math.nan
 
     @property
     def std_error(self) -> float | Unavailable:
         """Its standard error, by the delta method."""
-        assert self.means is not None
-        if not (math.isfinite(self.estimate) and self.means.control > 0.0):
-            return Unavailable("the rate of the controls is not above zero")
+        if not math.isfinite(self.estimate):
+            return Unavailable("the second number is not above zero")
         found = inference.std_error(self.means.combined(1.0, -self.estimate))
         return found if isinstance(found, Unavailable) else found / self.means.control
 
     def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Its confidence interval; it ends in infinity where the second may be zero."""
-        assert self.means is not None
         return scales.ratio(self.means, conf_level).interval
 
 
@@ -84,15 +78,11 @@ class RateEffects(TableEffects):
     def terms(self) -> Sequence[Term]:
         """Both rates, their difference and their ratio."""
         means = self._means
-
-        def based(estimate: Estimate) -> Estimate:
-            return self._based(estimate)
-
         rates = [
-            Term(f"rate_{arm}", based(scales.of_mean(means, k == 0)), tested=False)
+            Term(f"rate_{arm}", self._based(scales.of_mean(means, k == 0)), tested=False)
             for k, arm in enumerate(("treated", "control"))
         ]
-        difference = based(means.combined(1.0, -1.0))
+        difference = self._based(means.combined(1.0, -1.0))
         ratio = Ratio("rate_ratio", difference, means=means)
         return [*rates, Term("rate_difference", difference), ratio]
 

@@ -59,18 +59,29 @@ def check_scale(scale: str) -> str:
 
 
 def scaled_effect(
-    released: Estimate, scale: str, conf_level: float, treatment: str, outcome: str
+    released: Estimate,
+    scale: str,
+    conf_level: float,
+    treatment: str,
+    outcome: str,
+    *,
+    difference: tuple[Interval | Unavailable, float | Unavailable] | None = None,
 ) -> ScaledEffect:
-    """Put an effect on a scale; refuses scales that the outcome, as declared, does not have."""
+    """Put an effect on a scale; refuses scales that the outcome, as declared, does not have.
+
+    ``difference`` are its interval and p-value as a difference, where another law gives them.
+    """
     inference.check_conf_level(conf_level)
     check_scale(scale)
     p: float | Unavailable = Unavailable(NO_TEST)
     if scale in ("difference", "nnt"):
         if scale == "nnt":
             _require(released.means, scale)
-        value, ends = released.point, inference.interval(released, conf_level)
-        p = inference.p_value(released)
-        through = False
+        value, through = released.point, False
+        ends, p = difference or (
+            inference.interval(released, conf_level),
+            inference.p_value(released),
+        )
         if scale == "nnt":
             value, ends, through = _needed(value, ends)
     else:

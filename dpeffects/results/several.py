@@ -16,7 +16,7 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, Tests, tested_facts
+from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, check_scale, mean_rows, scaled_effect
@@ -125,7 +125,7 @@ class SeveralEffects(SeveralRows):
         ``simultaneous`` adjusts p-values and intervals for their number (Bonferroni).
         """
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
-        about = tested_facts(self, self.method, self.guarantee.status)
+        about = facts_tested(self, self.method, self.guarantee.status)
         count = len(self.effects) if simultaneous else 1
         pairs = zip(self.labels, self.effects, strict=True)
         return Tests(

@@ -261,9 +261,10 @@ class SurvivalEffects(TableEffects):
         ]
         raw = shares.values[:, 0]
         gap = max(min(float(raw[0] - raw[1]), 1.0), -1.0) * scale
-        error = abs(scale) * math.hypot(*errors)
+        shared = float(shares.shared[0])
+        error = abs(scale) * math.sqrt(max(float((errors**2).sum()) - 2.0 * shared, 0.0))
         terms.append(self._inverted(f"{name}_difference", gap, error, difference))
-        times, error = _ratio(shown, abs(scale) * errors)
+        times, error = _ratio(shown, abs(scale) * errors, scale**2 * shared)
         terms.append(self._inverted(f"{name}_ratio", times, error, ratio, 1.0))
         return terms
 
@@ -276,9 +277,10 @@ class SurvivalEffects(TableEffects):
         return self._inverted("logrank", self.life.logrank, 1.0, None)
 
 
-def _ratio(values: FloatArray, errors: FloatArray) -> tuple[float, float]:
+def _ratio(values: FloatArray, errors: FloatArray, shared: float) -> tuple[float, float]:
     """Ratio of two numbers and its standard error; infinite where the second is not positive."""
     if values[1] <= 0.0:
         return (math.inf if values[0] > 0.0 else math.nan), math.inf
     ratio = float(values[0] / values[1])
-    return ratio, float(math.hypot(errors[0], ratio * errors[1]) / values[1])
+    square = errors[0] ** 2 + (ratio * errors[1]) ** 2 - 2.0 * ratio * shared
+    return ratio, math.sqrt(max(float(square), 0.0)) / float(values[1])

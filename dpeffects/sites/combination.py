@@ -16,9 +16,10 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Evidence, Hypothesis
 from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, tested_facts
+from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Reported
+from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
     check_left_out,
     check_plausible,
@@ -28,6 +29,7 @@ from dpeffects.sites.checks import (
     read_all,
 )
 from dpeffects.sites.error_distribution import Errors, SumLaw
+from dpeffects.sites.means import combined_means
 from dpeffects.sites.notes import FEW_SITES, listed, notes
 from dpeffects.sites.random_effects import MixedLaw, random_effects
 from dpeffects.sites.release import SiteRelease
@@ -203,8 +205,42 @@ class Combined(Reported):
             interval = cast("Callable[[float], Interval]", self.conf_int)
             evidence = Evidence.around(self.estimate, law, interval, self.possible)
         conf_level = self.conf_level if conf_level is None else conf_level
-        about = tested_facts(self, self.rule, self.status)
+        about = facts_tested(self, self.rule, self.status)
         return Test.of(evidence, asked, conf_level=conf_level, estimate=self.estimate, **about)
+
+    @property
+    def released(self) -> Estimate:
+        """The combined effect and its means, for scales other than the difference."""
+        variance = None
+        if not isinstance(self.std_error, Unavailable):
+            variance = self.std_error**2 - self.noise_variance - self.bias_variance
+        estimates = [release.released for release in self.releases]
+        none = Unavailable("the law of a combination is in conf_int")
+        means = combined_means(estimates, self.weights, variance)
+        return Estimate(self.estimate, none, possible=self.possible, basis=self.basis, means=means)
+
+    @property
+    def means(self) -> pd.DataFrame | Unavailable:
+        """Mean outcomes by arm, with intervals, where all sites that were used send theirs."""
+        return self.means_at()
+
+    def means_at(self, conf_level: float | None = None) -> pd.DataFrame | Unavailable:
+        """Mean outcomes by arm: columns arm, mean, std_error, conf_low and conf_high.
+
+        They are the weighted means of those of the sites, with the weights of their effects.
+        """
+        level = check_conf_level(self.conf_level if conf_level is None else conf_level)
+        means = self.released.means
+        if means is None:
+            return Unavailable("not all sites that were used send mean outcomes")
+        return frame_of(mean_rows(means, level))
+
+    def effect(self, scale: str = "difference", conf_level: float | None = None) -> ScaledEffect:
+        """Put the combined effect on a scale, as `Result.effect` does."""
+        level = check_conf_level(self.conf_level if conf_level is None else conf_level)
+        known = self.conf_int(level), self.p_value
+        about = self.treatment, self.outcome
+        return scaled_effect(self.released, scale, level, *about, difference=known)
 
     @property
     def sites(self) -> pd.DataFrame:
@@ -244,12 +280,14 @@ class Combined(Reported):
         """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
         return draw(self, conf_level=conf_level, ax=ax)
 
-    def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
+    def tidy(self, conf_level: float | None = None, *, scale: str = "difference") -> pd.DataFrame:
         """One row for the effect, with the columns of `Result.tidy`."""
         about = {"term": self.treatment, "outcome": self.outcome, "estimand": self.estimand}
         about |= {"method": self.rule, "guarantee": self.status}
-        interval = self.conf_int(conf_level)
-        row = effect_row(self.estimate, self.std_error, self.p_value, interval, **about)
+        found, error = self.effect(scale, conf_level), self.std_error
+        if scale != "difference":
+            about["scale"], error = scale, Unavailable("on this scale there is none")
+        row = effect_row(found.estimate, error, found.p_value, found.conf_int, **about)
         return frame_of([row])
 
     def glance(self) -> pd.DataFrame:
@@ -296,6 +334,7 @@ class Combined(Reported):
         )
         values = {name: getattr(self, name) for name in names} | {
             "conf_int": self.conf_int(),
+            "means": self.means,
             "guarantee": self.status,
             "sites": sites.where(sites.notna(), None).to_dict("records"),
         }

@@ -20,7 +20,15 @@ from dpeffects.estimators import current, registry
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import (
+    Estimate,
+    Means,
+    MeansPart,
+    MeansVariance,
+    Part,
+    SamplingVariance,
+    Unavailable,
+)
 from dpeffects.privacy.charges import Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain
@@ -34,6 +42,7 @@ from dpeffects.sites.release_fields import (
     KINDS_SENT,
     Signature,
     check_site,
+    means_document,
     read_fields,
     version_of,
 )
@@ -144,6 +153,7 @@ class SiteRelease:
             "estimate": self.estimate,
             **_estimate_document(released, version_of(released, self.sample)),
             **({"sample": dict(self.sample)} if self.sample else {}),
+            **({} if released.means is None else {"means": means_document(released.means)}),
             "guarantee": {name: plain(getattr(self.guarantee, name)) for name in GUARANTEE},
             "spends": [plain(spend.to_dict()) for spend in self.spends],
             "bounds": [dict(zip(BOUND, bound, strict=True)) for bound in self.bounds],
@@ -305,7 +315,41 @@ def _plain_estimate(result: Result) -> Estimate:
         notes=tuple(_one_line(note) for note in result.notes if note),
         details={},
         caution=_one_line(released.caution),
+        means=_plain_means(released.means),
     )
+
+
+def _plain_means(means: Means | None) -> Means | None:
+    """Return means in plain floats; what a document cannot hold is left out."""
+    if means is None:
+        return None
+    sampling, design = means.sampling, [float(x) for x in means.design or ()]
+    if not isinstance(sampling, Unavailable):
+        sampling = tuple(_plain_part(part) for part in sampling)
+    made = Means(
+        float(means.treated),
+        float(means.control),
+        Unavailable(_one_line(sampling.reason)) if isinstance(sampling, Unavailable) else sampling,
+        laplace=tuple((float(a), float(b)) for a, b in means.laplace),
+        gaussian=tuple((float(a), float(b)) for a, b in means.gaussian),
+        parts=tuple(
+            MeansPart(_one_line(x.name), float(x.treated), float(x.control), bool(x.noise))
+            for x in means.parts
+        ),
+        possible=_plain_range(means.possible),
+        design=means.design and (design[0], design[1], design[2]),
+    )
+    try:
+        json.dumps(means_document(made), allow_nan=False)
+    except ValueError:
+        return None
+    return made
+
+
+def _plain_part(part: MeansVariance) -> MeansVariance:
+    own = part.variance
+    variance = SamplingVariance(float(own.value), float(own.noise_scale), float(own.largest))
+    return MeansVariance(variance, *map(float, (part.treated, part.control, part.both)))
 
 
 def _plain_range(possible: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -12,14 +12,24 @@ from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.guarantee import Guarantee, column_of
-from dpeffects.inference.estimate import BASES, Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import (
+    BASES,
+    Estimate,
+    Means,
+    MeansPart,
+    MeansVariance,
+    Part,
+    SamplingVariance,
+    Unavailable,
+)
 from dpeffects.privacy.charges import Spend
 from dpeffects.sites import document
 from dpeffects.sites.document import flag, many, number, one_of, record, text, whole
 
 FORMAT = "dpeffects site release"
-VERSIONS = (1, 2, 3)
-"""The second also has parts of the error, a possible range and a basis, the third who counts."""
+VERSIONS = (1, 2, 3, 4)
+"""The second also has parts of the error, a possible range and a basis, the third who counts, the
+fourth mean outcomes."""
 
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
@@ -82,9 +92,14 @@ def _largest(value: Any, name: str) -> float:
 _unavailable = partial(
     record, fields={"unavailable": text}, make=lambda unavailable: Unavailable(unavailable)
 )
+_VARIANCE_RELEASED: Fields = {
+    "released": number,
+    "noise_scale": _not_negative,
+    "largest": _largest,
+}
 _released = partial(
     record,
-    fields={"released": number, "noise_scale": _not_negative, "largest": _largest},
+    fields=_VARIANCE_RELEASED,
     make=lambda released, **rest: SamplingVariance(released, **rest),
 )
 GUARANTEE: Fields = {
@@ -160,6 +175,86 @@ def _sample(value: Any, name: str) -> dict[str, str]:
     return {text(key, name): text(said, f"{name}.{key}") for key, said in value.items()}
 
 
+def _numbers(value: Any, name: str, *, count: int) -> tuple[float, ...]:
+    found = many(value, name, check=number)
+    if len(found) != count:
+        raise ReleaseError(f"{name} must be {count} numbers")
+    return found
+
+
+def _design(value: Any, name: str) -> tuple[float, ...] | None:
+    return None if value is None else _numbers(value, name, count=3)
+
+
+def _means_variances(value: Any, name: str) -> tuple[MeansVariance, ...] | Unavailable:
+    if isinstance(value, Mapping):
+        return _unavailable(value, name)
+    return many(value, name, check=_means_variance)
+
+
+def _means_variance_of(
+    released: float, noise_scale: float, largest: float, **form: float
+) -> MeansVariance:
+    return MeansVariance(SamplingVariance(released, noise_scale, largest), **form)
+
+
+_pair = partial(_numbers, count=2)
+_FORM: Fields = {"treated": number, "control": number, "both": number}
+_means_variance = partial(
+    record,
+    fields=_VARIANCE_RELEASED | _FORM,
+    make=_means_variance_of,
+)
+_MEANS_PART: Fields = {"name": text, "treated": number, "control": number, "noise": flag}
+_MEANS: Fields = {
+    "treated": number,
+    "control": number,
+    "sampling": _means_variances,
+    "laplace": partial(many, check=_pair),
+    "gaussian": partial(many, check=_pair),
+    "parts": partial(many, check=partial(record, fields=_MEANS_PART, make=MeansPart)),
+    "possible": _possible,
+    "design": _design,
+}
+_means = partial(record, fields=_MEANS, make=Means)
+
+
+def means_document(means: Means) -> dict[str, Any]:
+    """Mean outcomes as they are sent."""
+    sampling: Any = means.sampling
+    if isinstance(sampling, Unavailable):
+        sampling = {"unavailable": sampling.reason}
+    else:
+        sampling = [
+            {
+                "released": part.variance.value,
+                "noise_scale": part.variance.noise_scale,
+                "largest": None if part.variance.largest == math.inf else part.variance.largest,
+                **{name: getattr(part, name) for name in _FORM},
+            }
+            for part in sampling
+        ]
+    return {
+        "treated": means.treated,
+        "control": means.control,
+        "sampling": sampling,
+        "laplace": [list(pair) for pair in means.laplace],
+        "gaussian": [list(pair) for pair in means.gaussian],
+        "parts": [{name: getattr(part, name) for name in _MEANS_PART} for part in means.parts],
+        "possible": None if means.possible is None else list(means.possible),
+        "design": None if means.design is None else list(means.design),
+    }
+
+
+def _check_difference(means: Means | None, estimate: float) -> None:
+    """Means whose difference is not the estimate are those of something else."""
+    if means is None:
+        return
+    sizes = abs(means.treated) + abs(means.control) + abs(estimate)
+    if abs(means.treated - means.control - estimate) > 1e-6 * sizes:
+        raise ReleaseError("means: their difference is not the estimate")
+
+
 def read_fields(values: Any) -> dict[str, Any]:
     """Check a document; return the arguments of the SiteRelease that it holds."""
     if not isinstance(values, Mapping):
@@ -173,7 +268,8 @@ def read_fields(values: Any) -> dict[str, Any]:
             f"this dpeffects reads versions {', '.join(map(str, VERSIONS))}"
         )
     known = RELEASE | (SECOND if version > 1 else {})
-    known |= {"sample": _sample} if version == 3 else {}
+    known |= {"sample": _sample} if version == 3 or ("sample" in values and version == 4) else {}
+    known |= {"means": _means} if version == 4 else {}
     known |= {"signature": _signature} if "signature" in values else {}
     fields: dict[str, Any] = record(values, "", fields=known, make=dict)
     _check_sum(values)
@@ -189,7 +285,9 @@ def read_fields(values: Any) -> dict[str, Any]:
         basis=fields.pop("basis", ""),
         notes=fields.pop("notes"),
         caution=fields.pop("caution"),
+        means=fields.pop("means", None),
     )
+    _check_difference(released.means, released.value)
     least = version_of(released, fields.get("sample", {}))
     if least != version:  # it would have another checksum when written again
         raise ReleaseError(f"it has nothing that version {version} is for: write version {least}")
@@ -198,6 +296,8 @@ def read_fields(values: Any) -> dict[str, Any]:
 
 def version_of(released: Estimate, sample: Mapping[str, str]) -> int:
     """The version that a release is written in: the first that holds all of it."""
+    if released.means is not None:
+        return 4
     if sample:
         return 3
     return 2 if released.parts or released.possible is not None or released.basis else 1

@@ -20,7 +20,7 @@ import pytest
 
 import dpeffects.design
 import dpeffects.estimators
-from dpeffects.design.arms import EachArm, Outcome, ScaledSquare, control
+from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
@@ -36,12 +36,15 @@ from dpeffects.estimators import (
     _nuisance,
     _propensity,
     _response,
+    _tables,
     _variation,
     _weighted_arms,
     balance,
     clipped_contrast,
     one_step,
     private_ipw,
+    randomisation_test,
+    rates,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, Residual
@@ -125,7 +128,12 @@ THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0,
 THREE_CENTRES = (0.6, 0.4, 0.3)
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
+TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
 CASES = {
+    "ArmByCell": [ArmByCell(3)],
+    "OutcomeCell": [_tables.OutcomeCell()],
+    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
+    "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
     "_FromMean": [FROM_MEAN],
     "_Square": [_clusters._Square(FROM_MEAN)],
     "_one": [_clusters._one],
@@ -209,6 +217,10 @@ CASES = {
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
     "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
+    "ArmByCell": [ArmByCell(7)],
+    "OutcomeCell": [_tables.OutcomeCell()],
+    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
+    "TableWeight": [_tables.TableWeight(MODEL, e) for e in ("ATE", "ATT", "ATC")],
     "without_answer": [aggregate.without_answer],
     "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
     "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
@@ -225,8 +237,15 @@ CASES = {
     "GroupSquares": [
         _nuisance.GroupSquares(_nuisance.GroupTerms(learner(True)), np.array([0.5, -3.0, 0.1]))
     ],
+    "Failure": [randomisation_test.Failure()],
+    "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
     "group": [_nuisance.group],
     "covariate_bins": [_nuisance.covariate_bins],
+    "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
+    "Lacking": [
+        rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
+        for weight in (None, TABLE_WEIGHT)
+    ],
 }
 
 

@@ -76,7 +76,7 @@ def test_squares_beside_their_columns_cost_what_is_claimed(k):
 
 @pytest.mark.parametrize("low", [-1.0, 0.0])
 def test_sizes_beside_their_columns_cost_what_is_claimed(low):
-    """All pairs of a coarse grid: L1 is that of the columns alone; signed sums are those of arms."""
+    """All pairs of a coarse grid: L1 is that of the columns alone."""
     grid = WithSizes(Box([low, -0.5], [1.0, 0.5], centre=0.0)).on(10, 1.0)
     each = itertools.product(np.linspace(low, 1.0, 9), np.linspace(-0.5, 0.5, 5))
     totals = [grid.totals(np.array([z]), None, 1)[0] for z in each]

@@ -5,6 +5,7 @@ Nothing of matplotlib is imported before the first picture, and no setting of th
 
 from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
+from dpeffects.report.plots.distributions import distributions, levels
 from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard
 from dpeffects.report.plots.survival import survival
@@ -13,11 +14,13 @@ __all__ = [
     "budget",
     "contrasts",
     "curve",
+    "distributions",
     "errors",
     "estimate",
     "forest",
     "half_width",
     "leaderboard",
+    "levels",
     "love",
     "overlap",
     "sensitivity",

@@ -1,0 +1,206 @@
+"""How often 95 % intervals of ratios and odds cover, rare outcomes and small arms included.
+
+    python benchmarks/scales.py            # about ten minutes
+    python benchmarks/scales.py --small    # a few seconds
+
+Every run draws new records and new noise. "trial": treatment by chance. "confounded": log odds of
+treatment, and of the outcome, are linear in three covariates. "multiplicative": the logarithm of
+the risk is, and the effect is a factor that is the same for everybody, so that differences vary.
+"spending": most outcomes are 0, the others skewed, in [0, 10]; treatment is confounded. Truth is
+the mean outcome of the population with treatment, and without it.
+
+"no upper end" is the part of the intervals that end in infinity: the control mean is not bounded
+away from zero. "difference" is how often the interval of the difference of the same fits covers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from report import save
+
+import dpeffects as dpe
+from dpeffects.errors import OptionError
+
+Rows = dict[str, np.ndarray]
+SIZES = ((2_000, 0.5), (2_000, 4.0), (10_000, 1.0), (20_000, 0.5))
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def shifted(index: np.ndarray, mean: float, link: Callable[[np.ndarray], np.ndarray]) -> float:
+    """The constant that gives a mean."""
+    low, high = -30.0, 30.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if link(index + middle).mean() < mean else (low, middle)
+    return (low + high) / 2.0
+
+
+@dataclass(frozen=True)
+class Population:
+    """Risk without treatment, its ratio with treatment, and the share of treated records."""
+
+    name: str
+    risk: float
+    ratio: float
+    share: float
+
+    def covariates(self, rng: np.random.Generator, n: int) -> Rows:
+        return {
+            "x1": rng.uniform(-1.0, 1.0, n),
+            "x2": rng.integers(0, 2, n).astype(float),
+            "x3": np.clip(rng.normal(0.0, 0.4, n), -1.0, 1.0),
+        }
+
+    def treatment_index(self, x: Rows) -> np.ndarray:
+        return (
+            0.0 * x["x1"] if self.name == "trial" else 0.8 * x["x1"] + 0.6 * x["x2"] - 0.5 * x["x3"]
+        )
+
+    def outcome_index(self, x: Rows) -> np.ndarray:
+        if self.name == "multiplicative":
+            return 0.7 * x["x1"] + 0.4 * x["x2"]
+        return 0.9 * x["x1"] + 0.5 * x["x2"] + 0.5 * x["x3"]
+
+    def treated_index(self, x: Rows) -> np.ndarray:
+        more = 0.0 if self.name == "multiplicative" else -0.3
+        return self.outcome_index(x) + more * x["x1"]
+
+    def draw(self, seed: int, n: int, known: tuple[float, float, float]) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        x, (t0, y0, y1) = self.covariates(rng, n), known
+        treated = rng.random(n) < sigmoid(self.treatment_index(x) + t0)
+        link = np.exp if self.name == "multiplicative" else sigmoid
+        index = np.where(treated, self.treated_index(x) + y1, self.outcome_index(x) + y0)
+        outcome = (rng.random(n) < link(index)).astype(int)
+        frame = pd.DataFrame({"y": outcome, "t": treated, **x})
+        if self.name == "spending":  # mean 2 where it is not 0
+            frame["y"] = outcome * np.minimum(rng.gamma(1.0, 2.0, n), 10.0)
+        return frame
+
+
+def constants(population: Population) -> tuple[float, float, float]:
+    """What is added to the indices of treatment and of both outcomes."""
+    x = population.covariates(np.random.default_rng(0), 200_000)
+    link = np.exp if population.name == "multiplicative" else sigmoid
+    return (
+        shifted(population.treatment_index(x), population.share, sigmoid),
+        shifted(population.outcome_index(x), population.risk, link),
+        shifted(population.treated_index(x), population.risk * population.ratio, link),
+    )
+
+
+POPULATIONS = (
+    Population("trial", 0.02, 1.5, 0.5),
+    Population("trial", 0.02, 1.5, 0.1),
+    Population("trial", 0.2, 0.7, 0.1),
+    Population("confounded", 0.02, 2.0, 0.3),
+    Population("confounded", 0.1, 1.5, 0.1),
+    Population("multiplicative", 0.05, 1.6, 0.2),
+    Population("spending", 0.3, 1.4, 0.4),
+)
+METHODS: dict[bool, dict[str, dict[str, Any]]] = {
+    True: {
+        "auto": {"design": "randomised"},
+        "clipped_contrast": {"design": "randomised"},
+        "diff_in_means": {"design": "randomised"},
+    },
+    False: {"auto": {}, "private_ipw": {}},
+}
+BOUNDS = {"x1": (-1, 1), "x2": (0, 1), "x3": (-1, 1)}
+
+
+def run(
+    population: Population, known: Any, method: str, n: int, epsilon: float, seed: int
+) -> list[Any]:
+    frame = population.draw(seed, n, known)
+    given = METHODS[population.name == "trial"][method]
+    bounds = BOUNDS | {"y": (0, 10 if population.name == "spending" else 1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = dpe.dp_ate(
+            "y ~ t | x1 + x2 + x3",
+            frame,
+            method,
+            epsilon=epsilon,
+            bounds=bounds,
+            seed=seed,
+            **given,
+        )
+    risks = np.array([population.risk * population.ratio, population.risk])
+    scale = 2.0 * (1.0 - np.exp(-5.0)) if population.name == "spending" else 1.0
+    odds = risks / (1.0 - risks)
+    found = []
+    truths = {
+        "ratio": risks[0] / risks[1],
+        "odds": odds[0] / odds[1],
+        "difference": scale * (risks[0] - risks[1]),
+    }
+    for name, truth in truths.items():
+        try:
+            low, high = fit.effect(name).conf_int
+        except OptionError:
+            found += [np.nan, np.nan]
+            continue
+        found += [low <= truth <= high, np.isinf(high)]
+    rows = fit.means
+    inside = (rows["conf_low"] <= scale * risks) & (rows["conf_high"] >= scale * risks)
+    return [*found, inside.mean(), fit.associated]
+
+
+def row(population: Population, method: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
+    cell = population, constants(population), method, n, epsilon
+    made = Parallel(-1)(delayed(run)(*cell, k) for k in range(runs))
+    ratio, endless, odds, _, difference, _, means, associated = np.array(made, float).mean(axis=0)
+
+    def percent(x: float) -> str:
+        return "" if np.isnan(x) else f"{100 * x:.1f} %"
+
+    return {
+        "population": population.name,
+        "risk": population.risk,
+        "treated": f"{100 * population.share:.0f} %",
+        "records": n,
+        "epsilon": epsilon,
+        "method": f"{method} (association)" if associated > 0.5 else method,
+        "ratio": percent(ratio),
+        "odds": percent(odds),
+        "means": percent(means),
+        "difference": percent(difference),
+        "no upper end": percent(endless),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--runs", type=int, default=200)
+    given = parser.parse_args()
+    runs = 4 if given.small else given.runs
+    sizes = SIZES[:1] if given.small else SIZES
+    table = pd.DataFrame(
+        [
+            row(population, method, n, epsilon, runs)
+            for population in POPULATIONS
+            for n, epsilon in sizes
+            for method in METHODS[population.name == "trial"]
+        ]
+    )
+    title = "Ratios and odds: how often 95 % intervals cover"
+    save("scales", title, {f"{runs} draws of records and noise": table}, notes=NOTES)
+
+
+NOTES = ""
+
+if __name__ == "__main__":
+    main()

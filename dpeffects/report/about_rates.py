@@ -1,0 +1,63 @@
+"""Summary and paragraph about rates per person-time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dpeffects.report.about_tables import table_of_terms
+from dpeffects.report.blocks import alert, closing, header, percent, relation
+from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.results.numbers import number, numbers
+from dpeffects.results.rates import RateEffects
+from dpeffects.summary import Summary, Table, summarise
+
+_UNBOUNDED = (
+    "The rate of the controls is not bounded away from zero at this size and budget: its ratio has "
+    "no upper end."
+)
+
+
+def _per(fit: RateEffects) -> str:
+    return f"per {number(fit.per)} of {fit.offset}"
+
+
+def _sums(fit: RateEffects) -> Table:
+    """What was released."""
+    weights = " of weights" if fit.table.confounding is not None else ""
+    pairs = zip(("treated", "control"), fit.table.sums.events, fit.table.sums.time, strict=True)
+    rows = tuple((arm, number(events), number(time)) for arm, events, time in pairs)
+    return Table(f"Sums{weights} (noisy)", ("arm", "events", fit.offset), rows, "lrr")
+
+
+def _notes(fit: RateEffects, conf_level: float) -> tuple[str, ...]:
+    unbounded = fit.conf_int(conf_level)[-1, 1] == math.inf
+    return (*fit.notes, *((_UNBOUNDED,) if unbounded else ()))
+
+
+@summarise.register
+def _(fit: RateEffects, conf_level: float = 0.95) -> Summary:
+    terms = table_of_terms(fit, conf_level)
+    terms = replace(terms, title=f"{terms.title}; rates {_per(fit)}")
+    blocks = (header(fit), terms, _sums(fit), *closing(fit, _notes(fit, conf_level)))
+    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+
+
+@describe.register
+def _(fit: RateEffects, conf_level: float) -> str:
+    rows = fit.tidy(conf_level).set_index("term")
+    said = {}
+    for term, row in rows[["estimate", "conf_low", "conf_high"]].iterrows():
+        values = [float(x) for x in row]
+        value, low, high = (
+            numbers(values) if all(map(math.isfinite, values)) else map(number, values)
+        )
+        interval = f"{percent(conf_level)} confidence interval from {low} to {high}"
+        said[term] = f"{value} ({interval})"
+    findings = [
+        f"The rate of events {_per(fit)} is {said['rate_treated']} among the treated and "
+        f"{said['rate_control']} among the controls.",
+        f"Their difference is {said['rate_difference']}, and the rate ratio {said['rate_ratio']}.",
+        *_notes(fit, conf_level)[len(fit.notes) :],
+    ]
+    return paragraph(fit, findings, subject=relation(fit))

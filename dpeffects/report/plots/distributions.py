@@ -1,0 +1,135 @@
+"""Distributions of the outcome in two arms, with bands: of numbers, and of ordered levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpeffects.report.blocks import percent
+from dpeffects.report.plots import style as look
+from dpeffects.results.ordinal import OrdinalEffects
+from dpeffects.results.quantiles import QuantileEffects
+from dpeffects.results.survival import ARMS
+from dpeffects.summary import draw
+
+_SHOWN = 0.97
+"""Share of records of both arms that the picture reaches to."""
+_SKEWED = 10.0
+"""Ratio of quantiles from which on outcomes are drawn by their logarithms."""
+
+
+def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
+    """Draw both cumulative distributions; return the axes.
+
+    The band holds for both as a whole. Dots are the quantiles that were asked for.
+
+    Parameters
+    ----------
+    fit
+        What `dp_qte` returned.
+    conf_level
+        Level of the joint band.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("cate_1", n=2000, seed=1)
+    >>> fit = dpe.dp_qte("outcome ~ treatment | x1 + x2", data, epsilon=1)
+    >>> distributions(fit).get_ylabel()
+    'share of records up to there'
+    """
+    found = fit.distribution(conf_level)
+    least, most = min(1.0 - _SHOWN, *fit.asked), max(_SHOWN, *fit.asked)
+    ends = np.stack([fit.distributions.quantile(arm, (least, most), 0.0).value for arm in (0, 1)])
+    with look.canvas(ax, (5.6, 3.8)) as axes:
+        for k, arm in enumerate(ARMS):
+            rows, how = found[found["arm"] == arm], look.series(k)
+            where, share = rows[fit.outcome], rows["share"]
+            low, high = rows["conf_low"], rows["conf_high"]
+            step = "post" if fit.whole else None
+            axes.fill_between(
+                where, low, high, step=step, color=how.color, alpha=0.15, linewidth=0, gid="band"
+            )
+            axes.plot(
+                where,
+                share,
+                drawstyle="steps-post" if fit.whole else "default",
+                color=how.color,
+                linestyle=how.linestyle,
+                label=arm,
+                gid=arm,
+            )
+            asked = fit.distributions.quantile(k, fit.asked, 1.0).value
+            axes.plot(asked, fit.asked, linestyle="none", marker=how.marker, color=how.color)
+        _scale(axes, fit, float(ends.min()), float(ends.max()))
+        axes.set_ylim(0.0, 1.02)
+        axes.set_xlabel(fit.outcome)
+        axes.set_ylabel("share of records up to there")
+        axes.legend(loc="lower right", title=f"{percent(conf_level, 'g')} joint band")
+        look.mark(axes, look.alarms(fit))
+    return axes
+
+
+def _scale(ax: Any, fit: QuantileEffects, first: float, last: float) -> None:
+    """Show where most records are, on a scale of ratios where the outcome is skewed."""
+    found = np.concatenate(
+        [fit.distributions.quantile(arm, fit.asked, 0.0).value for arm in (0, 1)]
+    )
+    positive = found[found > 0.0]
+    if first >= 0.0 and positive.size and positive.max() > _SKEWED * positive.min():
+        ax.set_xscale("symlog", linthresh=float(positive.min()) / 2.0, linscale=0.5)
+    ax.set_xlim(first, last if last > first else first + 1.0)
+
+
+def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
+    """Draw the shares of both arms at each level with their intervals; return the axes.
+
+    Parameters
+    ----------
+    fit
+        What `dp_ordinal` returned.
+    conf_level
+        Level of the intervals, each for itself.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"t": [0, 1] * 500, "grade": [1, 2, 3, 2] * 250})
+    >>> fit = dpe.dp_ordinal("grade ~ t", data, bounds={"grade": [1, 2, 3]}, epsilon=1)
+    >>> levels(fit).get_ylabel()
+    'share of records'
+    """
+    found, places = fit.distribution(conf_level), np.arange(len(fit.levels))
+    with look.canvas(ax, (5.6, 3.4)) as axes:
+        for k, arm in enumerate(ARMS):
+            rows, how = found[found["arm"] == arm], look.series(k)
+            share = rows["share"].to_numpy()
+            reach = np.stack([share - rows["conf_low"], rows["conf_high"] - share])
+            axes.errorbar(
+                places + (k - 0.5) * 0.2,
+                share,
+                np.maximum(reach, 0.0),
+                linestyle="none",
+                marker=how.marker,
+                color=how.color,
+                label=arm,
+            )
+        axes.set_xticks(places, fit.levels)
+        axes.set_ylim(bottom=0.0)
+        axes.set_xlabel(fit.outcome)
+        axes.set_ylabel("share of records")
+        axes.legend(title=f"{percent(conf_level, 'g')} intervals")
+        look.mark(axes, look.alarms(fit))
+    return axes
+
+
+draw.register(QuantileEffects, distributions)
+draw.register(OrdinalEffects, levels)

@@ -1,0 +1,105 @@
+"""Mean outcomes of a combination: those of the sites, by the weights of their effects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dpeffects.inference import scales
+from dpeffects.inference.estimate import (
+    Estimate,
+    Means,
+    MeansPart,
+    MeansVariance,
+    Pair,
+    SamplingVariance,
+    Unavailable,
+)
+from dpeffects.inference.intervals import sampling_variance
+
+
+def combined_means(
+    estimates: Sequence[Estimate], weights: Sequence[float], variance: float | None
+) -> Means | None:
+    """Weighted sums of the means of sites, which are independent; None where a site has none.
+
+    As for effects, possible biases of one name are common to the sites. ``variance`` is the
+    sampling variance of the combined effect, which may allow for weights that noise chose or for
+    effects that differ: those of the means are larger by the same factor.
+    """
+    used = [(x.means, w) for x, w in zip(estimates, weights, strict=True) if w > 0.0]
+    known = [(means, w) for means, w in used if means is not None]
+    if not known or len(known) < len(used):
+        return None
+    made = Means(
+        sum(w * x.treated for x, w in known),
+        sum(w * x.control for x, w in known),
+        _sampling(known),
+        laplace=tuple(_times(pair, w) for x, w in known for pair in x.laplace),
+        gaussian=tuple(_times(pair, w) for x, w in known for pair in x.gaussian),
+        parts=_parts(known),
+        possible=_possible(known),
+    )
+    made = replace(made, design=_design(known, made))
+    difference = made.combined(1.0, -1.0)
+    own = sampling_variance(difference)
+    if variance is None or isinstance(own, Unavailable) or not 0.0 < own < variance:
+        return made
+    return made.scaled(variance / own)
+
+
+Known = list[tuple[Means, float]]
+
+
+def _times(pair: Pair, w: float) -> Pair:
+    return w * pair[0], w * pair[1]
+
+
+def _sampling(known: Known) -> tuple[MeansVariance, ...] | Unavailable:
+    found = []
+    for means, w in known:
+        if isinstance(means.sampling, Unavailable):
+            return means.sampling
+        for part in means.sampling:
+            own = part.variance
+            scaled = SamplingVariance(
+                w * w * own.value, w * w * own.noise_scale, w * w * own.largest
+            )
+            found.append(replace(part, variance=scaled))
+    return tuple(found)
+
+
+def _parts(known: Known) -> tuple[MeansPart, ...]:
+    """Noise of sites is independent; biases of one name add up."""
+    found, biases = [], dict[str, Pair]()
+    for means, w in known:
+        for part in means.parts:
+            one, two = w * part.treated, w * part.control
+            if part.noise:
+                found.append(replace(part, treated=one, control=two))
+            else:
+                before = biases.get(part.name, (0.0, 0.0))
+                biases[part.name] = before[0] + one, before[1] + two
+    return (*found, *(MeansPart(name, *pair) for name, pair in biases.items()))
+
+
+def _possible(known: Known) -> Pair | None:
+    ends = [(x.possible, w) for x, w in known if x.possible is not None]
+    if len(ends) < len(known):
+        return None
+    low, high = (sum(w * pair[k] for pair, w in ends) for k in (0, 1))
+    first = ends[0][0]
+    return first if all(pair == first for pair, _ in ends) else (low, high)
+
+
+def _design(known: Known, made: Means) -> tuple[float, float, float] | None:
+    """Factors of m (1 - m) of the combined means, where sites have risks of their own."""
+    if any(x.design is None or x.possible != made.possible for x, _ in known):
+        return None
+    at = replace(made, design=(1.0, 1.0, 1.0))
+    whole = scales.covariance_at(at, *scales.likely(at))
+    parts = [(scales.covariance_at(x, *scales.likely(x)), w) for x, w in known]
+    sums = [sum(w * w * found[k] for found, w in parts) for k in range(3)]
+    one, zero, both = (s / max(v, 1e-300) for s, v in zip(sums, whole, strict=True))
+    return (one, zero, both) if all(map(math.isfinite, (one, zero, both))) else None
