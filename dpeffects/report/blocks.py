@@ -190,7 +190,8 @@ def assumed(result: Record) -> str:
         said = "treatment was randomised, as the call said: nothing is allowed for confounding"
         return f"{said}; {table.assumes}" if table and table.assumes else said
     if table:
-        return "; ".join(filter(None, (NO_CONFOUNDER, table.assumes)))
+        first = NO_CONFOUNDER if table.uses_covariates else ""
+        return "; ".join(filter(None, (first, table.assumes)))
     known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
     spec = (conditional_methods() if known else registry()).get(result.method)
     return spec.assumes if spec else ""
