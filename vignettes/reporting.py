@@ -65,8 +65,8 @@ print(fit.test(alternative="less").summary())
 
 # %%
 # *Non-inferiority*: are babies of smokers at most 400 grams lighter? *Equivalence*, by two tests of
-# one side each: is the change in the risk of a stroke below 2 in 100, up or down? What is shown, and
-# what is not, is said in words, and so is the smallest margin that would have been shown.
+# one side each: is the change in the risk of a stroke below 2 in 100, up or down? What is shown
+# is said in words, what is not too, and so is the smallest margin that would have been shown.
 print(smoking.test(alternative="greater", margin=400).conclusion)
 print(fit.test(margin=0.02).conclusion)
 narrow = fit.test(equivalence=(-0.005, 0.005))
