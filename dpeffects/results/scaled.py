@@ -111,8 +111,8 @@ def _require(means: Means | None, scale: str) -> Means:
     if scale in ("odds", "nnt") and not scales.is_risk(means):
         raise OptionError(
             f"{SCALES[scale]} is for outcomes of 0 and 1 by their declaration: a boolean column, "
-            "an integer column with the bounds (0, 1), or, of decimals and in CSV files, a comparison "
-            "such as I(y > 0.5), with bounds for y"
+            "an integer column with the bounds (0, 1), or, of decimals and in CSV files, a "
+            "comparison such as I(y > 0.5), with bounds for y"
         )
     if low < 0.0:
         raise OptionError(

@@ -47,8 +47,8 @@ CASES = {
     "qte": [["qte", "age ~ t", *ESTIMATE, "--quantiles", "0.25", "0.5", *TRIAL, "1"]],
     "ordinal": [["ordinal", "sex ~ t", *ESTIMATE, *TRIAL, "1"]],
     "rate": [["rate", "y ~ t", *ESTIMATE, "--offset", "age", "--per", "1000", *TRIAL, "1"]],
-    "randomisation_test": [["randomisation-test", "I(y > 0.5) ~ t", *ESTIMATE, "--treated-share", "0.5",
-                            "--seed", "1"]],
+    "randomisation_test": [["randomisation-test", "I(y > 0.5) ~ t", *ESTIMATE,
+                            "--treated-share", "0.5", "--seed", "1"]],
     "tables": [
         [*LIFE, "1", "--out", "north.json"],
         [*LIFE, "2", "--out", "south.json"],
