@@ -50,7 +50,7 @@ def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> Tabled:
 TABLE = MethodSpec(
     name="ordinal_table",
     title="noisy table of arms and levels",
-    about="one table of arm and level; cumulative risks, Mann-Whitney, common odds ratio",
+    about="dp_ordinal: one table of arm and level; cumulative risks, Mann-Whitney, odds ratio",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=OrdinalOptions,

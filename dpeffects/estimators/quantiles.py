@@ -162,7 +162,10 @@ def _ends(
 TABLE = MethodSpec(
     name="quantile_table",
     title="noisy distributions by arm",
-    about="one table of arm and bin of the outcome; quantiles of both arms and their differences",
+    about=(
+        "dp_qte: one table of arm and bin of the outcome; quantiles of both arms and their "
+        "differences"
+    ),
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=QuantileOptions,

@@ -239,7 +239,7 @@ def _pair(values: FloatArray) -> tuple[float, float]:
 TABLE = MethodSpec(
     name="rate",
     title="rates per person-time",
-    about="sums of events and of time by arm; rates, their difference and ratio",
+    about="dp_rate: sums of events and of time by arm; rates, their difference and ratio",
     assumes="the time of a record does not depend on what would have happened",
     estimands=AVERAGES,
     levels=("sample", "label"),

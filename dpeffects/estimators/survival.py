@@ -92,7 +92,10 @@ def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
 TABLE = MethodSpec(
     name="life_table",
     title="noisy life table by arm",
-    about="one table of arm, interval and event; survival, restricted means, risks, hazard ratio",
+    about=(
+        "dp_survival: one table of arm, interval and event; survival, restricted means, risks, "
+        "hazard ratio"
+    ),
     assumes="censoring does not depend on what would have happened",
     estimands=AVERAGES,
     levels=("sample", "label"),
