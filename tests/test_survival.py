@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from dpeffects.inference.simultaneous import critical_value
 from statsmodels.duration.api import PHReg, SurvfuncRight, survdiff
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
@@ -15,6 +14,7 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.formula.expression import Column, Survival
 from dpeffects.inference.life_table import LifeTable
+from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 from dpeffects.results import SurvivalEffects
 
