@@ -200,7 +200,7 @@ PARTS = {
 }
 TITLES = {
     "accuracy": "Root mean squared error of the difference in restricted means, epsilon 1, 10 bins",
-    "coverage": "Coverage of 95 % intervals, per cent, and how often no limit of the ratio is known",
+    "coverage": "Coverage of 95 % intervals, per cent, and how often a ratio has no limit",
     "band": "Coverage of the joint band of both curves, per cent (half as many runs)",
     "ratios": "Hazard ratio of 10 bins at a large epsilon, per cent off that of Cox regression",
     "time": "Ten million rows in a Parquet file, DuckDB",

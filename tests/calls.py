@@ -32,7 +32,12 @@ THREE = "y ~ g | x1 + x2 + t"
 AT = {"x1": [0.1, 0.9, 0.5], "x2": [-1.0, 0.0, 1.0], "g": ["a", "b", "c"]}
 GROUPS = "g + cut(x1, [0, 0.5, 1])"
 ALL = ("y", "x1", "x2", "g", "z")
-TABLED = {"dp_rate": "rate", "dp_survival": "life_table"}
+TABLED = {
+    "dp_ordinal": "ordinal_table",
+    "dp_qte": "quantile_table",
+    "dp_rate": "rate",
+    "dp_survival": "life_table",
+}
 """Methods that have a function of their own."""
 
 
@@ -312,6 +317,19 @@ EFFECTS = {
 }
 
 
+def survival(right: str = "t | x1 + x2 + g", **given: Any) -> Call:
+    formula = f"Surv(y, z == 0.5) ~ {right}"
+    return Call("dp_survival", formula=formula, n=400, given={"horizon": 1.0, **given})
+
+
+TABLES = {
+    "survival": survival("t"),
+    "survival, adjusted": survival(epsilon=8.0),
+    "survival, adjusted, ATT": survival(epsilon=8.0, estimand="ATT", **DELTA),
+    "survival, label": survival(level="label"),
+}
+
+
 def cate(method: str = "r_learner", n: int = 60, **given: Any) -> Call:
     return Call("dp_cate", method, n=n, given={**DELTA, **given})
 
@@ -363,6 +381,18 @@ BALANCE = {
     ),
 }
 
+DISTRIBUTIONS = {
+    "quantiles": Call("dp_qte", n=200),
+    "quantiles, trial": Call("dp_qte", n=120, given={"design": "randomised", "quantiles": 0.5}),
+    "quantiles, label": Call("dp_qte", n=120, given={"level": "label"}),
+    "quantiles, Gaussian, ATT": Call("dp_qte", n=200, given={"estimand": "ATT", **DELTA}),
+    "quantiles, given bins": Call("dp_qte", given={"bins": (0.25, 0.5, 0.75), "adjust": False}),
+    "quantiles, rich": Call("dp_qte", formula=RICH, n=200, given={"epsilon": 8.0}),
+    "ordered levels": Call("dp_ordinal", formula="g ~ t | x1 + x2", n=200),
+    "ordered levels, trial": Call(
+        "dp_ordinal", formula="g ~ t", given={"design": "randomised", **DELTA}
+    ),
+}
 BINARY = "I(y > 0.5) ~ t | x1"
 RANDOMISATION = {
     f"randomisation test, {name}": Call("dp_randomisation_test", formula=BINARY, given=given)
@@ -380,7 +410,7 @@ RATES = {
         ("rates, Gaussian", 400, {"adjust": True, **DELTA}),
         ("rates, label", 60, {"level": "label"}),
         ("rates, ATT, subset", 400, {"estimand": "ATT", "subset": "x2 > -0.8", "epsilon": 8.0}),
-        ("rates, units", 400, {"unit": "site", "max_rows": 5, "design": "randomised"}),
+        ("rates, weights", 400, {"weights": "z", "epsilon": 8.0, "design": "randomised"}),
     )
 }
 
@@ -420,7 +450,8 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **AT_SITES, **FEDERATED},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **DISTRIBUTIONS},
+    **{**TABLES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]

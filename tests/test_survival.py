@@ -14,7 +14,7 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.formula.expression import Column, Survival
 from dpeffects.inference.life_table import LifeTable
-from dpeffects.inference.simultaneous import at_once
+from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 from dpeffects.results import SurvivalEffects
 from tests.calls import ENGINES
@@ -110,8 +110,8 @@ def test_a_joint_band_is_as_wide_as_simulated_errors_say():
         covariance = root @ root.T
         errors = rng.normal(size=(200_000, 10)) @ root.T / np.sqrt(np.diag(covariance))
         drawn = np.quantile(np.abs(errors).max(axis=1), 0.95)
-        assert at_once(covariance, 0.95) == pytest.approx(drawn, rel=0.01)
-    assert at_once(np.zeros((3, 3)), 0.9) == pytest.approx(1.645, abs=1e-3)
+        assert critical_value(covariance, 0.95) == pytest.approx(drawn, rel=0.01)
+    assert critical_value(np.zeros((3, 3)), 0.9) == pytest.approx(1.645, abs=1e-3)
 
 
 def fit_of(counts, noise=8.0, edges=(0.0, 1.0, 2.0, 3.0)) -> SurvivalEffects:

@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.inference.simultaneous import at_once
+from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable, Functional, TableLaw
 
 LOG_RATIOS = np.linspace(-7.0, 7.0, 281)
@@ -307,7 +307,7 @@ class LifeTable:
         law, steady = self._laws(functional)
         known = np.concatenate([np.arange(len(self.edges) - 1) < bins for bins in self.reach])
         covariance = law.noise + law.left + steady.sampling
-        z = at_once(covariance * np.outer(known, known), conf_level)
+        z = critical_value(covariance * np.outer(known, known), conf_level)
         fourth = 0.0 if law.gaussian else 3.0 * (law.moves**4).sum(axis=1)
         kurtosis = fourth / np.maximum(np.diag(covariance), 1e-300) ** 2
         far = z * (1.0 + max(z**2 - 3.0, 0.0) * np.minimum(kurtosis, 3.0) / 24.0)

@@ -11,10 +11,12 @@ from scipy.special import expit
 
 from dpeffects.arrays import FloatArray
 
-_STEPS = 50
+_STEPS = 100
 """Newton steps at most; each is halved until the likelihood rises."""
 _FARTHEST = 20.0
 """Largest log odds ratio."""
+_SMALLEST = 1e-10
+"""Steps that are not worth taking."""
 
 
 def at_least(shares: FloatArray) -> FloatArray:
@@ -40,29 +42,33 @@ def log_odds_ratio(shares: FloatArray, sizes: FloatArray) -> FloatArray:
     """Log odds ratio of a higher level, the same at each level (proportional odds).
 
     It is the maximum likelihood estimate of logit P(level >= j) = a_j + b treated, from counts that
-    are not negative; half a record is spread over the cells of each arm, so that it is finite.
+    are not negative; each arm has half a record more, spread as those of both arms are, so that it
+    is finite. Where all records are at one level it is 0.
     """
+    if sizes[0] > sizes[1]:  # thresholds are known best in the larger arm
+        return -log_odds_ratio(shares[::-1], sizes[::-1])
     counts = np.maximum(shares, 0.0) * sizes[:, None]
-    counts = counts + 0.5 / counts.shape[1]
     both = counts.sum(axis=0)
+    counts, both = counts[:, both > 0.0], both[both > 0.0]
+    if both.size < 2:
+        return np.zeros(1)
+    counts = counts + 0.5 * both / both.sum()
     above = np.cumsum(both[::-1])[::-1][1:] / both.sum()
     at = np.append(np.log(above) - np.log1p(-above), 0.0)
     value, slope, bend = _likelihood(at, counts)
     for _ in range(_STEPS):
-        step = np.linalg.lstsq(bend, slope, rcond=1e-12)[0]
-        for _ in range(40):
+        scale = 1.0 / np.sqrt(np.maximum(np.diag(bend), 1e-300))
+        step = scale * np.linalg.lstsq(bend * np.outer(scale, scale), scale * slope, rcond=1e-15)[0]
+        while np.abs(step).max() > _SMALLEST:
             trial = at + step
             trial[-1] = np.clip(trial[-1], -_FARTHEST, _FARTHEST)
             new = _likelihood(trial, counts)
-            if new[0] >= value:
+            if new[0] >= value - 1e-13 * abs(value):
                 break
             step = step / 2.0
         else:
             break
-        gain, at = new[0] - value, trial
-        value, slope, bend = new
-        if gain <= 1e-13 * abs(value) and np.abs(step).max() < 1e-9:
-            break
+        at, (value, slope, bend) = trial, new
     return np.array([at[-1]])
 
 
@@ -76,7 +82,7 @@ def _likelihood(at: FloatArray, counts: FloatArray) -> tuple[float, FloatArray, 
     for own, move in zip(counts, (effect, 0.0), strict=True):
         above = expit(thresholds + move)
         edges = np.concatenate([[1.0], above, [0.0]])
-        shares = np.maximum(edges[:-1] - edges[1:], 1e-150)
+        shares = np.maximum(edges[:-1] - edges[1:], 1e-100)
         value += float(own @ np.log(shares))
         # derivatives of the shares by thresholds: a share has its lower end above, the upper below
         steep = above * (1.0 - above)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.bins import Scale
-from dpeffects.inference.simultaneous import at_once
+from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 
 _UNEVEN = 2.0
@@ -210,7 +210,7 @@ class Distributions:
         errors, k = self._errors(tuple(p)), len(p)
         sd = _sd(errors)
         correlation = errors / np.outer(sd, sd)
-        return at_once((correlation[:k, :k] + correlation[k:, k:]) / 2.0, conf_level)
+        return critical_value((correlation[:k, :k] + correlation[k:, k:]) / 2.0, conf_level)
 
     def band(self, conf_level: float) -> tuple[Ends, Ends]:
         """Cumulative shares of both arms, with bands that hold everywhere in both at once."""
@@ -221,7 +221,7 @@ class Distributions:
         errors, found = self._covariance(p, (up_to, up_to)), []
         for arm, value in enumerate(self.cumulative):
             own = errors[arm * k : (arm + 1) * k, arm * k : (arm + 1) * k]
-            z = at_once(own, 1.0 - (1.0 - conf_level) / 2.0)
+            z = critical_value(own, 1.0 - (1.0 - conf_level) / 2.0)
             reach = np.append(z * _sd(own), 0.0)
             ends = (np.clip(value + sign * reach, 0.0, 1.0) for sign in (-1.0, 1.0))
             found.append(Ends(value, *ends))

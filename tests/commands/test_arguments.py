@@ -68,6 +68,7 @@ def test_help_is_the_first_sentence_of_the_docstring(capsys):
         ("ate", dpe.dp_ate, ()),
         ("cate", dpe.dp_cate, ()),
         ("balance", dpe.dp_balance, ()),
+        ("randomisation-test", dpe.dp_randomisation_test, ()),
         ("plan", dpe.plan, ()),
         ("audit", dpe.audit, ("pairs", "library", "formula", "bounds")),
         ("bench", dpe.bench, ()),

@@ -43,6 +43,7 @@ from dpeffects.estimators import (
     clipped_contrast,
     one_step,
     private_ipw,
+    quantiles,
     randomisation_test,
     rates,
 )
@@ -131,6 +132,7 @@ FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10
 TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
 CASES = {
     "ArmByCell": [ArmByCell(3)],
+    "OutcomeBin": [quantiles.OutcomeBin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
     "OutcomeCell": [_tables.OutcomeCell()],
     "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
     "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
@@ -217,10 +219,6 @@ CASES = {
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
     "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
-    "ArmByCell": [ArmByCell(7)],
-    "OutcomeCell": [_tables.OutcomeCell()],
-    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
-    "TableWeight": [_tables.TableWeight(MODEL, e) for e in ("ATE", "ATT", "ATC")],
     "without_answer": [aggregate.without_answer],
     "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
     "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
