@@ -81,12 +81,12 @@ def truths(frame: pd.DataFrame, ratio: float) -> dict[str, float]:
     }
 
 
-def covered(n: int, epsilon: float, risk: float, treated: float, runs: int) -> dict[str, object]:
+def covered(n: int, epsilon: float, risk: float, treated: float, seeds: range) -> dict[str, object]:
     """Coverage of 95 % intervals in one setting, in per cent."""
     ratio = 0.6 if treated == 0.5 else 1.0
     given = {**PLAIN, "risk": risk, "treated": treated, "hazard_ratio": ratio, "shape": 1.0}
-    hits, open_ends = dict.fromkeys(TERMS, 0), 0
-    for seed in range(runs):
+    hits, open_ends, runs = dict.fromkeys(TERMS, 0), 0, len(seeds)
+    for seed in seeds:
         made = dpe.simulate("survival", n, seed, **given)
         fit = dpe.dp_survival(FORMULA, made, **asked(epsilon, seed))
         known = truths(made.frame, ratio)
@@ -129,9 +129,9 @@ def coverage(runs: int) -> pd.DataFrame:
     rows = pd.read_csv(path).to_dict("records") if path.exists() and not SMALL else []
     done = {(r["n"], r["epsilon"], r["risk"], r["treated"]) for r in rows}
     grid = itertools.product((2_000, 20_000), (0.5, 1.0, 4.0), (0.02, 0.3), (0.1, 0.5))
-    for case in grid:
+    for k, case in enumerate(grid):
         if case not in done:
-            rows.append(covered(*case, runs))
+            rows.append(covered(*case, range(10_000 * k, 10_000 * k + runs)))
             print(rows[-1], flush=True)
             if not SMALL:
                 pd.DataFrame(rows).to_csv(path, index=False)

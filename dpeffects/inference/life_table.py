@@ -31,6 +31,8 @@ _SURE, _FEWEST = 3.0, 5.0
 """A bin counts if it has as many standard deviations of noise, and people, at risk."""
 _EVENTS = 10.0
 """Events that an arm is given, if it has fewer, where a variance per event is computed."""
+_SPREAD = 0.1
+"""Such a part of its events is added evenly at least, so that no bin is without any."""
 _CERTAIN = 20.0
 """An integrated hazard that nobody survives."""
 
@@ -260,16 +262,17 @@ class LifeTable:
 
     @cached_property
     def steady(self) -> ArmTable:
-        """The table with counts that are not negative, and with some events in each arm.
+        """The table with counts that are not negative, and with some events in each bin.
 
         It says how many people, or events, an estimate rests on, and never what happened to them.
         """
         counts = self.table.plausible.copy()
         for arm in counts:
             size, time = arm.sum(), np.maximum(life(arm)[1], 0.0)
-            lacking = max(_EVENTS - arm[1:-1:2].sum(), 0.0)
-            if lacking > 0.0 and time.sum() > 0.0:
-                arm[1:-1:2] += lacking * time / time.sum()
+            if time.sum() > 0.0:
+                total = arm[1:-1:2].sum()
+                more = max(_EVENTS - total, _SPREAD * total)
+                arm[1:-1:2] += more * time / time.sum()
                 arm *= size / arm.sum()
         return ArmTable(counts, (0.0, 0.0), self.table.unequal)
 
@@ -296,9 +299,8 @@ class LifeTable:
     def band(self, conf_level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Risks at the ends of the bins, and limits that hold for both arms at all ends at once.
 
-        They are far out, where a normal law is unlike that of few events and of Laplace noise: an
-        event more or less is allowed for, and the kurtosis of the noise, by the expansion of
-        Cornish and Fisher.
+        They are far out, where a normal law is unlike that of few events and of Laplace noise: the
+        skewness of counts and the kurtosis of noise are allowed for, as Cornish and Fisher do.
         """
 
         def functional(cells: FloatArray) -> FloatArray:
@@ -312,8 +314,8 @@ class LifeTable:
         kurtosis = fourth / np.maximum(np.diag(covariance), 1e-100) ** 2
         far = z * (1.0 + max(z**2 - 3.0, 0.0) * np.minimum(kurtosis, 3.0) / 24.0)
         found = self.shares(self.edges[1:])
-        more = replace(found, noise=found.noise + 1.0 / found.sizes**2)
-        return found.values, *more.each(far.reshape(2, -1))
+        skewed = found.low - max(z**2 - 1.0, 0.0) / 6.0 / found.sizes
+        return found.values, *replace(found, low=skewed).each(far.reshape(2, -1))
 
     @cached_property
     def _arms(self) -> FloatArray:
