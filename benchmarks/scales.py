@@ -153,7 +153,8 @@ def run(
 
 def row(population: Population, method: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
     cell = population, constants(population), method, n, epsilon
-    made = Parallel(-1)(delayed(run)(*cell, k) for k in range(runs))
+    first = 1000 * (SIZES.index((n, epsilon)) + 10 * POPULATIONS.index(population))
+    made = Parallel(-1)(delayed(run)(*cell, first + k) for k in range(runs))
     ratio, endless, odds, difference, means, associated = np.array(made, float).mean(axis=0)
 
     def percent(x: float) -> str:
