@@ -16,6 +16,7 @@ away from zero. "difference" is how often the interval of the difference of the 
 from __future__ import annotations
 
 import argparse
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,10 +28,10 @@ from joblib import Parallel, delayed
 from report import save
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
+from dpeffects.inference.scales import is_risk, mean_p_value, odds_p_value, ratio_p_value
 
 Rows = dict[str, np.ndarray]
-SIZES = ((2_000, 0.5), (2_000, 4.0), (10_000, 1.0), (20_000, 0.5))
+SIZES = ((2_000, 0.5), (2_000, 4.0), (5_000, 1.0), (20_000, 0.5))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -139,29 +140,21 @@ def run(
         )
     risks = np.array([population.risk * population.ratio, population.risk])
     scale = 2.0 * (1.0 - np.exp(-5.0)) if population.name == "spending" else 1.0
-    odds = risks / (1.0 - risks)
-    found = []
-    truths = {
-        "ratio": risks[0] / risks[1],
-        "odds": odds[0] / odds[1],
-        "difference": scale * (risks[0] - risks[1]),
-    }
-    for name, truth in truths.items():
-        try:
-            low, high = fit.effect(name).conf_int
-        except OptionError:
-            found += [np.nan, np.nan]
-            continue
-        found += [low <= truth <= high, np.isinf(high)]
-    rows = fit.means
-    inside = (rows["conf_low"] <= scale * risks) & (rows["conf_high"] >= scale * risks)
-    return [*found, inside.mean(), fit.associated]
+    odds, means = risks / (1.0 - risks), fit.released.means
+    # a value is in the interval where its test does not reject it
+    ratio = ratio_p_value(means, risks[0] / risks[1]) > 0.05
+    endless = ratio_p_value(means, math.inf) > 0.05
+    by_odds = odds_p_value(means, odds[0] / odds[1]) > 0.05 if is_risk(means) else math.nan
+    low, high = fit.conf_int()
+    inside = low <= scale * (risks[0] - risks[1]) <= high
+    both = [mean_p_value(means, k == 0, scale * risks[k]) > 0.05 for k in (0, 1)]
+    return [ratio, endless, by_odds, inside, np.mean(both), fit.associated]
 
 
 def row(population: Population, method: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
     cell = population, constants(population), method, n, epsilon
     made = Parallel(-1)(delayed(run)(*cell, k) for k in range(runs))
-    ratio, endless, odds, _, difference, _, means, associated = np.array(made, float).mean(axis=0)
+    ratio, endless, odds, difference, means, associated = np.array(made, float).mean(axis=0)
 
     def percent(x: float) -> str:
         return "" if np.isnan(x) else f"{100 * x:.1f} %"
@@ -188,14 +181,13 @@ def main() -> None:
     given = parser.parse_args()
     runs = 4 if given.small else given.runs
     sizes = SIZES[:1] if given.small else SIZES
-    table = pd.DataFrame(
-        [
-            row(population, method, n, epsilon, runs)
-            for population in POPULATIONS
-            for n, epsilon in sizes
-            for method in METHODS[population.name == "trial"]
-        ]
-    )
+    rows = []
+    for population in POPULATIONS:
+        for n, epsilon in sizes:
+            for method in METHODS[population.name == "trial"]:
+                rows.append(row(population, method, n, epsilon, runs))
+                print(*rows[-1].values(), sep="  ", flush=True)
+    table = pd.DataFrame(rows)
     title = "Ratios and odds: how often 95 % intervals cover"
     save("scales", title, {f"{runs} draws of records and noise": table}, notes=NOTES)
 

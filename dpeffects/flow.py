@@ -341,10 +341,11 @@ class Estimation:
             what = spec.name if spec.fit_arms is None else f"the {estimand}" if how else "this call"
             average = how and spec.name in registry() and estimand == "ATE"
             who = "write" if average else "use dp_ate with"
+            more = "" if spec.tabled else f'{who} method="{able}", or '
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
-                f'{columns.treatment!r} are declared: {who} method="{able}", or compare two '
-                "levels, with the rows of these and their names in bounds"
+                f"{columns.treatment!r} are declared: {more}compare two levels, with the rows of "
+                "these and their names in bounds"
             )
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
@@ -730,8 +731,8 @@ def _cautioned(released: Any, caution: str) -> Any:
     if isinstance(released, Mapping):  # of covariate balance
         return {**released, "clipped": caution}
     if isinstance(released, Tabled):
-        own = released.fields.get("caution", "")
-        fields = {**released.fields, "caution": "; ".join(filter(None, (own, caution)))}
+        own = released.fields.get("warning", "")
+        fields = {**released.fields, "warning": "; ".join(filter(None, (own, caution)))}
         return replace(released, fields=fields)
     return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
 

@@ -72,6 +72,8 @@ def release(name):
         return dpe.dp_cate("y ~ t | x1 + x2", frame(), delta=1e-5, **CALL, **CATE[name])
     if name == "balance":
         return dpe.dp_balance("y ~ t | x1 + g", frame(200), overlap=True, **CALL)
+    if name == "randomisation test":
+        return dpe.dp_randomisation_test("I(y > 0.5) ~ t", frame(200), treated_share=0.4, **CALL)
     return _combined(*SITES[name])
 
 

@@ -441,6 +441,22 @@ def test_balance_is_audited():
     assert by_outcome.largest_loss == 0.0  # outcomes are not read
 
 
+def randomised_shown(data, seed):
+    given = {"epsilon": 1, "treated_share": 0.5, "bounds": {"y": (0, 1)}, "seed": seed}
+    return dpe.dp_randomisation_test("y ~ t", data, **given)
+
+
+def test_a_randomisation_test_is_audited():
+    """Success to failure of a treated record: its number and its sum move, for all of epsilon."""
+    rng = np.random.default_rng(5)
+    one = pd.DataFrame({"y": rng.integers(0, 2, 60), "t": rng.integers(0, 2, 60)})
+    other = one.copy()
+    one.loc[0], other.loc[0] = (1, 1), (0, 1)
+    found = audit(randomised_shown, epsilon=1, pairs=[(one, other)], runs=200, seed=2)
+    assert not found.violated
+    assert 0.9 < found.largest_loss <= 1.0
+
+
 def test_correlated_draws_are_found_by_the_weighted_sum():
     def twins(data, seed):
         total = np.array([int(data["y"].sum())], dtype=np.int64)

@@ -17,7 +17,7 @@ CATE = ["cate_1", "cate_2"]
 STAND_INS = ["mimic_like", "tcga_like"]
 SIMULATORS = ["private_psm", "multisite", "confounded", "binary", *CATE, *STAND_INS]
 SIMULATORS += ["ihdp_a", "ihdp_b", "three_arms", "clustered", "repeated", "survey"]
-SIMULATORS += ["missing_outcomes", "survival"]
+SIMULATORS += ["missing_outcomes", "survival", "rates"]
 LARGE = {"tcga_like": 200}
 """Rows to test with where a table is large."""
 
@@ -183,7 +183,7 @@ def test_stated_effect(name, effect):
 def test_outcomes_scatter_around_the_true_means(name):
     frame = simulate(name, LARGE.get(name), seed=1).frame
     arm = frame["treatment"].map({0: 0, 1: 1, "none": 0, "low": 1, "high": 2})
-    residual = frame["outcome"] - frame["mu1"].where(arm > 0, frame["mu0"])
+    residual = frame[data_info(name).outcome] - frame["mu1"].where(arm > 0, frame["mu0"])
     if "mu2" in frame:
         residual = residual + (frame["mu1"] - frame["mu2"]).where(arm == 2, 0.0)
     for _, rows in residual.groupby(frame["treatment"]):
@@ -546,3 +546,21 @@ def test_survival_has_the_hazard_ratio_and_confounds_it():
     early = (leave["event"] == 0) & (leave["time"] < 360)
     assert early.mean() == pytest.approx(0.3, abs=0.01)
     assert leave["event"].mean() == pytest.approx(0.0085, abs=0.002)
+
+
+@pytest.mark.parametrize("dispersion", [1.0, 1.5, 4.0])
+def test_rates_are_as_dispersed_as_asked_for_and_confounded(dispersion):
+    given = {"prognosis": 0.0, "dispersion": dispersion, "randomised": True}
+    frame = simulate("rates", 100_000, 1, **given).frame
+    whole = frame[frame["years"] == 5.0]
+    for arm, rows in whole.groupby("treatment"):
+        mean = frame.loc[rows.index, f"mu{arm}"].iloc[0]
+        assert rows["events"].mean() == pytest.approx(mean, rel=0.03)
+        expected = mean * (1.0 - mean / 10.0) * dispersion
+        assert rows["events"].var() == pytest.approx(expected, rel=0.05)
+    study = simulate("rates", 50_000, 1).frame
+    arms = study.groupby("treatment")[["events", "years"]].sum()
+    crude = arms["events"] / arms["years"]
+    assert crude[1] / crude[0] > 0.9
+    assert study["mu1"].sum() / study["mu0"].sum() == pytest.approx(0.7)
+    assert study["years"].min() > 0.0

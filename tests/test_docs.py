@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.estimators import proved
+from dpeffects.estimators import proved, registry
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
@@ -118,6 +118,7 @@ def test_which_method_names_every_method():
 
     found = rows(which_method.text(), "What each method can do")
     listed = dpe.methods().query("estimands != 'CATE'").set_index("method")
+    listed = listed[listed.index.isin(registry())]  # others have a function of their own
     assert sorted(found.index) == sorted(f"`{name}`" for name in listed.index)
     for name in listed.index:
         for column in ("estimands", "levels", "guarantee"):

@@ -23,7 +23,7 @@ def is_read_again(result):
     assert again.tidy().to_csv() == result.tidy().to_csv()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "balance"])
+@pytest.mark.parametrize("name", [*NAMES, "balance", "randomisation test"])
 def test_releases(name):
     fit = release(name)
     is_read_again(fit)

@@ -212,7 +212,9 @@ def written(fit, tmp_path, **options):
     return html, json.loads((tmp_path / "record.json").read_bytes(), parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize("name", ["seeded", "bounds found", "balance", *CATE, *SITES])
+@pytest.mark.parametrize(
+    "name", ["seeded", "bounds found", "balance", "randomisation test", *CATE, *SITES]
+)
 def test_the_record_holds_everything_public(name, tmp_path):
     fit = release(name)
     html, twin = written(fit, tmp_path)

@@ -21,11 +21,20 @@ AREAS = {
     "sites": (
         "Many sites",
         "The document that a site sends is described in :doc:`/site_release`.",
-        ["site_release", "combine", "dp_multisite", "SiteRelease", "Combined"],
+        ["site_release", "combine", "combine_tables", "dp_multisite", "SiteRelease", "Combined"],
+    ),
+    "tables": (
+        "Survival, quantiles, ordered levels, rates",
+        "How to read them: :doc:`/generated/vignettes/survival`, "
+        ":doc:`/generated/vignettes/reporting`.",
+        [
+            *("dp_survival", "SurvivalEffects", "dp_qte", "QuantileEffects"),
+            *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
+        ],
     ),
     "tests": (
         "Tests",
-        "",
+        "Every average effect has a method ``test``, which spends nothing.",
         ["dp_randomisation_test", "RandomisationTest", "Test", "Tests"],
     ),
     "balance": ("Overlap and balance", "", ["dp_balance", "Balance"]),
@@ -38,7 +47,11 @@ AREAS = {
             *("create_ledger", "open_ledger", "DurableLedger"),
         ],
     ),
-    "plan": ("Plans and simulation studies", "", ["plan", "Plan", "simulate_study", "Study"]),
+    "plan": (
+        "Plans and simulation studies",
+        "",
+        ["plan", "Plan", "rehearse", "TermPlan", "simulate_study", "Study"],
+    ),
     "bench": (
         "Leaderboard",
         "Results, the rule of the ranking and how to add an entry: :doc:`/leaderboard`.",

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dpeffects import papers
-from dpeffects.estimators import registry
+from dpeffects.estimators import registry, table_methods
 from dpeffects.leaderboard import tasks
 from dpeffects.leaderboard.cells import places
 
@@ -37,6 +37,12 @@ ADVICE = {
     "synthetic": "to compare with synthetic data; the guarantee is the library's",
     "dp_ebm": "to compare with DP-EBM; the guarantee is the library's, and has a gap",
     "k_anonymous": "to see what k-anonymisation gives; it protects nobody",
+    "life_table": "times to an event, some censored: `dp_survival`",
+    "quantile_table": "quantiles of skewed outcomes: `dp_qte`",
+    "ordinal_table": "outcomes of ordered levels: `dp_ordinal`",
+    "rate": "counts of events in unequal times: `dp_rate`",
+    "randomisation_test": "a trial with an outcome of 0 and 1, and an exact p-value: "
+    "`dp_randomisation_test`",
 }
 _MEASURED = {  # rows of the table, with their names in accuracy.md and seconds.csv
     "`diff_in_means`": ("diff_in_means", "diff_in_means"),
@@ -107,6 +113,7 @@ def table(name: str, fragment: str) -> pd.DataFrame:
 
 def capabilities() -> pd.DataFrame:
     """One row a method: what it says about itself, and when to use it."""
+    specs = [*registry().values(), *table_methods().values()]
     rows = [
         {
             "method": f"`{spec.name}`",
@@ -116,7 +123,7 @@ def capabilities() -> pd.DataFrame:
             "guarantee": spec.guarantee,
             "needs": _needs(spec),
         }
-        for spec in sorted(registry().values(), key=lambda s: list(ADVICE).index(s.name))
+        for spec in sorted(specs, key=lambda s: list(ADVICE).index(s.name))
     ]
     return pd.DataFrame(rows)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.util import find_spec
 from typing import Any
 
 import dpeffects as dpe
 from dpeffects.cli.functions import function_command
-from dpeffects.cli.output import put_text
+from dpeffects.cli.output import put_result, put_text
 from dpeffects.errors import OptionError
 from dpeffects.estimators import default_learner, get
 from dpeffects.estimators._kernel_learner import RELEASES
 from dpeffects.files import column_names, is_parquet, read_data
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.results.export import plain
+from dpeffects.results.scaled import SCALES, ScaledEffect
 from dpeffects.sites import signing
+from dpeffects.summary import Pairs, Summary
 
 Values = dict[str, Any]
 
@@ -59,6 +63,48 @@ def _check_release(args: argparse.Namespace, release: str) -> None:
             raise OptionError(f"{name} is for --release {needed}")
         if value is None and release == needed and needed != "function":
             raise OptionError(f"--release {release} needs {name}")
+
+
+# --- the scale of an effect -------------------------------------------------------------------
+
+
+def _add_scale(parser: argparse.ArgumentParser) -> None:
+    about = "say the effect on this scale too, by the mean outcomes of the arms"
+    parser.add_argument("--scale", choices=[x for x in SCALES if x != "difference"], help=about)
+
+
+def _show_effect(args: argparse.Namespace, fit: Any) -> None:
+    """Show an average effect, on another scale too where that was asked for."""
+    if args.scale is None:
+        return put_result(args, fit)
+    said = {name: _on_scale(one, args) for name, one in _each(fit).items()}
+    title, level = f"Effect on the scale {args.scale}", args.conf_level
+    block = Pairs(tuple((name, str(found)) for name, found in said.items()), title)
+
+    def summary() -> Summary:
+        whole = fit.summary(level)
+        return replace(whole, blocks=(*whole.blocks[:2], block, *whole.blocks[2:]))
+
+    def to_dict() -> dict[str, Any]:
+        return fit.to_dict(level) | {"scaled": {name: plain(x) for name, x in said.items()}}
+
+    return put_result(args, fit, summary=summary, to_dict=to_dict)
+
+
+def _each(fit: Any) -> dict[str, dpe.Result]:
+    """The effects of a result, by name."""
+    if isinstance(fit, dpe.Result):
+        return {fit.treatment: fit}
+    one = fit.contrast if isinstance(fit, dpe.ArmEffects) else fit.subset
+    return {label: one(label) for label in fit.labels}
+
+
+def _on_scale(fit: dpe.Result, args: argparse.Namespace) -> ScaledEffect | Unavailable:
+    """The effect on the scale, or why there is none: what was paid for is shown all the same."""
+    try:
+        return fit.effect(args.scale, args.conf_level)
+    except OptionError as error:
+        return Unavailable(str(error))
 
 
 # --- the release of a site --------------------------------------------------------------------
@@ -159,9 +205,12 @@ COMMANDS = (
                     "metavar": "[NAME=]SUBSET",
                     "help": "an effect for each subset, or for the groups that terms make",
                 },
+                "means": {"help": "release mean outcomes where the method does not"},
                 "check_bounds": {"help": "release how many values were outside their bounds"},
             },
+            more=_add_scale,
             prepare=with_data_for_method,
+            show=_show_effect,
             record=True,
         )
         for name in ("ate", "att", "atc")

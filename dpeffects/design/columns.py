@@ -82,7 +82,7 @@ class Design:
                 counts[name] = int(upper - lower) + 1
         outcome = self.formula.outcome
         last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
-        last = 2 if isinstance(outcome, Missing) else last
+        last = 2 if isinstance(outcome, Missing | Compare) else last
         last = outcome.cells if isinstance(outcome, Survival) else last
         last = len(self.bounds[outcome.column]) if isinstance(outcome, Ordered) else last
         return (*self.encoding.values(counts), last)
@@ -97,8 +97,6 @@ class Design:
     @property
     def indicator(self) -> bool:
         """Whether the outcome is 0 or 1, by its declared type and range or as a comparison."""
-        if isinstance(self.formula.outcome, Compare):
-            return True
         return self.values[-1] == 2 and self.recipe.outcome_range == (0.0, 1.0)
 
     def strata(self) -> Strata:

@@ -664,16 +664,17 @@ class _ColumnReader:
         fixed = {name for factor in factors for name in needs_domain(factor)}
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
-            raise BoundsError(
-                f"{listed(blocked)} {_why_declared(formula)}, "
-                f"so its range must be declared. Add\n{skeleton(blocked, [])}"
-            )
+            raise BoundsError(f"{_why_declared(blocked, formula)}. Add\n{skeleton(blocked, [])}")
 
 
-def _why_declared(formula: Formula) -> str:
+def _why_declared(blocked: list[str], formula: Formula) -> str:
+    names = listed(blocked)
     if isinstance(formula.outcome, Pair):
-        return "is counted by the largest that it can be"
-    return "stands inside a function that is not defined everywhere"
+        return f"noise hides the largest that {names} can be, so that must be declared"
+    return (
+        f"{names} stands inside a function that is not defined everywhere, so its range must be "
+        "declared"
+    )
 
 
 def _events(formula: Formula) -> tuple[str, ...]:

@@ -82,4 +82,6 @@ def get(name: str, estimand: str = "ATE") -> MethodSpec:
             return specs[name]
     close = difflib.get_close_matches(str(name), list(first), 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
+    if name in table_methods():
+        hint = f" {name} has a function of its own, as methods({name!r}) says."
     raise OptionError(f"unknown method {name!r}; there are {', '.join(first)}.{hint}")

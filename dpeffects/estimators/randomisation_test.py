@@ -63,8 +63,9 @@ class RandomisationOptions(Options):
         """Refuse an outcome that is not 0 and 1 by its declaration."""
         if not facts.indicator:
             raise OptionError(
-                "a randomisation test is for an outcome of 0 and 1: a boolean or integer column "
-                "with the bounds (0, 1), or a comparison such as I(y > 3)"
+                "a randomisation test is for an outcome of 0 and 1 by its declaration: a boolean "
+                "column, an integer column with the bounds (0, 1), or, of decimals and in CSV "
+                "files, a comparison such as I(y > 0.5), with bounds for y"
             )
         return self
 
@@ -140,7 +141,10 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> Relea
 TABLE = MethodSpec(
     name="randomisation_test",
     title="randomisation test",
-    about="two noisy sums, and the p-value of no effect on anybody: exact in samples of any size",
+    about=(
+        "dp_randomisation_test: two noisy sums, and the p-value of no effect on anybody, exact in "
+        "samples of any size"
+    ),
     assumes="treatment was randomised as the call says",
     estimands=("ATE",),
     levels=("sample",),

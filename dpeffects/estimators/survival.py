@@ -83,15 +83,19 @@ def shares(level: str, options: SurvivalOptions) -> dict[str, float]:
 
 def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the life table."""
-    cells, edges = 2 * (len(options.edges) - 1) + 1, options.edges
-    bins = OutcomeCell()
-    return fit_table(SurvivalEffects, curator, options, estimand, bins, cells, edges=edges)
+    edges = options.edges
+    cells = 2 * (len(edges) - 1) + 1
+    about = (curator, options, estimand, OutcomeCell(), cells)
+    return fit_table(SurvivalEffects, *about, events=range(1, cells - 1, 2), edges=edges)
 
 
 TABLE = MethodSpec(
     name="life_table",
     title="noisy life table by arm",
-    about="one table of arm, interval and event; survival, restricted means, risks, hazard ratio",
+    about=(
+        "dp_survival: one table of arm, interval and event; survival, restricted means, risks, "
+        "hazard ratio"
+    ),
     assumes="censoring does not depend on what would have happened",
     estimands=AVERAGES,
     levels=("sample", "label"),

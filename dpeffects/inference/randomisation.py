@@ -182,29 +182,42 @@ def p_value(statistic: Statistic, total: float, successes: float, alternative: s
     looked_at = range(min(low + step // 2, high), high + 1, step)
     between = max(high - looked_at[-1], step // 2)
     more = math.exp(min(between * (1.0 / noise.unit + 1.0 / noise.count), 700.0))
-    beyond = _Beyond(statistic, statistic.of(total, successes), alternative)
+    beyond = _Beyond(statistic, statistic.of(total, successes), alternative, (low, high))
     return min(1.0, more * max(map(beyond, looked_at)) + GAMMA)
 
 
 class _Beyond:
-    """Chance of a statistic that is as extreme as w, or more so, by the number of successes."""
+    """Chance of a statistic that is as extreme as w, or more so, by the number of successes.
 
-    def __init__(self, statistic: Statistic, w: float, alternative: str) -> None:
+    ``between`` are the numbers of successes that will be asked for, by default all.
+    """
+
+    def __init__(
+        self,
+        statistic: Statistic,
+        w: float,
+        alternative: str,
+        between: tuple[int, int] | None = None,
+    ) -> None:
+        least, most = between or (0, statistic.assignment.n)
         self.statistic = statistic
         self.signs = {"greater": (1.0,), "less": (-1.0,)}.get(alternative, (1.0, -1.0))
         self.w = abs(w) if len(self.signs) == 2 else w * self.signs[0]
         self.far = math.ceil(_laplace_end(_LEFT_OUT, statistic.noise.count))
+        high = min(statistic.bucket(most + self.far), statistic.bucket(statistic.assignment.n) + 1)
+        self.ends = low, high = max(statistic.bucket(least - self.far), 0), high
+        self.best, sd = statistic.spreads(np.arange(low, high + 1))
+        limits = self.w * sd
+        # what was released is never below its own limit
+        self.limits = np.ceil(limits - 1e-9 * np.abs(limits) - 1e-9)
 
     def __call__(self, successes: int) -> float:
-        statistic, far = self.statistic, self.far
-        count, step = statistic.noise.count, statistic.step
-        first, last = (statistic.bucket(successes + x) for x in (-far, far))
-        buckets = np.arange(first, last + 1)
-        ends = np.append(buckets, last + 1) * step - step // 2 - successes
+        """That chance, for one number of successes."""
+        statistic, count, step = self.statistic, self.statistic.noise.count, self.statistic.step
+        first, last = (statistic.bucket(successes + x) for x in (-self.far, self.far))
+        ends = np.arange(first, last + 2) * step - step // 2 - successes
         chance = -np.diff(_laplace_tail(ends.astype(float), count))
-        best, sd = statistic.spreads(buckets)
-        limits = self.w * sd
-        limits = np.ceil(limits - 1e-9 * np.abs(limits) - 1e-9)  # what was released is not below
+        best, limits = self._limits(first, last)
         found = len(self.signs) * _LEFT_OUT
         for code in set(best.tolist()):
             own, which = np.unique(limits[best == code], return_inverse=True)
@@ -215,6 +228,15 @@ class _Beyond:
                 tails = _laplace_tail(own[:, None] - sign * sums, statistic.scale(CENTRES[code]))
                 found += float(weight @ (tails @ each + left_out))
         return found
+
+    def _limits(self, first: int, last: int) -> tuple[IntArray, FloatArray]:
+        """Centres of rounded numbers M', and the least whole sums that are extreme with them.
+
+        They are the same for all numbers beyond 0 and n, which are rounded to these.
+        """
+        low, high = self.ends
+        within = np.clip(np.arange(first, last + 1), low, high) - low
+        return self.best[within], self.limits[within]
 
 
 def _laplace_tail(x: FloatArray, scale: float) -> FloatArray:

@@ -23,6 +23,9 @@ from dpeffects.inference.estimate import (
 )
 from dpeffects.inference.tables import Confounding
 
+_ALIKE = 0.5
+"""How much squares by events differ between arms, as a part of them."""
+
 
 @dataclass(frozen=True)
 class ArmSums:
@@ -128,8 +131,25 @@ class RateTable:
         largest = (
             self.tops[0] * (rate * time + sums.scales[0]) + rate**2 * self.tops[1] / per * time
         )
-        found = (self.squares[arm], self.squares_scale[arm], largest)
-        return SamplingVariance(*(x / time**2 for x in found))
+        return SamplingVariance(*(x / time**2 for x in (*self._squares(arm), largest)))
+
+    def _squares(self, arm: int) -> tuple[float, float]:
+        """Squares of an arm and their noise, with what the other arm says of them.
+
+        That is its squares by its events, give or take a half: little where both are known well.
+        """
+        own, scale, other = self.squares[arm], self.squares_scale[arm], 1 - arm
+        events, noise = self.sums.events, 2.0 * self.sums.scales[0]
+        if not (events[other] > noise and scale > 0.0):
+            return own, scale
+        most = max(events[arm], noise)
+        like, unsure = (x[other] / events[other] for x in (self.squares, self.squares_scale))
+        like = max(like, unsure)
+        errors = (unsure * most, _ALIKE * like * most, like * noise / math.sqrt(2.0))
+        told = math.hypot(*errors)
+        weight = told**2 / (told**2 + scale**2)
+        squares = weight * own + (1.0 - weight) * like * max(events[arm], 0.0)
+        return squares, math.sqrt(weight) * scale
 
     def _left(self, about: Confounding, sums: ArmSums, per: float) -> tuple[MeansPart, ...]:
         """What weights leave of confounding: it moves the rates of the arms apart.

@@ -23,7 +23,6 @@ from statistics import NormalDist
 from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value
 
-_HALVINGS = 60
 _TRIED = 40
 """Hypotheses that are tried for one that fits, where none follows from the means."""
 _NORMAL = NormalDist()
@@ -54,9 +53,18 @@ def ratio(means: Means, conf_level: float = 0.95) -> Compared:
     >>> found.value, [round(end, 3) for end in found.interval]
     (1.5, [1.382, 1.633])
     """
-    high = means.possible[1] if means.possible else math.inf
-    curve = _Ratio(high)
+    curve = _Ratio.of(means)
     return _compared(means, lambda q: _fits(means, curve, q), conf_level)
+
+
+def ratio_p_value(means: Means, null: float) -> float:
+    """The p-value of the hypothesis that the ratio is ``null``, infinity included."""
+    return _fits(means, _Ratio.of(means), 1.0 - 1.0 / (1.0 + null))
+
+
+def odds_p_value(means: Means, null: float) -> float:
+    """The p-value of the hypothesis that the ratio of odds is ``null``, infinity included."""
+    return _fits(means, _Odds(), 1.0 - 1.0 / (1.0 + null))
 
 
 def odds(means: Means, conf_level: float = 0.95) -> Compared:
@@ -72,13 +80,15 @@ def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Inte
     plain = interval(alone, conf_level)
     if not is_risk(means) or isinstance(plain, Unavailable):
         return plain
-    pair = (1.0, 0.0) if treated else (0.0, 1.0)
+    ends = _inverted(lambda m: mean_p_value(means, treated, m), alone.point, 1.0 - conf_level)
+    return Interval(*ends, conf_level)
 
-    def fits(m: float) -> float:
-        variance = variance_at(means, *pair, m, m)
-        return _p(means.combined(*pair, variance), alone.value - alone.point + m)
 
-    return Interval(*_inverted(fits, alone.point, 1.0 - conf_level), conf_level)
+def mean_p_value(means: Means, treated: bool, null: float) -> float:
+    """The p-value of the hypothesis that one of the two means is ``null``."""
+    alone, pair = of_mean(means, treated), (1.0, 0.0) if treated else (0.0, 1.0)
+    variance = variance_at(means, *pair, null, null) if is_risk(means) else None
+    return _p(means.combined(*pair, variance), alone.value - alone.point + null)
 
 
 def of_mean(means: Means, treated: bool) -> Estimate:
@@ -120,17 +130,17 @@ def _inverted(fits: Callable[[float], float], start: float, level: float) -> Pai
 
 def _end(fits: Callable[[float], float], inside: float, outside: float, level: float) -> float:
     """Where a test begins to reject, between a value that fits and an end of the scale."""
-    if fits(outside) > level:
-        return outside
-    for _ in range(_HALVINGS):
-        middle = (inside + outside) / 2.0
-        if fits(middle) > level:
-            inside = middle
-        else:
-            outside = middle
-        if abs(inside - outside) < 1e-10 * max(min(inside, 1.0 - inside), 1e-6):
-            break
-    return inside
+    return _root(lambda q: fits(q) - level, outside, inside)
+
+
+def _root(function: Callable[[float], float], start: float, end: float) -> float:
+    """Where a function becomes positive between two numbers, or the end that it is closer to."""
+    from scipy.optimize import brentq
+
+    first, last = function(start), function(end)
+    if first > 0.0 or last <= 0.0 or start == end:
+        return start if first > 0.0 else end
+    return float(brentq(function, start, end, xtol=1e-13, rtol=1e-10))
 
 
 @dataclass(frozen=True)
@@ -138,6 +148,10 @@ class _Ratio:
     """Pairs of means up to ``high`` whose ratio is q / (1 - q), by their sum."""
 
     high: float
+
+    @classmethod
+    def of(cls, means: Means) -> _Ratio:
+        return cls(means.possible[1] if means.possible else math.inf)
 
     def most(self, q: float) -> float:
         """The largest sum."""
@@ -192,7 +206,7 @@ def _p(combined: Estimate, null: float = 0.0) -> float:
 def _fitted(means: Means, curve: _Ratio | _Odds, q: float) -> tuple[Pair, Pair]:
     """The pair of a curve that fits the released means best, and how both grow along the curve.
 
-    Best is where the score along the curve is 0, by halving. What noise in it leaves likely, within
+    Best is where the score along the curve is 0. What noise in it leaves likely, within
     the range, is taken in its place.
     """
     noise, top = noise_covariance(means), curve.most(q)
@@ -204,20 +218,17 @@ def _fitted(means: Means, curve: _Ratio | _Odds, q: float) -> tuple[Pair, Pair]:
         # the inverse times what grows, but for a factor
         return pair, grows, (v0 * grows[0] - v10 * grows[1], v1 * grows[1] - v10 * grows[0])
 
-    low, high = 0.0, top
-    for _ in range(_HALVINGS):
-        total = (low + high) / 2.0
+    def score(total: float) -> float:
         pair, _, weights = along(total)
-        score = weights[0] * (means.treated - pair[0]) + weights[1] * (means.control - pair[1])
-        low, high = (total, high) if score > 0.0 else (low, total)
-        if high - low < 1e-12 * top:
-            break
-    pair, grows, weights = along((low + high) / 2.0)
+        return weights[0] * (means.treated - pair[0]) + weights[1] * (means.control - pair[1])
+
+    best = _root(score, top * (1.0 - 1e-12), top * 1e-12)
+    _, grows, weights = along(best)
     whole = weights[0] * grows[0] + weights[1] * grows[1]
     n1, n0, n10 = noise
     square = weights[0] ** 2 * n1 + weights[1] ** 2 * n0 + 2.0 * weights[0] * weights[1] * n10
     sd = math.sqrt(max(square, 0.0)) / whole if whole > 0.0 else 0.0
-    likely_pair = curve.at(q, within((low + high) / 2.0, min(sd, top), (0.0, top)))
+    likely_pair = curve.at(q, within(best, min(sd, top), (0.0, top)))
     return likely_pair, curve.slope(q, likely_pair)
 
 

@@ -80,6 +80,8 @@ def rehearse(call: Callable[[int], Any], *, runs: int = 20, conf_level: float = 
 
 
 def _rows(result: Any, conf_level: float) -> pd.DataFrame:
+    if not hasattr(result, "tidy") and not hasattr(result, "iterrows"):
+        raise OptionError(f"call returns a result with tidy(), or a frame, not {result!r:.50}")
     frame = result if hasattr(result, "iterrows") else result.tidy(conf_level)
     lacking = {"term", "estimate", "std_error", "conf_low", "conf_high", "p_value"} - {*frame}
     if lacking:

@@ -30,7 +30,7 @@ from dpeffects.sites.combination import Combined
 from dpeffects.sites.notes import listed
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES
-from dpeffects.summary import Pairs, Summary, Table, summarise
+from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
 _CITATION = (
     "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation"
@@ -45,8 +45,9 @@ def _(fit: Combined, conf_level: float | None = None) -> Summary:
     conf_level = fit.conf_level if conf_level is None else conf_level
     what = called(fit)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
-    first = _header(fit), effect_table(fit, conf_level), *means_block(fit, conf_level)
-    blocks = (
+    means = means_block(fit, conf_level)
+    first: tuple[Block, ...] = (_header(fit), effect_table(fit, conf_level), *means)
+    blocks: tuple[Block | None, ...] = (
         *(_sites(fit), _guarantees(fit)),
         *(_heterogeneity(fit), _left_out(fit), noted(fit.notes)),
     )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
-from dpeffects.report.about_tables import table_of_terms
+from dpeffects.report.about_tables import table_of_terms, with_limits
 from dpeffects.report.blocks import alert, closing, header, percent, relation
 from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.results.numbers import number, numbers
@@ -34,23 +32,14 @@ def _(fit: SurvivalEffects, conf_level: float) -> str:
     treated, control = numbers(means)
     findings = [
         f"Over {number(fit.horizon)} units of time the mean without the event is {treated} with "
-        f"treatment and {control} without: a difference of {_with_limits(gap)} "
-        f"({level} confidence interval).",
+        f"treatment and {control} without: a difference of {with_limits(gap)}, with a {level} "
+        "confidence interval.",
         f"By then {percent(risks[0], '.1f')} and {percent(risks[1], '.1f')} had the event. The "
-        f"hazard ratio is {_with_limits(ratio)}"
+        f"hazard ratio is {with_limits(ratio)}"
         + ("." if math.isnan(ratio["p_value"]) else f"; log-rank p {p_words(ratio['p_value'])}."),
         *_notes(fit, conf_level)[:-1],
     ]
     return paragraph(fit, findings, subject=relation(fit))
-
-
-def _with_limits(row: Mapping[Any, Any]) -> str:
-    values = (row["estimate"], row["conf_low"], row["conf_high"])
-    finite = all(map(math.isfinite, values))
-    value, low, high = numbers(values) if finite else map(number, values)
-    if row["conf_high"] == math.inf:
-        return f"{value}, at least {low}" if row["conf_low"] > 0.0 else f"{value}, without limits"
-    return f"{value} ({low} to {high})"
 
 
 def _curves(fit: SurvivalEffects, conf_level: float) -> Table:

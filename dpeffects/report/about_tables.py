@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import alert, closing, header, limits, p_text, relation
-from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.blocks import alert, closing, header, limits, p_text, percent, relation
+from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.tabled import TableEffects
 from dpeffects.summary import Summary, Table, summarise
@@ -36,4 +38,24 @@ def _(fit: TableEffects, conf_level: float = 0.95) -> Summary:
 
 @describe.register
 def _(fit: TableEffects, conf_level: float) -> str:
-    return paragraph(fit, [], subject=relation(fit))
+    rows = fit.tidy(conf_level).to_dict("records")
+    found = "; ".join(f"{str(row['term']).replace('_', ' ')}: {_tested(row)}" for row in rows)
+    level = percent(conf_level)
+    finding = f"Estimates, with {level} confidence intervals: {found}."
+    return paragraph(fit, [finding], subject=relation(fit))
+
+
+def _tested(row: Mapping[Any, Any]) -> str:
+    p = row["p_value"]
+    return with_limits(row) + ("" if math.isnan(p) else f", p {p_words(p)}")
+
+
+def with_limits(row: Mapping[Any, Any]) -> str:
+    """An estimate of `tidy` with its interval, as it is said in a sentence."""
+    values = [row[name] for name in ("estimate", "conf_low", "conf_high")]
+    if math.isnan(values[1]):
+        return number(values[0])
+    value, low, high = numbers(values) if all(map(math.isfinite, values)) else map(number, values)
+    if values[2] == math.inf:
+        return f"{value} (at least {low})" if values[1] > 0.0 else f"{value} (without limits)"
+    return f"{value} ({low} to {high})"

@@ -190,7 +190,8 @@ def assumed(result: Record) -> str:
         said = "treatment was randomised, as the call said: nothing is allowed for confounding"
         return f"{said}; {table.assumes}" if table and table.assumes else said
     if table:
-        return "; ".join(filter(None, (NO_CONFOUNDER, table.assumes)))
+        first = NO_CONFOUNDER if table.uses_covariates else ""
+        return "; ".join(filter(None, (first, table.assumes)))
     known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
     spec = (conditional_methods() if known else registry()).get(result.method)
     return spec.assumes if spec else ""
@@ -199,7 +200,10 @@ def assumed(result: Record) -> str:
 def bounds_text(result: Record) -> str:
     """Outcome and treatment first, covariates counted by source, risky or found ones named."""
     bounds = [(name, _unbroken(text), source) for name, text, source in result.bounds]
-    roles = dict.fromkeys(result.outcome.split(", "), "outcome") | {result.treatment: "treatment"}
+    roles = dict.fromkeys(result.outcome.split(", "), "outcome")
+    made_of = (name for name, *_ in bounds if re.search(rf"\b{re.escape(name)}\b", result.outcome))
+    roles |= {name: name for name in made_of if name not in roles}  # Surv(time, event)
+    roles |= {result.treatment: "treatment"}
     first = [
         f"{roles[name]} {text} {SOURCES.get(source, source)}"
         for role in roles

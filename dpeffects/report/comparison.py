@@ -188,7 +188,8 @@ def compare(
         stat = "conf_int"
         for fit in fits:
             if not hasattr(fit, "means"):
-                raise OptionError(f"{type(fit).__name__} has effects as differences only")
+                told = "scale is for average effects, and {} has terms of its own: leave it out"
+                raise OptionError(told.format(type(fit).__name__))
     return Comparison(fits, _names(names, len(fits)), stat, check_conf_level(conf_level), scale)
 
 

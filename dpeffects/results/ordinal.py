@@ -26,7 +26,8 @@ class Chance(Term):
     @property
     def p_value(self) -> float | Unavailable:
         """Two-sided p-value of no effect."""
-        return inference.p_value(replace(self.released, value=self.released.value - 0.5))
+        above = replace(self.released, value=self.released.value - 0.5, possible=(-0.5, 0.5))
+        return inference.p_value(above)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -94,9 +94,12 @@ def scaled_effect(
             if not isinstance(ends, Unavailable):
                 ends = Interval(ends.lower - 1.0, ends.upper - 1.0, conf_level)
     named = _named(scale, treatment, outcome, released.associated)
+    shown: tuple[float, Interval | Unavailable] = (value, ends)
     if scale == "nnt":
-        named += f" for one {'fewer' if value < 0.0 else 'more'} with {outcome} = 1"
-    words = _said(scale, named, value, ends, p, through)
+        named += f" for one {'fewer' if value < 0.0 and not through else 'more'} with {outcome} = 1"
+        named += " (negative: for one fewer)" if through else ""
+        shown = shown if through else _as_numbers_of_people(value, ends)
+    words = _said(scale, named, *shown, p, through)
     return ScaledEffect(scale, value, ends, p, words, through)
 
 
@@ -107,8 +110,9 @@ def _require(means: Means | None, scale: str) -> Means:
     low = means.possible[0] if means.possible else -math.inf
     if scale in ("odds", "nnt") and not scales.is_risk(means):
         raise OptionError(
-            f"{SCALES[scale]} is for outcomes of 0 and 1: a column of truth values, or of whole "
-            "numbers with bounds (0, 1)"
+            f"{SCALES[scale]} is for outcomes of 0 and 1 by their declaration: a boolean column, "
+            "an integer column with the bounds (0, 1), or, of decimals and in CSV files, a "
+            "comparison such as I(y > 0.5), with bounds for y"
         )
     if low < 0.0:
         raise OptionError(
@@ -129,6 +133,16 @@ def _needed(
     lower = 1.0 / high if high else math.inf
     upper = 1.0 / low if low else math.inf
     return one, Interval(lower, upper, ends.conf_level), low <= 0.0 <= high
+
+
+def _as_numbers_of_people(
+    value: float, ends: Interval | Unavailable
+) -> tuple[float, Interval | Unavailable]:
+    """A number needed to treat and its interval without their sign, which words say."""
+    if isinstance(ends, Unavailable):
+        return abs(value), ends
+    low, high = sorted(map(abs, ends))
+    return abs(value), Interval(low, high, ends.conf_level)
 
 
 def _named(scale: str, treatment: str, outcome: str, associated: bool) -> str:

@@ -133,7 +133,15 @@ class SurvivalEffects(TableEffects):
                 if until > 0.0
                 else "TOO FEW RECORDS for this epsilon: the table says nothing"
             )
-        return "; ".join(filter(None, (super().caution, few)))
+        return "; ".join(filter(None, (super().caution, few, self._no_events())))
+
+    def _no_events(self) -> str:
+        """Said where noise hides all events: a horizon in another unit than the times is common."""
+        counts = self.table.counts[:, 1:-1:2]
+        noise = math.sqrt(sum(self.table.noise_variance) * counts.shape[1])
+        if counts.sum() > 2.0 * noise:
+            return ""
+        return "NO EVENTS BEYOND NOISE: is the horizon in the unit of the times?"
 
     def curves(self, conf_level: float = 0.95) -> pd.DataFrame:
         """Both survival curves at the ends of the intervals, with a joint band.
@@ -168,7 +176,8 @@ class SurvivalEffects(TableEffects):
     ) -> pd.DataFrame:
         """Risks of the event by some times, their differences and their ratios."""
         given = [self.horizon] if at is None else at
-        times = [self._time(x) for x in (given if isinstance(given, Iterable) else [given])]
+        several = isinstance(given, Iterable) and not isinstance(given, str)
+        times = [self._time(x) for x in (given if several else [given])]  # type: ignore[union-attr]
         if not times:
             raise OptionError("at needs a time")
         terms = [term for time in times for term in self._risk(time)]
@@ -196,7 +205,10 @@ class SurvivalEffects(TableEffects):
         return [*ends, self._hazard_ratio(), self._logrank()]
 
     def _time(self, value: Any) -> float:
-        time = float(value)
+        try:
+            time = float(value)
+        except (TypeError, ValueError):
+            time = math.nan
         if not 0.0 < time <= self.horizon:
             raise OptionError(
                 f"times are above 0 and at most the horizon, {self.horizon:g}, got {value!r}"

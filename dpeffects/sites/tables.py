@@ -60,9 +60,7 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     for name, result in read.items():
         check_site(str(name))
         if not isinstance(result, TableEffects) or not isinstance(result.table, ArmTable):
-            told = (
-                "its result has no table of counts to add, as those of dp_survival and dp_qte have"
-            )
+            told = "its result has no table of counts to add, as that of dp_survival has"
             raise OptionError(f"site {name!r}: {told}")
     (first_name, first), *others = read.items()
     for name, other in others:
@@ -116,7 +114,9 @@ def _check_same(one: TableEffects, other: TableEffects, name: str, another: str)
     cells = [f.name for f in fields(one) if f.name not in inherited]
     for field in (*_SAME, *cells):
         if getattr(one, field) != getattr(other, field):
-            raise ReleaseError(f"{name} and {another} differ in {field}: tables cannot be added")
+            same = "; give the same ends of bins everywhere, bins=[...]" if field == "ends" else ""
+            told = f"{name} and {another} differ in {field}: tables cannot be added{same}"
+            raise ReleaseError(told)
     if one.table.counts.shape != other.table.counts.shape:
         raise ReleaseError(f"{name} and {another} have tables of different sizes")
     if one.guarantee.unit != other.guarantee.unit:

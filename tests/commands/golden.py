@@ -18,6 +18,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "golden"
 SIMPLE = ["y ~ t", *ESTIMATE, "--method", "diff_in_means", "--seed", "1"]
 STRATA = ["y ~ t | sex", *ESTIMATE, "--method", "smooth_matching", "--delta", "1e-6"]
 PLAN = ["plan", "y ~ t", "--n", "500", "--epsilon", "1", "--bounds", "bounds.toml"]
+TRIAL = ["--design", "randomised", "--seed"]
+LIFE = ["survival", "Surv(age, y) ~ t", *ESTIMATE, "--horizon", "90", "--bins", "6", *TRIAL]
 LEDGER = ["--ledger", "study.db", "--dataset", "nsw"]
 
 CASES = {
@@ -41,6 +43,19 @@ CASES = {
         ["release", *STRATA, "--seed", "2", "--site", "South", "--out", "south.json"],
         ["combine", "north.json", "south.json"],
     ],
+    "survival": [[*LIFE, "1"]],
+    "qte": [["qte", "age ~ t", *ESTIMATE, "--quantiles", "0.25", "0.5", *TRIAL, "1"]],
+    "ordinal": [["ordinal", "sex ~ t", *ESTIMATE, *TRIAL, "1"]],
+    "rate": [["rate", "y ~ t", *ESTIMATE, "--offset", "age", "--per", "1000", *TRIAL, "1"]],
+    "randomisation_test": [["randomisation-test", "I(y > 0.5) ~ t", *ESTIMATE,
+                            "--treated-share", "0.5", "--seed", "1"]],
+    "tables": [
+        [*LIFE, "1", "--out", "north.json"],
+        [*LIFE, "2", "--out", "south.json"],
+        ["combine-tables", "north.json", "South=south.json"],
+        ["combine-tables", "north.json", "north.json"],
+        ["combine-tables", "north.json", "bounds.toml"],
+    ],
     "ledger": [
         ["ledger", "create", "study.db", "--dataset", "nsw", "--epsilon", "1.5"],
         ["ate", *SIMPLE, *LEDGER, "--out", "effect.txt"],
@@ -60,6 +75,10 @@ CASES = {
         ["plan", FORMULA, "--n", "500", "--epsilon", "1", "--bounds", "bounds.toml",
          "--option", "unit=patient"],
         ["cate", FORMULA, *ESTIMATE, "--release", "groups"],
+        ["survival", "age ~ t", *ESTIMATE, "--horizon", "90"],
+        ["qte", "age ~ t", *ESTIMATE, "--quantiles", "50"],
+        ["rate", "y ~ t", *ESTIMATE, "--offset", "years"],
+        ["randomisation-test", "age ~ t", *ESTIMATE, "--treated-share", "0.5"],
         ["plan", FORMULA, "--n", "500", "--epsilon", "0", "--bounds", "bounds.toml"],
     ],
     "demo": [["demo", "--seed", "1"]],

@@ -10,7 +10,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.design.codebook import read_bounds
-from dpeffects.estimators import conditional_methods, proved, registry
+from dpeffects.estimators import conditional_methods, proved, registry, table_methods
 from dpeffects.files import toml_key, toml_text
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
 
@@ -20,7 +20,7 @@ from tests.commands.shell import BOUNDS, FORMULA, refused, run
 def test_every_method_is_listed_and_described(capsys):
     code, out, _ = run(capsys, "methods")
     assert code == 0
-    for name in {**registry(), **conditional_methods()}:
+    for name in {**registry(), **conditional_methods(), **table_methods()}:
         assert re.search(rf"^{name} ", out, re.MULTILINE)
         code, described, _ = run(capsys, "methods", name)
         assert code == 0
@@ -32,7 +32,7 @@ def test_every_method_is_listed_and_described(capsys):
 
 def test_methods_as_json(study, capsys):
     listed = json.loads(run(capsys, "methods", "--format", "json")[1])
-    assert [entry["method"] for entry in listed] == [*registry(), *conditional_methods()]
+    assert [x["method"] for x in listed] == [*registry(), *conditional_methods(), *table_methods()]
     assert run(capsys, "methods", "private_psm", "--out", "psm.json")[0] == 0
     found = json.loads((study / "psm.json").read_text())
     assert found == next(entry for entry in listed if entry["method"] == "private_psm")

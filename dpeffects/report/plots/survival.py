@@ -74,14 +74,16 @@ def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
     ax.set_xlabel(f"time\nnumber at risk (standard deviation of noise: {_noise(fit):.0f})\n\n")
     for row, arm in enumerate(ARMS):
         counts = curves.loc[curves["arm"] == arm, "at_risk"].to_numpy()
-        for k in picked:
+        texts = [(arm, 0.0, -22.0, "right")]
+        texts += [(f"{counts[k]:.0f}", fit.edges[k], 0.0, "center") for k in picked]
+        for text, time, aside, align in texts:
             ax.annotate(
-                f"{counts[k]:.0f}",
-                (fit.edges[k], 0.0),
-                (0.0, -46.0 - 11.0 * row),
+                text,
+                (time, 0.0),
+                (aside, -46.0 - 11.0 * row),
                 xycoords=("data", "axes fraction"),
                 textcoords="offset points",
-                ha="center",
+                ha=align,
                 va="top",
                 fontsize=look.SMALL,
                 color=look.series(row).color,

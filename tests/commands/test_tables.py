@@ -1,0 +1,72 @@
+"""Commands that release a table by arm, and the one that adds those of sites."""
+
+import pytest
+
+import dpeffects as dpe
+from tests.commands.shell import ESTIMATE, refused, run
+
+TRIAL = [*ESTIMATE, "--design", "randomised", "--seed"]
+LIFE = ["survival", "Surv(age, y) ~ t", "--horizon", "90", "--bins", "6", *TRIAL]
+BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "made"),
+    [
+        (
+            LIFE,
+            dpe.SurvivalEffects,
+            ("dp_survival", "Surv(age, y) ~ t", {"horizon": 90, "bins": 6}),
+        ),
+        (
+            ["qte", "age ~ t", *ESTIMATE, "--quantiles", "0.25", "0.5", *TRIAL[5:]],
+            dpe.QuantileEffects,
+            ("dp_qte", "age ~ t", {"quantiles": [0.25, 0.5]}),
+        ),
+        (["ordinal", "sex ~ t", *TRIAL], dpe.OrdinalEffects, ("dp_ordinal", "sex ~ t", {})),
+        (
+            ["rate", "y ~ t", "--offset", "age", "--per", "1000", *TRIAL],
+            dpe.RateEffects,
+            ("dp_rate", "y ~ t", {"offset": "age", "per": 1000}),
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_command_gives_what_the_function_gives(study, capsys, arguments, kind, made):
+    assert run(capsys, *arguments, "1", "--out", "fit.json")[0] == 0
+    name, formula, options = made
+    given = {"epsilon": 1, "bounds": BOUNDS, "design": "randomised", "seed": 1}
+    fit = getattr(dpe, name)(formula, "data.csv", **given, **options)
+    assert kind.from_json((study / "fit.json").read_text()).to_dict() == fit.to_dict()
+
+
+def test_sites_add_their_files(study, capsys):
+    for seed, name in ((1, "north"), (2, "south")):
+        assert run(capsys, *LIFE, seed, "--out", f"{name}.json")[0] == 0
+    files = {"North": "north.json", "south": "south.json"}
+    both = dpe.combine_tables(files)
+    read = {n: dpe.SurvivalEffects.from_json((study / f).read_text()) for n, f in files.items()}
+    assert both == dpe.combine_tables(read)
+    code, out, _ = run(capsys, "combine-tables", "North=north.json", "south.json")
+    assert code == 0
+    assert out.strip() == str(both.summary()).strip()
+    assert "site North" in out
+
+
+def test_what_cannot_be_added_is_refused(study, capsys):
+    assert run(capsys, *LIFE, "1", "--out", "north.json")[0] == 0
+    assert run(capsys, "ordinal", "sex ~ t", *TRIAL, "1", "--out", "levels.json")[0] == 0
+    rate = ["rate", "y ~ t", "--offset", "age", *TRIAL, "1", "--out", "rate.json"]
+    assert run(capsys, *rate)[0] == 0
+    assert run(capsys, "ate", "y ~ t", *ESTIMATE, "--seed", "1", "--out", "ate.json")[0] == 0
+    for other, told in {
+        "north.json": "given twice",
+        "levels.json": "different kinds",
+        "ate.json": "is not the JSON of a result with a table",
+        "bounds.toml": "is not the JSON of a result with a table",
+        "none.json": "cannot be read",
+    }.items():
+        assert told in refused(capsys, "combine-tables", "north.json", other)
+    assert "no table of counts" in refused(capsys, "combine-tables", "rate.json")
+    out = ["--out", "north.json", "--force"]
+    assert "north.json" in refused(capsys, "combine-tables", "A=north.json", *out)
