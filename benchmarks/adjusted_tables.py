@@ -16,14 +16,14 @@ import argparse
 import math
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 from report import save
+from scipy import special
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr
 
 import dpeffects as dpe
 
@@ -47,14 +47,13 @@ class Population:
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         common, own = rng.normal(size=(n, 1)), rng.normal(size=(n, self.columns))
-        x: np.ndarray = ndtr(0.6 * common + 0.8 * own)
+        x: np.ndarray = special.ndtr(0.6 * common + 0.8 * own)
         if self.covariates == "mixed":
             x[:, ::2] = x[:, ::2] < 0.3
         if self.covariates == "skewed":
             x = np.minimum(-0.15 * np.log1p(-x), 1.0)
         return x
 
-    @cached_property
     def made(self) -> dict[str, Any]:
         """Scales and intercepts, and the truth, from many records."""
         rng = np.random.default_rng(len(self.name) + self.columns)
@@ -65,9 +64,9 @@ class Population:
         for name, slopes in (("score", first), ("hazard", second)):
             made[name] = slopes / ((x - made["mean"]) / made["sd"] @ slopes).std()
         odds, hazard = self.indices(x, made)
-        made["level"] = brentq(lambda c: expit(c + odds).mean() - self.share, -15, 15)
+        made["level"] = brentq(lambda c: special.expit(c + odds).mean() - self.share, -15, 15)
         made["base"] = brentq(lambda h: np.exp(-np.exp(h + hazard)).mean() - 1 + self.risk, -20, 9)
-        e = expit(made["level"] + odds)
+        e = special.expit(made["level"] + odds)
         weights = {"ATE": np.ones_like(e), "ATT": e, "ATC": 1.0 - e}
         rates = [np.exp(made["base"] + hazard + arm * EFFECT) for arm in (1.0, 0.0)]
         for estimand, weight in weights.items():
@@ -86,12 +85,12 @@ class Population:
         odds = self.selection * (along + self.curved * (along**2 - 1.0))
         return odds, self.slopes * (z @ made["hazard"])
 
-    def frame(self, n: int, seed: int) -> pd.DataFrame:
+    def frame(self, made: dict[str, Any], n: int, seed: int) -> pd.DataFrame:
         """Records with times of events or censoring."""
-        rng, made = np.random.default_rng([seed, n]), self.made
+        rng = np.random.default_rng([seed, n])
         x = self.draw(n, rng)
         odds, hazard = self.indices(x, made)
-        treated = rng.random(n) < expit(made["level"] + odds)
+        treated = rng.random(n) < special.expit(made["level"] + odds)
         time = rng.exponential(size=n) / np.exp(made["base"] + hazard + EFFECT * treated)
         end = np.where(rng.random(n) < 1 / 3, rng.random(n), 2.0)
         data = pd.DataFrame(x, columns=[f"x{k}" for k in range(self.columns)])
@@ -126,7 +125,7 @@ CELLS = (
 
 
 def call(
-    population: Population, estimand: str, n: int, epsilon: float, seed: int
+    population: Population, made: dict[str, Any], estimand: str, n: int, epsilon: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Estimates of the terms, whether intervals cover, and a standard error."""
     names = [f"x{k}" for k in range(population.columns)]
@@ -135,23 +134,24 @@ def call(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         formula = f"Surv(time, died) ~ t | {' + '.join(names)}"
-        fit = dpe.dp_survival(formula, population.frame(n, seed), **given)
-    found, truth = fit.tidy().set_index("term").loc[list(TERMS)], population.made[estimand]
+        fit = dpe.dp_survival(formula, population.frame(made, n, seed), **given)
+    found, truth = fit.tidy().set_index("term").loc[list(TERMS)], made[estimand]
     inside = (found["conf_low"] <= truth) & (truth <= found["conf_high"])
     return found["estimate"].to_numpy(), inside.to_numpy(), float(found["std_error"].iloc[0])
 
 
 def row(population: Population, estimand: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
-    made = [call(population, estimand, n, epsilon, seed) for seed in range(runs)]
-    values, covered, claimed = (np.array(x) for x in zip(*made, strict=True))
-    off = values[:, 0] - population.made[estimand][0]
+    made = population.made()
+    each = (delayed(call)(population, made, estimand, n, epsilon, seed) for seed in range(runs))
+    values, covered, claimed = (np.array(x) for x in zip(*Parallel(-1)(each), strict=True))
+    off = values[:, 0] - made[estimand][0]
     covers = dict(zip(TERMS, covered.mean(axis=0), strict=True))
     return {
         "population": population.name,
         "estimand": estimand,
         "records": n,
         "epsilon": epsilon,
-        "unadjusted": f"{population.made['naive']:.3f}",
+        "unadjusted": f"{made['naive']:.3f}",
         "bias": f"{off.mean():.3f}",
         "error": f"{math.sqrt((off**2).mean()):.3f}",
         "claimed": f"{math.sqrt((claimed**2).mean()):.3f}",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
 from dpeffects.errors import OptionError, did_you_mean
@@ -507,7 +508,7 @@ def dp_survival(
         dataset=dataset,
         seed=seed,
         horizon=horizon,
-        bins=bins if isinstance(bins, int) else tuple(bins),
+        bins=_plain(bins),
         design=design,
         **options,
     )
@@ -758,6 +759,13 @@ def dp_qte(
         **options,
     )
     return cast(QuantileEffects, Estimation(request).result())
+
+
+def _plain(bins: Any) -> Any:
+    """A number of bins, or a tuple of their ends, whatever sequence has them."""
+    if isinstance(bins, Integral) and not isinstance(bins, bool):
+        return int(bins)
+    return tuple(bins) if isinstance(bins, Iterable) else bins
 
 
 def dp_rate(

@@ -731,8 +731,8 @@ def _cautioned(released: Any, caution: str) -> Any:
     if isinstance(released, Mapping):  # of covariate balance
         return {**released, "clipped": caution}
     if isinstance(released, Tabled):
-        own = released.fields.get("caution", "")
-        fields = {**released.fields, "caution": "; ".join(filter(None, (own, caution)))}
+        own = released.fields.get("warning", "")
+        fields = {**released.fields, "warning": "; ".join(filter(None, (own, caution)))}
         return replace(released, fields=fields)
     return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
 

@@ -317,6 +317,19 @@ EFFECTS = {
 }
 
 
+def survival(right: str = "t | x1 + x2 + g", **given: Any) -> Call:
+    formula = f"Surv(y, z == 0.5) ~ {right}"
+    return Call("dp_survival", formula=formula, n=400, given={"horizon": 1.0, **given})
+
+
+TABLES = {
+    "survival": survival("t"),
+    "survival, adjusted": survival(epsilon=8.0),
+    "survival, adjusted, ATT": survival(epsilon=8.0, estimand="ATT", **DELTA),
+    "survival, label": survival(level="label"),
+}
+
+
 def cate(method: str = "r_learner", n: int = 60, **given: Any) -> Call:
     return Call("dp_cate", method, n=n, given={**DELTA, **given})
 
@@ -438,7 +451,7 @@ ON_SOME = {
 
 CALLS: dict[str, Call] = {
     **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **DISTRIBUTIONS},
-    **{**AT_SITES, **FEDERATED},
+    **{**TABLES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]

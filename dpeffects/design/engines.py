@@ -358,7 +358,7 @@ def _by_arm(
         for k, name in enumerate(names):
             good = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
             if name in columns.events and schema[name] != nw.Boolean:
-                good = good & nw.col(f"c{k}").is_in([0, 1])
+                good = good & _one_of(nw.col(f"c{k}"), (0, 1))
             if name in columns.lenient:
                 good = _blank(nw.col(f"c{k}"), schema[name]) | good
             made[f"good {name}"] = good.cast(nw.Int64)

@@ -7,6 +7,8 @@ arm can have. It is in one cell either way, so that the table costs what one cou
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -38,7 +40,6 @@ from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjuste
 from dpeffects.estimators.spec import Facts, Options
 from dpeffects.estimators.weighting import Propensity, relative_weights
 from dpeffects.inference.tables import ArmTable, Confounding
-from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box, entries
@@ -60,6 +61,9 @@ odds a clip can be, in standard deviations: noise in many cells is worth truncat
 _TRUNCATED = 2.2
 """Part of the confounding that truncated weights leave, for each part of the weight that they lack:
 records beyond a clip are those that differ most."""
+
+
+_RECORDS = "records by arm and cell"
 
 
 @dataclass(frozen=True)
@@ -199,14 +203,18 @@ class Adjustment:
     lost: float
 
     @classmethod
-    def released(cls, curator: Curator, estimand: str) -> Adjustment:
-        """Release a model; free where covariates and treatment are public."""
+    def released(cls, curator: Curator, estimand: str, deviation: float = 0.5) -> Adjustment:
+        """Release a model; free where covariates and treatment are public.
+
+        ``deviation`` is the mean deviation of what is compared, in ranges of the outcome. The
+        smaller it is, the less truncated weights matter, and the more noise does.
+        """
         if curator.is_public("covariates"):
             model = public_model(curator, None)
         else:
             setting = _setting(curator.n, curator.width, curator.delta("model"))
             model, _ = private_model(curator, setting, curator.epsilon("table") / _CELLS)
-        noise = _CELLS * curator.noise_sd("table") / curator.n
+        noise = 0.5 / deviation * _CELLS * curator.noise_sd("table") / curator.n
         limits = model.limits(estimand, noise, _LEAST_DEPTH)
         score = model.within(limits)
         label, cells = "records beyond the clip", beyond_clip(score)
@@ -256,23 +264,25 @@ class Adjustment:
 
 
 def release_table(
-    curator: Curator, bins: Any, count: int, adjustment: Adjustment | None = None
+    curator: Curator,
+    bins: Any,
+    count: int,
+    adjustment: Adjustment | None = None,
+    unadjusted: ArmTable | None = None,
 ) -> ArmTable:
-    """Release counts by arm and bin, out of the share "table".
+    """Release counts by arm and bin, out of the share "table"; by weights, where it adjusts.
 
-    ``bins`` is a row function to 0..count - 1. Where records have weights, counts without them are
-    released too, out of the share "unadjusted".
+    ``bins`` is a row function to 0..count - 1; ``unadjusted`` is the table without weights, where
+    it was released before. Otherwise it is now, if there is a share of that name.
     """
-    function = ArmByCell(count) if isinstance(bins, OutcomeCell) else ByArm(bins, count)
-    cells, label = Cells(function, 2 * count), "records by arm and cell"
-    plain = Asked(label, None, COUNT, cells, "table")
+    cells = _cells(bins, count)
     if adjustment is None:
-        (found,) = curator.several(plain)
-        return _with_sizes(curator, _counted(found), plain)
+        return _released(curator, cells, "table")
+    if unadjusted is None and curator.has("unadjusted"):
+        unadjusted = _released(curator, cells, "unadjusted")
     weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
-    weighted = Asked(f"weights of {label}", weight, within, cells, "table")
-    both = [plain._replace(share="unadjusted")] if curator.has("unadjusted") else []
-    found, *others = curator.several(weighted, *both)
+    asked = Asked(f"weights of {_RECORDS}", weight, within, cells, "table")
+    (found,) = curator.several(asked)
     top = weight.largest
     one, other = (found.variance * top**2).tolist()
     table = ArmTable(
@@ -281,14 +291,31 @@ def release_table(
         adjustment.unequal,
         found.gaussian,
         adjustment.confounding,
-        _counted(others[0]) if others else None,
+        unadjusted,
     )
-    return _with_sizes(curator, table, weighted, top)
+    return _with_sizes(curator, table, asked, top)
 
 
-def _counted(found: Noisy) -> ArmTable:
-    """A table of records that count alike."""
-    return ArmTable(found.value.reshape(2, -1), (found.variance,) * 2, gaussian=found.gaussian)
+def _cells(bins: Any, count: int) -> Cells:
+    function = ArmByCell(count) if isinstance(bins, OutcomeCell) else ByArm(bins, count)
+    return Cells(function, 2 * count)
+
+
+def _released(curator: Curator, cells: Cells, share: str) -> ArmTable:
+    """Release a table of records that count alike."""
+    asked = Asked(_RECORDS, None, COUNT, cells, share)
+    (found,) = curator.several(asked)
+    counts = found.value.reshape(2, -1)
+    table = ArmTable(counts, (found.variance,) * 2, gaussian=found.gaussian)
+    return _with_sizes(curator, table, asked)
+
+
+def _deviation(table: ArmTable, cells: Sequence[int]) -> float:
+    """Mean deviation of an event that is in some cells: one as frequent as noise lets it be."""
+    noise = math.sqrt(len(cells) * sum(table.noise_variance))
+    events = max(float(table.counts[:, list(cells)].sum()), 0.0) + noise
+    share = min(events / float(table.sizes.sum()), 0.5)
+    return 2.0 * share * (1.0 - share)
 
 
 def _with_sizes(
@@ -311,14 +338,22 @@ def fit_table(
     estimand: str,
     bins: Any,
     count: int,
+    *,
+    events: Sequence[int] = (),
     **own: Any,
 ) -> Tabled:
     """Release the model of treatment, where there is one, and the table.
 
-    ``bins`` is a row function to 0..count - 1; ``own`` are further fields of the result.
+    ``bins`` is a row function to 0..count - 1; ``events`` are those of an event that may be rare;
+    ``own`` are further fields of the result.
     """
-    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
-    table = release_table(curator, bins, count, adjustment)
+    adjustment, unadjusted, deviation = None, None, 0.5
+    if curator.has("unadjusted"):
+        unadjusted = _released(curator, _cells(bins, count), "unadjusted")
+        deviation = _deviation(unadjusted, events) if events else 0.5
+    if options.adjust:
+        adjustment = Adjustment.released(curator, estimand, deviation)
+    table = release_table(curator, bins, count, adjustment, unadjusted)
     table = replace(table, confounding=confounding_left(options, adjustment))
     return tabled(kind, options, adjustment, table=table, **own)
 

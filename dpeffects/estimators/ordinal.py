@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._tables import (
-    Adjustment,
     OutcomeCell,
     TableOptions,
-    basis_of,
-    release_table,
+    fit_table,
     table_delta,
     table_shares,
 )
@@ -45,10 +43,8 @@ class OrdinalOptions(TableOptions):
 
 def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the table."""
-    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
-    table = release_table(curator, OutcomeCell(), curator.values[-1], adjustment)
-    basis, warning = basis_of(options, adjustment)
-    return Tabled(OrdinalEffects, {"table": table, "stands_on": basis, "warning": warning})
+    levels = curator.values[-1]
+    return fit_table(OrdinalEffects, curator, options, estimand, OutcomeCell(), levels)
 
 
 TABLE = MethodSpec(

@@ -23,10 +23,11 @@ from dpeffects.estimators._tables import (
     Adjustment,
     ByArm,
     TableOptions,
-    basis_of,
+    confounding_left,
     release_table,
     table_delta,
     table_shares,
+    tabled,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.bins import MOST, Scale, number_of_bins, place
@@ -122,18 +123,15 @@ def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
     adjustment = Adjustment.released(curator, estimand) if options.adjust else None
     ends = _ends(curator, options, scale, adjustment)
     table = release_table(curator, OutcomeBin(ends), ends.size + 1, adjustment)
-    basis, warning = basis_of(options, adjustment)
     own: dict[str, Any] = {
-        "table": table,
+        "table": replace(table, confounding=confounding_left(options, adjustment)),
         "ends": tuple(ends.tolist()),
         "lower": scale.lower,
         "upper": scale.upper,
         "whole": scale.whole,
         "asked": options.quantiles,
-        "stands_on": basis,
-        "warning": warning,
     }
-    return Tabled(QuantileEffects, own)
+    return tabled(QuantileEffects, options, adjustment, **own)
 
 
 def scale_of(curator: Curator) -> Scale:

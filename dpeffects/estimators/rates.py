@@ -28,8 +28,9 @@ from dpeffects.estimators._tables import (
     Adjustment,
     TableOptions,
     TableWeight,
-    basis_of,
+    confounding_left,
     table_shares,
+    tabled,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula.expression import Column, Expression, Pair, columns
@@ -219,17 +220,15 @@ def fit(curator: Curator, options: PlannedRate, estimand: str) -> Tabled:
     table = RateTable(
         first.arm_sums(tops), _pair(top**2 * squares), _pair(top**2 * scale), (top, longest)
     )
-    if adjustment is not None:
-        one, other = adjustment.unequal
-        table = replace(
-            table,
-            effective=(curator.n / one, curator.n / other),
-            confounding=adjustment.confounding,
-            unadjusted=plain[0].arm_sums(tops) if plain else None,
-        )
-    basis, warning = basis_of(options, adjustment)
+    one, other = adjustment.unequal if adjustment else (1.0, 1.0)
+    table = replace(
+        table,
+        effective=(curator.n / one, curator.n / other),
+        confounding=confounding_left(options, adjustment),
+        unadjusted=plain[0].arm_sums(tops) if plain else None,
+    )
     own = {"table": table, "per": float(options.per), "offset": options.offset}
-    return Tabled(RateEffects, own | {"stands_on": basis, "warning": warning})
+    return tabled(RateEffects, options, adjustment, **own)
 
 
 def _pair(values: FloatArray) -> tuple[float, float]:

@@ -83,9 +83,10 @@ def shares(level: str, options: SurvivalOptions) -> dict[str, float]:
 
 def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the life table."""
-    cells, edges = 2 * (len(options.edges) - 1) + 1, options.edges
-    bins = OutcomeCell()
-    return fit_table(SurvivalEffects, curator, options, estimand, bins, cells, edges=edges)
+    edges = options.edges
+    cells = 2 * (len(edges) - 1) + 1
+    about = (curator, options, estimand, OutcomeCell(), cells)
+    return fit_table(SurvivalEffects, *about, events=range(1, cells - 1, 2), edges=edges)
 
 
 TABLE = MethodSpec(

@@ -288,8 +288,8 @@ class LifeTable:
         low, high = (of(self.table.shares, fill) for fill in (0.0, _CERTAIN))
         sizes, more = np.maximum(own * (1.0 - own) / variance, 1.0), law.noise + law.left
         found = (law.values, low, high, sizes, np.diag(more))
-        shared = np.diagonal(more, len(times))
-        return Shares(*(part.reshape(2, -1) for part in found), shared)
+        values, low, high, sizes, noise = (part.reshape(2, -1) for part in found)
+        return Shares(values, low, high, sizes, noise, np.diagonal(more, len(times)))
 
     def several(self, conf_level: float) -> float:
         """Standard errors that hold for both whole curves at once."""

@@ -1,0 +1,55 @@
+"""Holes in what is reported: survival, rates, quantiles, means and tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import OptionError
+
+
+def records(n: int = 400, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    columns = {"t": rng.integers(0, 2, n), "time": rng.exponential(10, n), "x": rng.normal(size=n)}
+    return pd.DataFrame(columns | {"event": rng.integers(0, 2, n), "years": rng.random(n)})
+
+
+def survival(data, formula="Surv(time, event) ~ t", **given):
+    asked = {"horizon": 12, "epsilon": 1.0, "design": "randomised", "seed": 1}
+    return dpe.dp_survival(formula, data, **asked | given)
+
+
+def rate(data, **given):
+    asked = {"offset": "years", "epsilon": 1.0, "design": "randomised", "seed": 1}
+    asked["bounds"] = {"event": (0, 1), "years": (0, 1)}
+    return dpe.dp_rate("event ~ t", data, **asked | given)
+
+
+def test_a_caution_about_bounds_is_a_caution_and_no_failure_after_the_charge():
+    ledger = dpe.Ledger(100.0)
+    given = {"bounds": {"time": (0, 2)}, "check_bounds": True, "epsilon": 50.0, "ledger": ledger}
+    fit = survival(records(2000), **given)
+    assert "time" in fit.caution
+    assert fit.caution.split(";")[0] in str(fit)
+    bounds = {"event": (0, 1), "years": (0, 0.2)}
+    assert "years" in rate(records(2000), bounds=bounds, check_bounds=True, epsilon=50.0).caution
+
+
+@pytest.mark.parametrize("bins", [np.int64(4), np.array([3.0, 6.0, 9.0, 12.0]), [3, 6, 9]])
+def test_bins_may_come_from_numpy(bins):
+    assert survival(records(), bins=bins).edges == (0.0, 3.0, 6.0, 9.0, 12.0)
+
+
+@pytest.mark.parametrize("bins", [None, 3.0, "abc", {"a": 1}, np.float64(3)])
+def test_bins_that_are_none_are_refused(bins):
+    with pytest.raises(OptionError, match="bins must be"):
+        survival(records(), bins=bins)
+
+
+def test_events_may_be_floats_on_an_engine():
+    polars = pytest.importorskip("polars")
+    data = records().astype({"event": float})
+    lazy = survival(polars.from_pandas(data).lazy())
+    assert np.array_equal(lazy.table.counts, survival(data).table.counts)
