@@ -28,10 +28,10 @@ from joblib import Parallel, delayed
 from report import save
 
 import dpeffects as dpe
-from dpeffects.inference.scales import is_risk, odds_p_value, ratio_p_value
+from dpeffects.inference.scales import is_risk, mean_p_value, odds_p_value, ratio_p_value
 
 Rows = dict[str, np.ndarray]
-SIZES = ((2_000, 0.5), (2_000, 4.0), (10_000, 1.0), (20_000, 0.5))
+SIZES = ((2_000, 0.5), (2_000, 4.0), (5_000, 1.0), (20_000, 0.5))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -147,9 +147,8 @@ def run(
     by_odds = odds_p_value(means, odds[0] / odds[1]) > 0.05 if is_risk(means) else math.nan
     low, high = fit.conf_int()
     inside = low <= scale * (risks[0] - risks[1]) <= high
-    rows = fit.means
-    both = (rows["conf_low"] <= scale * risks) & (rows["conf_high"] >= scale * risks)
-    return [ratio, endless, by_odds, inside, both.mean(), fit.associated]
+    both = [mean_p_value(means, k == 0, scale * risks[k]) > 0.05 for k in (0, 1)]
+    return [ratio, endless, by_odds, inside, np.mean(both), fit.associated]
 
 
 def row(population: Population, method: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:

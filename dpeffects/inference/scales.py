@@ -80,13 +80,15 @@ def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Inte
     plain = interval(alone, conf_level)
     if not is_risk(means) or isinstance(plain, Unavailable):
         return plain
-    pair = (1.0, 0.0) if treated else (0.0, 1.0)
+    ends = _inverted(lambda m: mean_p_value(means, treated, m), alone.point, 1.0 - conf_level)
+    return Interval(*ends, conf_level)
 
-    def fits(m: float) -> float:
-        variance = variance_at(means, *pair, m, m)
-        return _p(means.combined(*pair, variance), alone.value - alone.point + m)
 
-    return Interval(*_inverted(fits, alone.point, 1.0 - conf_level), conf_level)
+def mean_p_value(means: Means, treated: bool, null: float) -> float:
+    """The p-value of the hypothesis that one of the two means is ``null``."""
+    alone, pair = of_mean(means, treated), (1.0, 0.0) if treated else (0.0, 1.0)
+    variance = variance_at(means, *pair, null, null) if is_risk(means) else None
+    return _p(means.combined(*pair, variance), alone.value - alone.point + null)
 
 
 def of_mean(means: Means, treated: bool) -> Estimate:
