@@ -151,13 +151,12 @@ class SurvivalEffects(TableEffects):
         """
         life = self.life
         check_conf_level(conf_level)
-        shares = life.shares(life.edges[1:])
-        lower, upper = shares.each(life.several(conf_level))
+        risks, lower, upper = life.band(conf_level)
         last = np.maximum(self.table.counts[:, -1:], 0.0)
         at_risk = np.concatenate([life.at_risk, last], axis=1)
         rows = []
         for arm, name in enumerate(ARMS):
-            curve = 1.0 - isotonic_regression(shares.values[arm]).x.clip(0.0, 1.0)
+            curve = 1.0 - isotonic_regression(risks[arm]).x.clip(0.0, 1.0)
             low = np.minimum.accumulate(1.0 - upper[arm])
             high = 1.0 - np.maximum.accumulate(lower[arm])
             columns = (at_risk[arm], [1.0, *curve], [1.0, *low], [1.0, *high])
