@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.estimators import proved, registry
+from dpeffects.estimators import proved
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
@@ -118,7 +118,6 @@ def test_which_method_names_every_method():
 
     found = rows(which_method.text(), "What each method can do")
     listed = dpe.methods().query("estimands != 'CATE'").set_index("method")
-    listed = listed[listed.index.isin(registry())]  # others have a function of their own
     assert sorted(found.index) == sorted(f"`{name}`" for name in listed.index)
     for name in listed.index:
         for column in ("estimands", "levels", "guarantee"):
@@ -259,7 +258,7 @@ def test_the_table_at_the_top_is_what_the_calls_give():
         assert opening.shown(page) == made, f"python docs/steps/opening.py  # {page}"
 
 
-# --- what tables by arm are worth -------------------------------------------------------------------
+# --- what tables by arm are worth -------------------------------------------------------------
 
 
 def test_figures_of_tables_in_the_readme_are_those_on_file():
