@@ -754,18 +754,18 @@ def dp_qte(
         ledger=ledger,
         dataset=dataset,
         seed=seed,
-        quantiles=quantiles,
+        quantiles=_plain(quantiles),
         design=design,
         **options,
     )
     return cast(QuantileEffects, Estimation(request).result())
 
 
-def _plain(bins: Any) -> Any:
-    """A number of bins, or a tuple of their ends, whatever sequence has them."""
-    if isinstance(bins, Integral) and not isinstance(bins, bool):
-        return int(bins)
-    return tuple(bins) if isinstance(bins, Iterable) else bins
+def _plain(given: Any) -> Any:
+    """A whole number, or a tuple of numbers, whatever sequence has them."""
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return int(given)
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else given
 
 
 def dp_rate(
