@@ -350,16 +350,16 @@ def _released(method: str, given: Mapping[str, Any]) -> Any:
     """The result of a call with these arguments, by a method that has a function of its own."""
     arguments = {**given, **given.get("options", {})}
     arguments.pop("options", None)
-    if "bins" in arguments:
-        arguments["bins"] = _plain(arguments["bins"])
+    for name in ("bins", "quantiles"):
+        if name in arguments:
+            arguments[name] = _plain(arguments[name])
     estimand = arguments.pop("estimand", "ATE")
-    return Estimation(
-        Request.of_effect(estimand, method=table_methods()[method], **arguments)
-    ).result()
+    spec = table_methods()[method]
+    return Estimation(Request.of_effect(estimand, method=spec, **arguments)).result()
 
 
-def _plain(bins: Any) -> Any:
-    """A number of bins, or a tuple of their ends, whatever sequence has them."""
-    if isinstance(bins, Integral) and not isinstance(bins, bool):
-        return int(bins)
-    return tuple(bins) if isinstance(bins, Iterable) else bins
+def _plain(given: Any) -> Any:
+    """A whole number, or a tuple of numbers, whatever sequence has them."""
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return int(given)
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else given
