@@ -225,8 +225,9 @@ def test_clusters_and_units_make_the_intervals_of_means_longer():
     grouped = dpe.dp_ate("y ~ t", data, "diff_in_means", cluster="c", clusters=60, **about)
     factor = grouped.sampling_variance / plain.sampling_variance
     widths = [np.diff([*fit.effect("ratio").conf_int])[0] for fit in (plain, grouped)]
-    assert factor > 1.2
-    assert widths[1] / widths[0] == pytest.approx(math.sqrt(factor), rel=0.15)
+    assert factor > 1.05
+    assert widths[1] / widths[0] == pytest.approx(math.sqrt(factor), rel=0.1)
+    assert any("Intervals of means and ratios" in note for note in grouped.notes)
 
 
 def test_missing_outcomes_and_weights_reach_the_means():
