@@ -65,7 +65,7 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     (first_name, first), *others = read.items()
     for name, other in others:
         _check_same(first, other, first_name, name)
-    _refuse_twins(results)
+    _refuse_twins(read)
     own = {
         f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}" for name, x in read.items()
     }
