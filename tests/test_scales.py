@@ -58,6 +58,15 @@ def test_without_noise_intervals_of_risks_are_those_of_score_tests(counts, scale
     assert tuple(found) == pytest.approx(confint_proportions_2indep(*counts, **about), rel=1e-6)
 
 
+def test_a_risk_in_a_column_of_floats_has_odds_too():
+    about = {"design": "randomised", "epsilon": 1e4, "bounds": BOUNDS, "seed": 1}
+    data = frame(trial=True)
+    whole, floats = (dpe.dp_ate("y ~ t", x, **about) for x in (data, data.astype({"y": float})))
+    for scale in ("ratio", "odds"):
+        one, other = (tuple(fit.effect(scale).conf_int) for fit in (whole, floats))
+        assert one == pytest.approx(other, rel=0.03)
+
+
 def test_without_noise_the_interval_of_a_risk_is_wilsons():
     found = scales.mean_interval(risks(3, 20, 18, 20), True)
     assert tuple(found) == pytest.approx(proportion_confint(3, 20, method="wilson"), rel=1e-6)
