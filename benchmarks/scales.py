@@ -28,10 +28,10 @@ from joblib import Parallel, delayed
 from report import save
 
 import dpeffects as dpe
-from dpeffects.inference.scales import is_risk, odds_p_value, ratio_p_value
+from dpeffects.inference.scales import is_risk, mean_p_value, odds_p_value, ratio_p_value
 
 Rows = dict[str, np.ndarray]
-SIZES = ((2_000, 0.5), (2_000, 4.0), (10_000, 1.0), (20_000, 0.5))
+SIZES = ((2_000, 4.0), (5_000, 1.0), (20_000, 0.5))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -112,7 +112,6 @@ POPULATIONS = (
 )
 METHODS: dict[bool, dict[str, dict[str, Any]]] = {
     True: {
-        "auto": {"design": "randomised"},
         "clipped_contrast": {"design": "randomised"},
         "diff_in_means": {"design": "randomised"},
     },
@@ -147,14 +146,14 @@ def run(
     by_odds = odds_p_value(means, odds[0] / odds[1]) > 0.05 if is_risk(means) else math.nan
     low, high = fit.conf_int()
     inside = low <= scale * (risks[0] - risks[1]) <= high
-    rows = fit.means
-    both = (rows["conf_low"] <= scale * risks) & (rows["conf_high"] >= scale * risks)
-    return [ratio, endless, by_odds, inside, both.mean(), fit.associated]
+    both = [mean_p_value(means, k == 0, scale * risks[k]) > 0.05 for k in (0, 1)]
+    return [ratio, endless, by_odds, inside, np.mean(both), fit.associated]
 
 
 def row(population: Population, method: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
     cell = population, constants(population), method, n, epsilon
-    made = Parallel(-1)(delayed(run)(*cell, k) for k in range(runs))
+    first = 1000 * (SIZES.index((n, epsilon)) + 10 * POPULATIONS.index(population))
+    made = Parallel(-1)(delayed(run)(*cell, first + k) for k in range(runs))
     ratio, endless, odds, difference, means, associated = np.array(made, float).mean(axis=0)
 
     def percent(x: float) -> str:
@@ -178,7 +177,7 @@ def row(population: Population, method: str, n: int, epsilon: float, runs: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=100)
     given = parser.parse_args()
     runs = 4 if given.small else given.runs
     sizes = SIZES[:1] if given.small else SIZES

@@ -17,6 +17,7 @@ from dpeffects.inference.life_table import LifeTable
 from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 from dpeffects.results import SurvivalEffects
+from tests.calls import ENGINES
 
 ALONE = 1.959964
 TRIAL = {"horizon": 360.0, "design": "randomised"}
@@ -243,6 +244,19 @@ def test_adjustment_removes_confounding_of_a_simulated_study():
     found = crude.rmst().set_index("term").loc["rmst_difference"]
     assert found["conf_high"] < truth - 5.0
     assert math.isnan(found["p_value"])
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name])
+@pytest.mark.parametrize("bins", [2, 7, (10.0, 30.0, 90.0)])
+def test_engines_put_times_at_the_ends_of_intervals_where_the_memory_does(engine, bins):
+    pytest.importorskip(engine.split()[0])
+    ends = (0.0, 10.0, 30.0, 90.0, *(90.0 * k / 7 for k in range(1, 8)), 45.0, 200.0)
+    times = [x for end in ends for x in (np.nextafter(end, -1), end, np.nextafter(end, 999))]
+    rows = [(t, x, e) for t in (0, 1) for x in times for e in (0, 1)]
+    data = pd.DataFrame(rows, columns=["treatment", "time", "event"])
+    given = {"horizon": 90.0, "bins": bins, "epsilon": 1.0, "design": "randomised", "seed": 2}
+    here = dpe.dp_survival(FORMULA, data, **given)
+    assert dpe.dp_survival(FORMULA, ENGINES[engine](data), **given).table == here.table
 
 
 def test_hazards_that_cross_are_noticed_and_proportional_ones_are_not():

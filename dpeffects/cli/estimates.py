@@ -185,10 +185,6 @@ _TEST = """\
   dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
       --bounds bounds.toml --treated-share 0.5 --alternative greater
 """
-_RATE = """\
-  dpeffects rate "relapses ~ treated" trial.csv --offset years --per 100 \\
-      --epsilon 1 --design randomised --bounds bounds.toml
-"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
@@ -293,16 +289,6 @@ COMMANDS = (
             "treated_share": {"help": "chance with which each record was treated"},
         },
         conf_level=False,
-        record=True,
-    ),
-    function_command(
-        "rate",
-        "dp_rate",
-        _RATE,
-        changes={
-            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
-        },
-        prepare=lambda args, values: with_data(values, batches=True),
         record=True,
     ),
     function_command(

@@ -566,16 +566,20 @@ class LazyRows:
         term, columns = self._recipe.outcome_term, self.table.design.columns
         if not isinstance(term, Survival) or columns.computed is not None:
             return None
-        cell = _life_cell(term, self._recipe.intervals, self.table.frame)
-        if cell is None:
+        made = _life_place(term, self._recipe.intervals)
+        if made is None:
             return None
         with hide_engine_errors(self.table.frame):
-            part = self.table.frame.select(t=nw.col(columns.treatment), cell=cell)
-            rows = part.group_by("t", "cell").agg(nw.len().alias("count")).collect().rows()
+            place, died = made
+            part = self.table.frame.select(t=nw.col(columns.treatment), place=place, died=died)
+            parts = part.group_by("t", "place", "died").agg(nw.len().alias("count"))
+            rows = parts.select("t", "place", "died", "count").collect().rows()
         number = _number_of_arm(columns, self.table.frame.collect_schema())
-        counts = np.zeros((2, function.count), np.int64)
-        for arm, where, count in rows:
-            counts[0 if number(arm, 0) else 1, int(where)] += int(count)
+        counts, bins = np.zeros((2, function.count), np.int64), function.count // 2
+        for arm, passed, event, count in rows:
+            there = passed > bins or (passed == bins and not event)
+            cell = 2 * bins if there else 2 * min(int(passed), bins - 1) + int(event)
+            counts[0 if number(arm, 0) else 1, cell] += int(count)
         if counts.sum(axis=1).tolist() != [self.table.treated_count, self.table.arm_counts[0]]:
             raise DataError(_CHANGING)
         return counts.reshape(-1, 1)
@@ -585,10 +589,13 @@ class LazyRows:
         raise OptionError(f"{why}: collect the lazy frame first")
 
 
-def _life_cell(
-    term: Survival, intervals: Mapping[str, Interval], frame: nw.LazyFrame[Any]
-) -> nw.Expr | None:
-    """`Survival.cell` as an engine computes it; None where it has no words for it."""
+def _life_place(
+    term: Survival, intervals: Mapping[str, Interval]
+) -> tuple[nw.Expr, nw.Expr] | None:
+    """How many ends of bins a time has passed, and whether the event came; for `Survival.cell`.
+
+    To reach the last end is one, to pass it another. None where an engine has no words for it.
+    """
 
     def column(x: Expression) -> nw.Expr | None:
         if not isinstance(x, Column):
@@ -602,11 +609,17 @@ def _life_cell(
         return None
     died = event == nw.lit(equal.right.value) if equal else event > nw.lit(0.5)
     *ends, last = term.edges[1:]
-    before = reduce(operator.add, [(time > end).cast(nw.Int64) for end in ends], nw.lit(0))
-    there = (time > last) | ((time == last) & ~died)
-    return (
-        nw.when(there).then(nw.lit(2 * len(ends) + 2)).otherwise(2 * before + died.cast(nw.Int64))
-    )
+    steps = [*(time > end for end in ends), time >= last, time > last]
+    return _taken(steps, 0, len(steps)), died
+
+
+def _taken(steps: Sequence[nw.Expr], low: int, high: int) -> nw.Expr:
+    """How many of some conditions hold, each of which implies those before it: by halving."""
+    if low == high:
+        return nw.lit(low)
+    middle = (low + high) // 2
+    more, fewer = _taken(steps, middle + 1, high), _taken(steps, low, middle)
+    return nw.when(steps[middle]).then(more).otherwise(fewer)
 
 
 def _add(

@@ -318,6 +318,8 @@ def law_of(estimate: Estimate) -> Law | Unavailable:
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:
     """Variances that fit one release, and their weights; those that do not matter are left out."""
+    if sampling.noise_scale == 0.0:
+        return np.array([min(max(sampling.value, 0.0), max(sampling.largest, 0.0))]), np.ones(1)
     released, scale, largest = np.array(
         [[sampling.value], [sampling.noise_scale], [sampling.largest]], dtype=float
     )

@@ -154,12 +154,12 @@ class Shares:
         inside = self.values.clip(0.0, 1.0)
         return inside * (1.0 - inside) / self.sizes + self.noise
 
-    def limits(self, z: float) -> tuple[FloatArray, FloatArray]:
+    def limits(self, z: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Limits by Wilson's method; they can lie outside of [0, 1], as an estimate can."""
         lower = 1.0 - _upper_limit(1.0 - self.low, self.sizes, self.noise, z)
         return lower, _upper_limit(self.high, self.sizes, self.noise, z)
 
-    def each(self, z: float) -> tuple[FloatArray, FloatArray]:
+    def each(self, z: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Limits for the shares themselves, around estimates that were moved into [0, 1]."""
         inside = replace(self, low=self.low.clip(0.0, 1.0), high=self.high.clip(0.0, 1.0))
         lower, upper = inside.limits(z)
@@ -199,7 +199,9 @@ def _together(one: FloatArray, other: FloatArray, more: FloatArray) -> FloatArra
     return np.sqrt(np.maximum(one**2 + other**2 + more, 0.0))
 
 
-def _upper_limit(values: FloatArray, sizes: FloatArray, noise: FloatArray, z: float) -> FloatArray:
+def _upper_limit(
+    values: FloatArray, sizes: FloatArray, noise: FloatArray, z: float | FloatArray
+) -> FloatArray:
     """The largest p with (p - value)^2 <= z^2 (noise + p (1 - p) / size).
 
     Outside of [0, 1] the last term is zero.
@@ -291,18 +293,27 @@ class LifeTable:
         values, low, high, sizes, noise = (part.reshape(2, -1) for part in found)
         return Shares(values, low, high, sizes, noise, np.diagonal(more, len(times)))
 
-    def several(self, conf_level: float) -> float:
-        """Standard errors that hold for both whole curves at once."""
-        ends = [self.edges[1 : 1 + bins] for bins in self.reach]
+    def band(self, conf_level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Risks at the ends of the bins, and limits that hold for both arms at all ends at once.
+
+        They are far out, where a normal law is unlike that of few events and of Laplace noise: half
+        an event is allowed for, since events come one by one, and the kurtosis of the noise, by the
+        expansion of Cornish and Fisher.
+        """
 
         def functional(cells: FloatArray) -> FloatArray:
-            hazard = hazards(cells, self.reach)
-            total = risks(hazard, self.edges, self.edges[1:])
-            known = [total[..., arm, : len(end)] for arm, end in enumerate(ends)]
-            return np.concatenate([*known, np.zeros((*total.shape[:-2], 1))], axis=-1)
+            return _flat(risks(hazards(cells, self.reach), self.edges, self.edges[1:]))
 
         law, steady = self._laws(functional)
-        return critical_value(law.noise + law.left + steady.sampling, conf_level)
+        known = np.concatenate([np.arange(len(self.edges) - 1) < bins for bins in self.reach])
+        covariance = law.noise + law.left + steady.sampling
+        z = critical_value(covariance * np.outer(known, known), conf_level)
+        fourth = 0.0 if law.gaussian else 3.0 * (law.moves**4).sum(axis=1)
+        kurtosis = fourth / np.maximum(np.diag(covariance), 1e-300) ** 2
+        far = z * (1.0 + max(z**2 - 3.0, 0.0) * np.minimum(kurtosis, 3.0) / 24.0)
+        found = self.shares(self.edges[1:])
+        more = replace(found, noise=found.noise + (0.5 / found.sizes) ** 2)
+        return found.values, *more.each(far.reshape(2, -1))
 
     @cached_property
     def _arms(self) -> FloatArray:
