@@ -296,9 +296,9 @@ class LifeTable:
     def band(self, conf_level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Risks at the ends of the bins, and limits that hold for both arms at all ends at once.
 
-        They are far out, where a normal law is unlike that of few events and of Laplace noise: half
-        an event is allowed for, since events come one by one, and the kurtosis of the noise, by the
-        expansion of Cornish and Fisher.
+        They are far out, where a normal law is unlike that of few events and of Laplace noise: an
+        event more or less is allowed for, and the kurtosis of the noise, by the expansion of
+        Cornish and Fisher.
         """
 
         def functional(cells: FloatArray) -> FloatArray:
@@ -309,10 +309,10 @@ class LifeTable:
         covariance = law.noise + law.left + steady.sampling
         z = critical_value(covariance * np.outer(known, known), conf_level)
         fourth = 0.0 if law.gaussian else 3.0 * (law.moves**4).sum(axis=1)
-        kurtosis = fourth / np.maximum(np.diag(covariance), 1e-300) ** 2
+        kurtosis = fourth / np.maximum(np.diag(covariance), 1e-100) ** 2
         far = z * (1.0 + max(z**2 - 3.0, 0.0) * np.minimum(kurtosis, 3.0) / 24.0)
         found = self.shares(self.edges[1:])
-        more = replace(found, noise=found.noise + (0.5 / found.sizes) ** 2)
+        more = replace(found, noise=found.noise + 1.0 / found.sizes**2)
         return found.values, *more.each(far.reshape(2, -1))
 
     @cached_property
