@@ -177,7 +177,7 @@ def row(population: Population, method: str, n: int, epsilon: float, runs: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=200)
     given = parser.parse_args()
     runs = 4 if given.small else given.runs
     sizes = SIZES[:1] if given.small else SIZES
@@ -192,7 +192,17 @@ def main() -> None:
     save("scales", title, {f"{runs} draws of records and noise": table}, notes=NOTES)
 
 
-NOTES = ""
+NOTES = """\
+Two hundred draws have a standard error of 1.5 points; the methods of a population have the
+same draws. In trials ratios and odds cover as they should, rare outcomes and small arms included,
+where the interval of a difference (a normal law around the estimate) may be too short.
+
+Adjusted intervals cover too often where those of the difference do: they allow for confounding that
+noise may have left in the models, and private_ipw allows for most. Where the control mean is
+hardly larger than its noise (2 % at small n times epsilon) many intervals have no upper end.
+diff_in_means spends most on the means, clipped_contrast and auto on their difference: in a trial
+with rare outcomes the former has the shorter ratios.
+"""
 
 if __name__ == "__main__":
     main()
