@@ -267,6 +267,21 @@ def test_figures_of_tables_in_the_readme_are_those_on_file():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     rates = which_method.table("rates", "Trials")["ratio covered"]
     assert f"{rates.min():g} to {rates.max():g} % of the 95 % intervals of [rate ratios]" in text
+    scales = which_method.table("scales", "200 draws")
+    held = scales[["ratio", "odds"]].apply(
+        lambda column: pd.to_numeric(column.str.removesuffix(" %"), errors="coerce")
+    )
+    trial = scales["population"] == "trial"
+    low, high = held[trial].min(axis=None), held[trial].max(axis=None)
+    assert f"{low:g} to {high:g} % of the 95 % intervals of [ratios and odds ratios]" in text
+    low, high = held[~trial].min(axis=None), held[~trial].max(axis=None)
+    assert f"{low:g} to {high:g} % in confounded studies" in text
+    adjusted = which_method.table("adjusted_tables", "100 draws").filter(like="covers")
+    held = adjusted.apply(lambda column: pd.to_numeric(column.str.removesuffix(" %")))
+    low, high = held.min(axis=None), held.max(axis=None)
+    assert (
+        f"[adjusted survival](benchmarks/results/adjusted_tables.md) {low:g} to {high:g} %" in text
+    )
     errors = which_method.table("quantiles", "Error over that")
     errors = errors.drop(columns=["outcome", "bar"]).apply(pd.to_numeric, errors="coerce")
     low, high = errors.min(axis=None), errors.max(axis=None)
