@@ -28,6 +28,10 @@ from dpeffects.progress import bar
 
 SMALL = "--small" in sys.argv
 RUNS = 10 if SMALL else 200
+NOTE = (
+    "The standard error of a coverage of 95 % is 1.5. Each epsilon has the same people: coverages "
+    "of one population go together."
+)
 EPSILONS = (0.5, 1.0, 4.0)
 COVARIATES = ["x1", "x2", "x3"]
 KINDS = {
@@ -95,7 +99,7 @@ def main() -> None:
             print(tables[name].to_string())
         else:
             title = f"Rates: coverage of 95 % intervals, {RUNS} runs each"
-            save("rates", title, tables, "The standard error of a coverage of 95 % is 1.5.")
+            save("rates", title, tables, NOTE)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ import dpeffects as dpe
 from dpeffects.inference.scales import is_risk, mean_p_value, odds_p_value, ratio_p_value
 
 Rows = dict[str, np.ndarray]
-SIZES = ((2_000, 0.5), (2_000, 4.0), (5_000, 1.0), (20_000, 0.5))
+SIZES = ((2_000, 4.0), (5_000, 1.0), (20_000, 0.5))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -112,7 +112,6 @@ POPULATIONS = (
 )
 METHODS: dict[bool, dict[str, dict[str, Any]]] = {
     True: {
-        "auto": {"design": "randomised"},
         "clipped_contrast": {"design": "randomised"},
         "diff_in_means": {"design": "randomised"},
     },
@@ -153,7 +152,8 @@ def run(
 
 def row(population: Population, method: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
     cell = population, constants(population), method, n, epsilon
-    made = Parallel(-1)(delayed(run)(*cell, k) for k in range(runs))
+    first = 1000 * (SIZES.index((n, epsilon)) + 10 * POPULATIONS.index(population))
+    made = Parallel(-1)(delayed(run)(*cell, first + k) for k in range(runs))
     ratio, endless, odds, difference, means, associated = np.array(made, float).mean(axis=0)
 
     def percent(x: float) -> str:
@@ -192,7 +192,17 @@ def main() -> None:
     save("scales", title, {f"{runs} draws of records and noise": table}, notes=NOTES)
 
 
-NOTES = ""
+NOTES = """\
+Two hundred draws have a standard error of 1.5 points; the methods of a population have the
+same draws. In trials ratios and odds cover as they should, rare outcomes and small arms included,
+where the interval of a difference (a normal law around the estimate) may be too short.
+
+Adjusted intervals cover too often where those of the difference do: they allow for confounding that
+noise may have left in the models, and private_ipw allows for most. Where the control mean is
+hardly larger than its noise (2 % at small n times epsilon) many intervals have no upper end.
+diff_in_means spends most on the means, clipped_contrast and auto on their difference: in a trial
+with rare outcomes the former has the shorter ratios.
+"""
 
 if __name__ == "__main__":
     main()

@@ -3,19 +3,14 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.effects import (
-    dp_atc,
-    dp_ate,
-    dp_att,
-    dp_balance,
-    dp_cate,
+from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
     dp_randomisation_test,
     dp_rate,
     dp_survival,
-    methods,
 )
+from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.theory import (

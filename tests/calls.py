@@ -303,6 +303,9 @@ EFFECTS = {
     "sample_aggregate, ATC": atc("sample_aggregate", estimator="regression"),
     "sample_aggregate, Gaussian": ate("sample_aggregate", effect_range=(-0.2, 0.2), **DELTA),
     "model_folds": ate("model_folds", folds=4),
+    "model_folds, means": ate("model_folds", folds=4, means=True),
+    "private_psm, label, means": ate("private_psm", level="label", means=True),
+    "global_matching, means": ate("global_matching", formula=STRATA, means=True),
     "model_folds, any model": ate("model_folds", folds=12, **ANY),
     "model_folds, any model's predictions": ate(
         "model_folds", folds=12, average="predictions", **ANY

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.estimators import proved, registry
+from dpeffects.estimators import proved
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
@@ -118,7 +118,6 @@ def test_which_method_names_every_method():
 
     found = rows(which_method.text(), "What each method can do")
     listed = dpe.methods().query("estimands != 'CATE'").set_index("method")
-    listed = listed[listed.index.isin(registry())]  # others have a function of their own
     assert sorted(found.index) == sorted(f"`{name}`" for name in listed.index)
     for name in listed.index:
         for column in ("estimands", "levels", "guarantee"):
@@ -257,3 +256,37 @@ def test_the_table_at_the_top_is_what_the_calls_give():
     made = opening.table()
     for page in opening.SHOWN_IN:
         assert opening.shown(page) == made, f"python docs/steps/opening.py  # {page}"
+
+
+# --- what tables by arm are worth -------------------------------------------------------------
+
+
+def test_figures_of_tables_in_the_readme_are_those_on_file():
+    from steps import which_method
+
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    rates = which_method.table("rates", "Trials")["ratio covered"]
+    assert f"{rates.min():g} to {rates.max():g} % of the 95 % intervals of [rate ratios]" in text
+    scales = which_method.table("scales", "200 draws")
+    held = scales[["ratio", "odds"]].apply(
+        lambda column: pd.to_numeric(column.str.removesuffix(" %"), errors="coerce")
+    )
+    trial = scales["population"] == "trial"
+    low, high = held[trial].min(axis=None), held[trial].max(axis=None)
+    assert f"{low:g} to {high:g} % of the 95 % intervals of [ratios and odds ratios]" in text
+    low, high = held[~trial].min(axis=None), held[~trial].max(axis=None)
+    assert f"{low:g} to {high:g} % in confounded studies" in text
+    adjusted = which_method.table("adjusted_tables", "100 draws").filter(like="covers")
+    held = adjusted.apply(lambda column: pd.to_numeric(column.str.removesuffix(" %")))
+    low, high = held.min(axis=None), held.max(axis=None)
+    assert (
+        f"[adjusted survival](benchmarks/results/adjusted_tables.md) {low:g} to {high:g} %" in text
+    )
+    errors = which_method.table("quantiles", "Error over that")
+    errors = errors.drop(columns=["outcome", "bar"]).apply(pd.to_numeric, errors="coerce")
+    low, high = errors.min(axis=None), errors.max(axis=None)
+    assert f"n = 10,000 and epsilon 1 are {low:g} to {high:g} times those" in text
+    power = which_method.table("randomisation_test", "Power")
+    own, fisher = power[["number", "chance"]], power["Fisher"]
+    assert f"its power is {own.min(axis=None):g} to {own.max(axis=None):g} where" in text
+    assert f"without privacy is {fisher.min():g} to {fisher.max():g}." in text

@@ -35,7 +35,7 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "datasets", "metrics"],
-    ["flow", "subsets", "effects"],
+    ["flow", "subsets", "effects", "distributions"],
     ["nonprivate"],
     ["planning", "sites", "auditing", "study", "papers"],
     ["leaderboard"],

@@ -162,3 +162,14 @@ def test_refusals_cost_nothing(formula, bounds, error, match):
 def test_other_calls_say_which_one_has_levels(call):
     with pytest.raises(BoundsError, match="dp_ordinal"):
         call("pain ~ t", made(200), bounds=BOUNDS, epsilon=1)
+
+
+def test_the_picture_has_the_shares_of_both_arms():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    fit = compared("pain ~ t", made(500))
+    axes = fit.plot()
+    assert [label.get_text() for label in axes.get_xticklabels()] == LEVELS
+    marks = np.concatenate([line.get_ydata() for line in axes.lines if len(line.get_ydata()) == 4])
+    assert set(np.round(fit.distribution()["share"], 9)) <= set(np.round(marks, 9))
+    matplotlib.pyplot.close(axes.figure)

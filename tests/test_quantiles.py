@@ -366,3 +366,35 @@ def test_refusals_cost_nothing(change, error):
     with pytest.raises(error):
         qte("cost ~ t", made(200), ledger=ledger, **change)
     assert ledger.spent == (0.0, 0.0)
+
+
+# --- pictures and words -------------------------------------------------------------------------
+
+
+def test_the_picture_has_both_distributions_with_their_bands():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    for name in ("cost", "pay", "visits", "change"):
+        fit = qte(f"{name} ~ t", made(2000))
+        axes = fit.plot(conf_level=0.9)
+        found = fit.distribution(0.9)
+        for arm in ("treated", "control"):
+            line = next(line for line in axes.lines if line.get_gid() == arm)
+            own = found[found["arm"] == arm]
+            assert line.get_ydata() == pytest.approx(own["share"].to_numpy())
+            assert line.get_xdata() == pytest.approx(own[name].to_numpy())
+        assert axes.get_xlabel() == name
+        assert axes.get_xscale() == ("symlog" if name == "cost" else "linear")
+        assert "90 % joint band" in axes.get_legend().get_title().get_text()
+        axes.figure.canvas.draw()
+        matplotlib.pyplot.close(axes.figure)
+
+
+def test_summary_and_paragraph_have_the_quantiles():
+    fit = qte("visits ~ t", made())
+    text = str(fit.summary())
+    assert "whole numbers" in text
+    assert "Quantiles of visits" in text
+    assert "not the quantile of" in text
+    row = fit.tidy().iloc[2]
+    assert f"0.5: {row['estimate']:.0f} (" in str(fit.report())

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import DataError, FormulaError, OptionError, ReleaseError
+from dpeffects.errors import BoundsError, DataError, FormulaError, OptionError, ReleaseError
 from dpeffects.formula.expression import Column, Pair, Survival
 from dpeffects.inference.tables import ArmTable, together
 from tests.calls import ENGINES
@@ -205,6 +205,10 @@ def test_sites_add_their_tables_or_say_why_not() -> None:
     other = dpe.dp_survival("Surv(time, died) ~ t", made(), **{**ASKED, "bins": 5}, seed=1)
     with pytest.raises(ReleaseError, match="differ in edges"):
         dpe.combine_tables({"North": north, "South": other})
+    with pytest.raises(ReleaseError, match="one and the same table"):
+        dpe.combine_tables({"North": north, "South": north})
+    with pytest.raises(BoundsError, match="0 or 1"):
+        dpe.dp_survival("Surv(time, died) ~ t", made(), **ASKED, bounds={"died": (0.6, 1)})
     with pytest.raises(OptionError, match="no table"):
         dpe.combine_tables({"North": 3})  # type: ignore[dict-item]
 

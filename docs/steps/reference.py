@@ -61,7 +61,15 @@ AREAS = {
     "results": (
         "Results",
         "",
-        ["Result", "SensitivityAnalysis", "compare", "Comparison", "Summary", "DPEffectsError"],
+        [
+            "Result",
+            "ScaledEffect",
+            "SensitivityAnalysis",
+            "compare",
+            "Comparison",
+            "Summary",
+            "DPEffectsError",
+        ],
     ),
     "data": (
         "Data",

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 
@@ -180,7 +181,7 @@ def descriptions(function: Function) -> dict[str, str]:
     entries = re.findall(r"^(\w.*)\n((?: +.*\n?)+)", section.partition("\n\n")[0], re.MULTILINE)
     found = {name: _sentence(text) for names, text in entries for name in names.split(", ")}
     for name, text in found.items():
-        other = function.__globals__.get(text.removeprefix("As in "))
+        other = getattr(dpe, text.removeprefix("As in "), None)
         if other is not None:
             found[name] = descriptions(other).get(name, text)
     return found

@@ -565,6 +565,8 @@ class _ColumnReader:
         self._numeric.append(name)
         if name in self._known:
             ends, source = self._known.interval(name), self._known.source(name)
+            if name in _events(self._formula) and ends != (0.0, 1.0):
+                raise BoundsError(f"column {name!r} says whether the event was there: it is 0 or 1")
         elif dtype == nw.Boolean:
             ends, source = (0.0, 1.0), "dtype"
         elif written := ends_in_formula(name, self._formula):

@@ -43,6 +43,10 @@ _FEW, _LOST = 20, 3.0
 unequal clusters have about as many degrees of freedom less."""
 _FROM_BELOW = ", noisy and from below"
 _FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} in an arm the interval may be too short"
+_OF_MEANS = (
+    "Intervals of means and ratios are longer by as much as clusters make that of the difference "
+    "longer; where both arms are in each cluster, means vary more than that."
+)
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
 
@@ -196,8 +200,10 @@ def _by_cluster(
     if alike < _FEW:
         cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
     known = "" if clusters else _FROM_BELOW
+    said = () if estimate.means is None else (_OF_MEANS,)
     return replace(
         _with_variance(estimate, SamplingVariance(value, scale, most)),
+        notes=(*estimate.notes, *said),
         caution="; ".join(filter(None, cautions)),
         details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )

@@ -9,6 +9,7 @@ model.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, cast
@@ -79,7 +80,7 @@ class QuantileOptions(TableOptions):
         if not (isinstance(ends, tuple | list) and len(ends) <= 500 and all(map(is_number, ends))):
             raise OptionError("bins must be how many there are, or their ends in order")
         ordered = tuple(float(x) for x in ends)
-        if len(ordered) < 2 or any(a >= b for a, b in pairwise(ordered)):
+        if len(ordered) < 2 or not all(a < b < math.inf for a, b in pairwise(ordered)):
             raise OptionError("bins must be how many there are, or their ends in order")
         object.__setattr__(self, "bins", ordered)
 

@@ -7,7 +7,6 @@ lowest level to the highest, and have a value whatever noise makes of the shares
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from dpeffects.arrays import FloatArray
 
@@ -74,6 +73,8 @@ def log_odds_ratio(shares: FloatArray, sizes: FloatArray) -> FloatArray:
 
 def _likelihood(at: FloatArray, counts: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     """Log likelihood, its gradient, and minus its second derivatives."""
+    from scipy.special import expit
+
     thresholds, effect = at[:-1], at[-1]
     k = thresholds.size
     if np.any(np.diff(thresholds) >= 0.0):

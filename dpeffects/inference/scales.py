@@ -38,8 +38,13 @@ class Compared:
 
 
 def is_risk(means: Means) -> bool:
-    """Whether the means are those of an outcome of 0 and 1."""
-    return means.design is not None and means.possible == (0.0, 1.0)
+    """Whether the means are those of an outcome of 0 and 1, by its declared type."""
+    return means.design is not None and has_odds(means)
+
+
+def has_odds(means: Means) -> bool:
+    """Whether the means lie between 0 and 1, as those of 0 and 1 in a column of any type do."""
+    return means.possible == (0.0, 1.0)
 
 
 def ratio(means: Means, conf_level: float = 0.95) -> Compared:
@@ -190,12 +195,13 @@ class _Odds:
 
 def _fits(means: Means, curve: _Ratio | _Odds, q: float) -> float:
     """The p-value of the hypothesis that a pair of the curve for q are the true means."""
-    if not is_risk(means):
+    if isinstance(curve, _Ratio) and not is_risk(means):
         return _p(means.combined(1.0 - q, -q))
     pair, grows = _fitted(means, curve, q)
     normal = grows[1], -grows[0]
     null = normal[0] * pair[0] + normal[1] * pair[1]
-    return _p(means.combined(*normal, variance_at(means, *normal, *pair)), null)
+    variance = variance_at(means, *normal, *pair) if is_risk(means) else None
+    return _p(means.combined(*normal, variance), null)
 
 
 def _p(combined: Estimate, null: float = 0.0) -> float:
@@ -240,12 +246,26 @@ def noise_covariance(means: Means) -> tuple[float, float, float]:
 
 
 def covariance_at(means: Means, treated: float, control: float) -> tuple[float, float, float]:
-    """Sampling variances of two risks that are these, and their covariance."""
-    assert means.design is not None
+    """Sampling variances of two risks that are these, and their covariance.
+
+    Where no design says them, those that were released.
+    """
+    if means.design is None:
+        return _released_covariance(means)
     low, high = means.possible or (0.0, 1.0)
     one, zero = (max((m - low) * (high - m), 0.0) for m in (treated, control))
     design = means.design
     return design[0] * one, design[1] * zero, design[2] * math.sqrt(one * zero)
+
+
+def _released_covariance(means: Means) -> tuple[float, float, float]:
+    parts = () if isinstance(means.sampling, Unavailable) else means.sampling
+    sizes = [max(part.variance.value, part.variance.noise_scale, 0.0) for part in parts]
+    forms = [(part.treated, part.control, part.both) for part in parts]
+    one, zero, both = (
+        sum(size * form[k] for size, form in zip(sizes, forms, strict=True)) for k in range(3)
+    )
+    return one, zero, both
 
 
 def variance_at(means: Means, a: float, b: float, treated: float, control: float) -> float:

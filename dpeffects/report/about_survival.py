@@ -79,8 +79,9 @@ def _notes(fit: SurvivalEffects, conf_level: float) -> list[str]:
     notes.append(f"Median time to the event: {', '.join(parts)}.")
     weighted = "" if fit.table.unequal == (1.0, 1.0) else "Numbers at risk are sums of weights. "
     notes.append(
-        f"{weighted}The band holds for both curves at all times at once; within an interval of the "
-        "table hazards are taken as constant. Other times and horizons cost nothing: curves(), "
-        "rmst(), risk(), median()."
+        f"{weighted}The band holds for both curves at all times at once. Within an interval of the "
+        "table hazards are taken as constant: where most events come early in an interval, or all "
+        "at its end, the restricted mean of an arm is off by a part of it (differences hardly "
+        "are). Other times and horizons cost nothing: curves(), rmst(), risk(), median()."
     )
     return notes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
@@ -132,7 +132,7 @@ class QuantileEffects(TableEffects):
         check_conf_level(conf_level)
         if simultaneous:
             return self.distributions.at_once(p, conf_level)
-        return float(ndtri(0.5 + conf_level / 2.0))
+        return NormalDist().inv_cdf(0.5 + conf_level / 2.0)
 
     def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
         """Intervals, one row for each quantile; ``simultaneous``: they hold for all at once."""

@@ -108,11 +108,9 @@ def _require(means: Means | None, scale: str) -> Means:
     if means is None:
         raise OptionError(f"{SCALES[scale]}: {NO_MEANS.reason}")
     low = means.possible[0] if means.possible else -math.inf
-    if scale in ("odds", "nnt") and not scales.is_risk(means):
+    if scale in ("odds", "nnt") and not scales.has_odds(means):
         raise OptionError(
-            f"{SCALES[scale]} is for outcomes of 0 and 1 by their declaration: a boolean column, "
-            "an integer column with the bounds (0, 1), or, of decimals and in CSV files, a "
-            "comparison such as I(y > 0.5), with bounds for y"
+            f"{SCALES[scale]} is for outcomes of 0 and 1, declared with the bounds (0, 1)"
         )
     if low < 0.0:
         raise OptionError(

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression
-from scipy.special import ndtr, ndtri
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARMS = ("treated", "control")
+_NORMAL = NormalDist()
 _FARTHEST = 40.0
 """Standard errors beyond which a p-value is zero."""
 
@@ -76,16 +76,16 @@ class Inverted(Term):
     def row(self, conf_level: float = 0.95) -> dict[str, Any]:
         """The number as a row of `tidy`; its statistic is that of the test, if there is one."""
         row, p = super().row(conf_level), self.p_value
-        z = math.nan if isinstance(p, Unavailable) else -float(ndtri(max(p, 1e-300) / 2.0))
+        z = math.nan if isinstance(p, Unavailable) else -_NORMAL.inv_cdf(max(p, 1e-300) / 2.0)
         return row | {"statistic": math.copysign(z, self.estimate - self.null)}
 
 
 def _normal(conf_level: float) -> float:
-    return float(ndtri(0.5 + check_conf_level(conf_level) / 2.0))
+    return _NORMAL.inv_cdf(0.5 + check_conf_level(conf_level) / 2.0)
 
 
 def _two_sided(z: float) -> float:
-    return float(2.0 * ndtr(-z))
+    return math.erfc(z / math.sqrt(2.0))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -149,6 +149,8 @@ class SurvivalEffects(TableEffects):
         The band holds for both curves as a whole. ``at_risk`` are the people at risk just after a
         time, noisy (weighted, where covariates were adjusted for); curves never rise.
         """
+        from scipy.optimize import isotonic_regression
+
         life = self.life
         check_conf_level(conf_level)
         risks, lower, upper = life.band(conf_level)

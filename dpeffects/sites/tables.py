@@ -65,6 +65,7 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     (first_name, first), *others = read.items()
     for name, other in others:
         _check_same(first, other, first_name, name)
+    _refuse_twins(read)
     own = {
         f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}" for name, x in read.items()
     }
@@ -121,6 +122,16 @@ def _check_same(one: TableEffects, other: TableEffects, name: str, another: str)
         raise ReleaseError(f"{name} and {another} have tables of different sizes")
     if one.guarantee.unit != other.guarantee.unit:
         raise ReleaseError(f"{name} and {another} protect different units")
+
+
+def _refuse_twins(results: Mapping[str, TableEffects]) -> None:
+    """Refuse one release that was sent for two sites: noise never comes out the same twice."""
+    seen: list[tuple[str, TableEffects]] = []
+    for name, result in results.items():
+        for other, before in seen:
+            if result.table == before.table:
+                raise ReleaseError(f"{other} and {name} sent one and the same table")
+        seen.append((name, result))
 
 
 def _weakest(guarantees: list[Guarantee]) -> Guarantee:

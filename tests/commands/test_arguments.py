@@ -69,6 +69,8 @@ def test_help_is_the_first_sentence_of_the_docstring(capsys):
         ("cate", dpe.dp_cate, ()),
         ("balance", dpe.dp_balance, ()),
         ("randomisation-test", dpe.dp_randomisation_test, ()),
+        ("qte", dpe.dp_qte, ()),
+        ("ordinal", dpe.dp_ordinal, ()),
         ("plan", dpe.plan, ()),
         ("audit", dpe.audit, ("pairs", "library", "formula", "bounds")),
         ("bench", dpe.bench, ()),

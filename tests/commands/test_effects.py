@@ -20,6 +20,11 @@ DECLARED = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
 SIMPLE = ["--method", "diff_in_means"]
 
 
+def as_in_csv():
+    """Records whose outcome is a number without a type, as all are in a CSV file."""
+    return records().astype({"y": float})
+
+
 @pytest.mark.parametrize("name", ["ate", "att", "atc"])
 def test_the_command_gives_what_the_function_gives(study, capsys, name):
     more = ["--method", "private_ipw", "--seed", 3, "--option", "clip=0.2", "--share", "model=0.3"]
@@ -27,7 +32,7 @@ def test_the_command_gives_what_the_function_gives(study, capsys, name):
     code, out, err = run(capsys, name, FORMULA, *ESTIMATE, *more)
     assert (code, err) == (0, "")
     fit = getattr(dpe, f"dp_{name}")(
-        FORMULA, records(), "private_ipw", epsilon=1, delta=1e-6, bounds=DECLARED, seed=3,
+        FORMULA, as_in_csv(), "private_ipw", epsilon=1, delta=1e-6, bounds=DECLARED, seed=3,
         clip=0.2, shares={"model": 0.3},
     )  # fmt: skip
     assert json.loads(out) == json.loads(json.dumps(fit.to_dict(0.9)))
@@ -35,7 +40,7 @@ def test_the_command_gives_what_the_function_gives(study, capsys, name):
 
 def test_text_is_the_summary(study, capsys):
     code, out, _ = run(capsys, "ate", "y ~ t", *ESTIMATE, *SIMPLE, "--seed", 1)
-    fit = dpe.dp_ate("y ~ t", records(), "diff_in_means", epsilon=1, bounds=DECLARED, seed=1)
+    fit = dpe.dp_ate("y ~ t", as_in_csv(), "diff_in_means", epsilon=1, bounds=DECLARED, seed=1)
     assert (code, out) == (0, f"{fit.summary()}\n")
 
 
@@ -73,6 +78,7 @@ def test_other_commands_do_not_load_parquet_either(
 @pytest.mark.parametrize("name", ["data.csv.gz", "data.parquet"])
 def test_other_files_hold_the_same(study, capsys, name):
     """By a method that does not plan with declared types: a CSV file declares none."""
+    as_in_csv().to_parquet("data.parquet")
     given = ["--bounds", "bounds.toml", "--epsilon", "1", "--seed", "1", "--method", "private_ipw"]
     first = run(capsys, "ate", FORMULA, "data.csv", *given)
     assert first[0] == 0
@@ -389,3 +395,18 @@ def test_subsets_have_names_all_or_none(study, capsys):
 def test_the_most_rows_of_a_unit_are_a_number(study, capsys):
     more = ["--method", "diff_in_means", "--unit", "age", "--max-rows", 30_000]
     assert "too few" in refused(capsys, "ate", "y ~ t", *ESTIMATE, *more)  # a row counts nearly 0
+
+
+def test_the_effect_is_said_on_a_scale_and_shown_where_it_has_none(study, capsys):
+    given = ["ate", "y ~ t", *ESTIMATE, *SIMPLE, "--seed", 1]
+    code, out, _ = run(capsys, *given, "--scale", "ratio")
+    assert code == 0
+    assert "Effect on the scale ratio" in out
+    fit = dpe.dp_ate("y ~ t", as_in_csv(), "diff_in_means", epsilon=1, bounds=DECLARED, seed=1)
+    document = json.loads(run(capsys, *given, "--scale", "odds", "--format", "json")[1])
+    assert document["scaled"]["t"]["estimate"] == fit.effect("odds").estimate
+    assert document["means"][0]["mean"] == fit.means["mean"][0]
+    strata = ["ate", "y ~ t | sex", *ESTIMATE, "--method", "global_matching", "--scale", "ratio"]
+    code, out, _ = run(capsys, *strata)
+    assert code == 0
+    assert "means=True" in out.replace("\n", " ")

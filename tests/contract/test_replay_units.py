@@ -66,6 +66,7 @@ CALLS = {
         {"method": "r_learner", "release": "points", "at": AT, "second_stage": "linear", **DELTA},
     ),
     "balance": ("dp_balance", PLAIN, {"overlap": True, "adjusted": True}),
+    "quantiles": ("dp_qte", PLAIN, {}),
 }
 EACH = [
     (call, asked, pair, engine)
@@ -93,7 +94,7 @@ def test_no_unit_moves_a_release_by_more_than_declared(name, asked, pair, engine
     given, rest = dict(COUNTING[asked]), others()
     if function in ("dp_cate", "dp_balance"):
         given.pop("cluster", None)
-    if formula == THREE or function == "dp_balance":
+    if formula == THREE or function in ("dp_balance", "dp_qte"):
         given.pop("cluster", None)
         given = {k: x for k, x in given.items() if not (k == "missing" and function != "dp_ate")}
     if pair == "loses its outcome" and "missing" not in given:

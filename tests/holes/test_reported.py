@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
+
+
+def test_the_package_loads_no_statistics_until_they_are_needed():
+    code = "import sys, dpeffects; print([m for m in sys.modules if m.startswith('scipy.')])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def records(n: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -53,3 +62,13 @@ def test_events_may_be_floats_on_an_engine():
     data = records().astype({"event": float})
     lazy = survival(polars.from_pandas(data).lazy())
     assert np.array_equal(lazy.table.counts, survival(data).table.counts)
+
+
+def test_quantiles_may_come_from_numpy_and_ends_of_bins_are_finite():
+    asked = {"bounds": {"time": (0, 100)}, "epsilon": 1.0, "seed": 1}
+    ends = [1.0, 5.0, 20.0]
+    fit = dpe.dp_qte("time ~ t", records(), quantiles=np.array([0.25, 0.5]), bins=ends, **asked)
+    assert fit.asked == (0.25, 0.5)
+    for bad in ([1.0, np.nan], [1.0, np.inf]):
+        with pytest.raises(OptionError, match="bins must be"):
+            dpe.dp_qte("time ~ t", records(), bins=bad, **asked)

@@ -240,8 +240,8 @@ def test_weights_and_units_count_as_they_should() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"bounds": {"events": (0, 10)}}, BoundsError, "years is counted by the largest"),
-        ({"bounds": {"years": (0, 5)}}, BoundsError, "events is counted by the largest"),
+        ({"bounds": {"events": (0, 10)}}, BoundsError, "largest that years can be"),
+        ({"bounds": {"years": (0, 5)}}, BoundsError, "largest that events can be"),
         ({"bounds": {"events": (0, 10), "years": (5, 5)}}, BoundsError, "lower must be below"),
         ({"bounds": {"events": (-1, 10), "years": (0, 5)}}, BoundsError, "from 0 to the largest"),
         ({"bounds": {"events": (0, 10), "years": (-5, 5)}}, BoundsError, "from 0 to the largest"),

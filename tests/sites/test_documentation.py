@@ -5,7 +5,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from dpeffects.inference.estimate import Part
+from dpeffects.inference.estimate import (
+    Means,
+    MeansPart,
+    MeansVariance,
+    Part,
+    SamplingVariance,
+)
 from dpeffects.sites import SiteRelease
 from tests.sites.examples import estimate, release
 
@@ -39,5 +45,9 @@ def test_every_field_is_described_and_no_other():
             estimate(), parts=(Part("clip", 0.1),), possible=(-1.0, 1.0), basis="adjusted"
         )
     )
-    made = set(names(json.loads(EXAMPLE))) | set(names(second.to_dict()))
+    half = MeansVariance(SamplingVariance(0.1, 0.0, 1.0), 0.5, 0.5)
+    means = Means(second.estimate, 0.0, (half,), parts=(MeansPart("level", 0.1, 0.1),))
+    fourth = replace(second, released=replace(second.released, means=means))
+    documents = json.loads(EXAMPLE), second.to_dict(), fourth.to_dict()
+    made = {name for document in documents for name in names(document)} | {"means"}
     assert described == made | {"variance.sampling.unavailable", "sample"}

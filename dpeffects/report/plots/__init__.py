@@ -7,8 +7,8 @@ from dpeffects.report.plots.by_arm import distributions, levels
 from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
 from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
+from dpeffects.report.plots.life_curves import survival
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard
-from dpeffects.report.plots.survival import survival
 
 __all__ = [
     "budget",

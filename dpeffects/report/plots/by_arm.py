@@ -80,7 +80,12 @@ def _scale(ax: Any, fit: QuantileEffects, first: float, last: float) -> None:
         [fit.distributions.quantile(arm, fit.asked, 0.0).value for arm in (0, 1)]
     )
     positive = found[found > 0.0]
-    if first >= 0.0 and positive.size and positive.max() > _SKEWED * positive.min():
+    if (
+        first >= 0.0
+        and not fit.whole
+        and positive.size
+        and positive.max() > _SKEWED * positive.min()
+    ):
         ax.set_xscale("symlog", linthresh=float(positive.min()) / 2.0, linscale=0.5)
     ax.set_xlim(first, last if last > first else first + 1.0)
 

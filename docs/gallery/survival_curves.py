@@ -1,0 +1,15 @@
+"""
+Survival curves of two arms
+===========================
+
+The band holds for both curves at all times at once. Numbers at risk have privacy noise.
+"""
+
+import dpeffects as dpe
+from dpeffects import plots
+
+trial = dpe.simulate("survival", n=5000, seed=1, randomised=True)
+fit = dpe.dp_survival(
+    "Surv(time, event) ~ treatment", trial, horizon=360, epsilon=1, design="randomised"
+)
+ax = plots.survival(fit)
