@@ -31,7 +31,7 @@ _SURE, _FEWEST = 3.0, 5.0
 """A bin counts if it has as many standard deviations of noise, and people, at risk."""
 _EVENTS = 10.0
 """Events that an arm is given, if it has fewer, where a variance per event is computed."""
-_SPREAD = 0.1
+_SPREAD = 0.02
 """Such a part of its events is added evenly at least, so that no bin is without any."""
 _CERTAIN = 20.0
 """An integrated hazard that nobody survives."""
