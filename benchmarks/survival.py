@@ -38,7 +38,9 @@ PLAIN = {"prognosis": 0.0, "randomised": True, "horizon": 1.0, "censoring": 0.5}
 
 
 def asked(epsilon: float, seed: int | None = None) -> dict[str, object]:
-    return {"horizon": 1.0, "bins": 10, "epsilon": epsilon, "design": "randomised", "seed": seed}
+    """A call; its noise has a seed far from that of the people, whose draws it must not follow."""
+    noise = None if seed is None else 1_000_000 + seed
+    return {"horizon": 1.0, "bins": 10, "epsilon": epsilon, "design": "randomised", "seed": noise}
 
 
 def kaplan_meier_mean(frame: pd.DataFrame) -> float:
