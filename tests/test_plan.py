@@ -14,6 +14,7 @@ from statsmodels.stats.power import NormalIndPower, TTestIndPower
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, OptionError
+from dpeffects.estimators import proved
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.planning import rehearsal
 from dpeffects.planning.made_up import MadeUp
@@ -319,8 +320,7 @@ def test_says_what_will_not_adjust_and_what_is_chosen():
 def test_every_method_has_a_row_or_a_reason():
     plan = dpe.plan(FORMULA, n=400, epsilon=1, bounds=BOUNDS, repeats=2)
     rows = plan.tidy().set_index("method")
-    exact = dpe.methods().query("guarantee == 'exact' and estimands != 'CATE'")
-    assert set(rows.index) == set(exact["method"])
+    assert set(rows.index) == set(proved())
     assert "delta" in rows.loc["smooth_matching", "reason"]
     assert "discrete" in rows.loc["global_matching", "reason"]
     assert (rows["noise_sd"].notna() ^ (rows["reason"] != "")).all()

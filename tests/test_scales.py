@@ -371,7 +371,7 @@ def test_summary_paragraph_and_comparison_have_means_and_scales():
     assert "ratio of means" in str(table)
     given = {"release": "points", "at": {"x1": [0.0]}, "epsilon": 1, "bounds": BOUNDS, "seed": 1}
     points = dpe.dp_cate("y ~ t | x1", frame(500), **given)
-    with pytest.raises(OptionError, match="differences only"):
+    with pytest.raises(OptionError, match="scale is for average effects"):
         dpe.compare(points, scale="ratio")
 
 

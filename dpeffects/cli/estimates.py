@@ -158,7 +158,7 @@ _BALANCE = """\
 _SURVIVAL = """\
   dpeffects survival "Surv(days, died) ~ treated" trial.csv --horizon 365 \\
       --epsilon 1 --design randomised --plot curves.png
-  dpeffects survival "Surv(days, status == 2) ~ treated | age + sex" patients.csv \\
+  dpeffects survival "Surv(days, status == 2) ~ treated | age" patients.csv \\
       --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
 """
 _QTE = """\

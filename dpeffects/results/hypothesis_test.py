@@ -124,17 +124,17 @@ class Test(Shown, JsonRecord):
     @property
     def conclusion(self) -> str:
         """What the test says, in a sentence."""
-        p, claim = self.p_value, self._claim
+        p, stated = self.p_value, self._claim
         if isinstance(p, Unavailable):
             return f"There is no test ({p})."
         level = f"At the {100 * (1.0 - self.conf_level):.4g} % level"
         if self.shown:
-            return f"{level} it is shown: {claim}."
+            return f"{level} it is shown: {stated}."
         if self.alternative == EQUIVALENCE:
             more = f"equivalence would be shown for margins above {number(self.excluded)} only"
         else:
             more = "which is no evidence that it is not so"
-        return f"{level} it is not shown that {claim}; {more}."
+        return f"{level} it is not shown that {stated}; {more}."
 
     def tidy(self) -> pd.DataFrame:
         """One row for the test; what is not available is NaN."""
@@ -199,8 +199,8 @@ class Tests(Shown, JsonRecord):
 
     def __repr__(self) -> str:
         shown = sum(bool(test.shown) for test in self.tests)
-        claim = self.tests[0].asked.claim(self.tests[0].subject)
-        return f"<dpeffects {len(self)} tests: {claim}, shown for {shown}>"
+        stated = self.tests[0].asked.claim(self.tests[0].subject)
+        return f"<dpeffects {len(self)} tests: {stated}, shown for {shown}>"
 
 
 def facts_tested(result: Any, method: str, guarantee: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import BudgetError, DPEffectsError
-from dpeffects.estimators import proved
+from dpeffects.estimators import proved, table_methods
 from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.unproved.seeded import SeededNoise
@@ -174,7 +174,7 @@ def test_a_seed_repeats_and_no_seed_does_not(name, level, options):
 def test_every_method_is_listed():
     listed = dpe.methods()
     average = listed.query("guarantee == 'exact' and estimands != 'CATE'")
-    assert list(average["method"]) == list(SPECS)
+    assert list(average["method"]) == [*SPECS, *table_methods()]
     assert isinstance(flow.noise_source(None), SecureNoise)
     with pytest.raises(DPEffectsError, match="private_psm"):
         dpe.dp_ate("y ~ t | x1", frame(), "privat_psm", epsilon=1)
