@@ -168,8 +168,8 @@ _QTE = """\
       --bounds bounds.toml --format html --out quantiles.html
 """
 _ORDINAL = """\
-  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 --bounds bounds.toml \\
-      --design randomised
+  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 \\
+      --bounds bounds.toml --design randomised
   dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \\
       --bounds bounds.toml
 """
