@@ -276,6 +276,9 @@ def test_figures_of_tables_in_the_readme_are_those_on_file():
     assert f"{low:g} to {high:g} % of the 95 % intervals of [ratios and odds ratios]" in text
     low, high = held[~trial].min(axis=None), held[~trial].max(axis=None)
     assert f"{low:g} to {high:g} % in confounded studies" in text
+    survival = which_method.table("survival", "Coverage of 95 %").filter(regex="ence$|ratio$")
+    low, high = survival.min(axis=None), survival.max(axis=None)
+    assert f"(benchmarks/results/survival.md) {low:g} to {high:g} % hold" in text
     adjusted = which_method.table("adjusted_tables", "100 draws").filter(like="covers")
     held = adjusted.apply(lambda column: pd.to_numeric(column.str.removesuffix(" %")))
     low, high = held.min(axis=None), held.max(axis=None)
