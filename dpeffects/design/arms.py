@@ -83,8 +83,3 @@ class ArmByCell:
     def __call__(self, rows: Block) -> IntArray:
         """Cells of some rows."""
         return np.where(rows.treated, 0, self.count) + rows.outcome.astype(np.int64)
-
-    @property
-    def cells(self) -> Cells:
-        """One cell for each arm and number."""
-        return Cells(self, 2 * self.count)

@@ -21,14 +21,12 @@ from dpeffects.summary import Summary, draw, summarise
 if TYPE_CHECKING:
     import pandas as pd
 
-SCALES = ("plain", "log")
-"""Where the error of a term is about normal: as it is, or of its logarithm."""
-
 
 @dataclass(frozen=True)
 class Term:
     """One number that a table gives: its name, and its estimate on the scale of its error.
 
+    ``scale`` says where its error is about normal: "plain", as it is, or "log", of its logarithm.
     A term whose ``tested`` is False is no effect, such as the mean of one arm: there is nothing to
     test.
     """
