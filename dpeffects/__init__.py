@@ -49,6 +49,7 @@ from dpeffects.results import (
     Tests,
     load_cate,
 )
+from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
@@ -57,7 +58,6 @@ from dpeffects.sites import (
     dp_multisite,
     site_release,
 )
-from dpeffects.study import Study, simulate_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
