@@ -43,6 +43,7 @@ from dpeffects.results import (
     Result,
     ScaledEffect,
     SensitivityAnalysis,
+    StudyEffects,
     SubsetEffects,
     SurvivalEffects,
     Test,
@@ -58,6 +59,7 @@ from dpeffects.sites import (
     dp_multisite,
     site_release,
 )
+from dpeffects.studies import dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
@@ -89,6 +91,7 @@ __all__ = [
     "SiteRelease",
     "Spend",
     "Study",
+    "StudyEffects",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -113,6 +116,7 @@ __all__ = [
     "dp_qte",
     "dp_randomisation_test",
     "dp_rate",
+    "dp_study",
     "dp_survival",
     "ipw_bias",
     "ipw_bias_bound",

@@ -49,9 +49,16 @@ from dpeffects.estimators._clusters import (
     with_group_variances,
 )
 from dpeffects.estimators._response import Response, respond
+from dpeffects.estimators.joint import Joint
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Number, Ordered, Pair, Survival, source
+from dpeffects.formula.expression import (
+    Number,
+    Ordered,
+    Pair,
+    Survival,
+    source,
+)
 from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
@@ -68,10 +75,11 @@ from dpeffects.results import (
     CateFunction,
     RandomisationTest,
     Result,
+    StudyEffects,
 )
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.randomisation import ReleasedTest
-from dpeffects.results.tabled import Tabled, TableEffects
+from dpeffects.results.tabled import Tabled
 from dpeffects.unproved.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
@@ -494,7 +502,7 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
-            if self.effective is not None and isinstance(released, Tabled):
+            if self.effective is not None and isinstance(released, Tabled | Joint):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
@@ -682,9 +690,7 @@ def _adds_up(options: Options) -> bool:
     return not options.needs_memory() and not options.memory_per_row()[0]
 
 
-def _result(
-    estimation: Estimation, released: Any
-) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects | RandomisationTest:
+def _result(estimation: Estimation, released: Any) -> Any:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
@@ -707,6 +713,11 @@ def _result(
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
+        case Joint():
+            groups = estimation.groups.design.strata() if estimation.groups is not None else None
+            n = float(design.n) if estimation.size is None else None
+            made = released.study(design, groups, n, estimation.contrasts)
+            return StudyEffects(notes=notes, **about | made)
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(
