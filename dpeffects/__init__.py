@@ -36,10 +36,12 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    Moments,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
     RateEffects,
+    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
@@ -55,11 +57,12 @@ from dpeffects.sites import (
     Combined,
     SiteRelease,
     combine,
+    combine_moments,
     combine_tables,
     dp_multisite,
     site_release,
 )
-from dpeffects.studies import dp_study
+from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
@@ -80,11 +83,13 @@ __all__ = [
     "Guarantee",
     "Leaderboard",
     "Ledger",
+    "Moments",
     "OrdinalEffects",
     "Plan",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
+    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
@@ -101,6 +106,7 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_moments",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -111,6 +117,7 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_moments",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",

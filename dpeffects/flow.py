@@ -50,6 +50,7 @@ from dpeffects.estimators._clusters import (
 )
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.joint import Joint
+from dpeffects.estimators.kept_moments import Kept
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
@@ -73,6 +74,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    Moments,
     RandomisationTest,
     Result,
     StudyEffects,
@@ -326,6 +328,8 @@ class Estimation:
             made_of = [column.parts for column in self.design.encoding.columns]
             own = [len(x) == 1 and x[0].factor in asked.outcomes for x in made_of]
             facts = replace(facts, outcomes=sum(own), groups=self._group_sizes())
+            names = (self.formula.treatment_name, *map(str, (self.design.columns.arms or ())[1:]))
+            facts = replace(facts, encoded=self.design.encoding.columns, treatment=names)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
@@ -502,7 +506,7 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
-            if self.effective is not None and isinstance(released, Tabled | Joint):
+            if self.effective is not None and isinstance(released, Tabled | Joint | Kept):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
@@ -718,6 +722,8 @@ def _result(estimation: Estimation, released: Any) -> Any:
             n = float(design.n) if estimation.size is None else None
             made = released.study(design, groups, n, estimation.contrasts)
             return StudyEffects(notes=notes, **about | made)
+        case Kept():
+            return Moments(notes=notes, **about | released.made(design, parse(request.formula)))
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(

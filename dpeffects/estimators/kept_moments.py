@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.design.columns import Design, intervals_of
 from dpeffects.errors import OptionError
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.formula import parse
-from dpeffects.formula.expression import Categorical, Cut, Factor, is_binary, source
+from dpeffects.formula import Formula, parse
+from dpeffects.formula.expression import Categorical, Cut, Spline, is_binary
 from dpeffects.inference.regression import (
     ARM,
     INDICATOR,
@@ -33,7 +34,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box, entries
-from dpeffects.results.moments import ReleasedMoments
+from dpeffects.results.moments import term_of
 
 _SHARE = "moments"
 _SPREAD = 1.0 / 6.0
@@ -114,13 +115,15 @@ class Layout:
 def _column(facts: Facts, j: int) -> MomentColumn:
     """An encoded column; indicators of one term are one group."""
     encoded = facts.encoded[j]
-    term = tuple(sorted({name_of(part.factor) for part in encoded.parts}))
+    term = term_of([part.factor for part in encoded.parts])
     if all(isinstance(part.factor, Categorical | Cut) for part in encoded.parts):
         first = [x.parts and {part.factor for part in x.parts} for x in facts.encoded]
         group = first.index({part.factor for part in encoded.parts})
         return MomentColumn(encoded.name, term, INDICATOR, 1.0, group=group)
-    flag = len(encoded.parts) == 1 and is_binary(encoded.parts[0].factor)
-    if flag or facts.values[j] == 2:
+    plain = [
+        x.factor for x in encoded.parts if not isinstance(x.factor, Categorical | Cut | Spline)
+    ]
+    if len(plain) == len(encoded.parts) and all(map(is_binary, plain)) or facts.values[j] == 2:
         return MomentColumn(encoded.name, term, INDICATOR, 1.0, group=j)
     return MomentColumn(encoded.name, term, NUMBER, 1.0, 0.5)
 
@@ -145,7 +148,7 @@ def _terms(factors: str | None) -> list[tuple[str, ...]]:
     if factors is None:
         return []
     terms = parse(f"`an outcome` ~ `a treatment` | {factors}").terms
-    return [tuple(sorted({name_of(factor) for factor in term})) for term in terms]
+    return list(dict.fromkeys(map(term_of, terms)))
 
 
 def _products(
@@ -156,7 +159,7 @@ def _products(
 ) -> list[MomentColumn]:
     """Columns of arms times levels of factors."""
     found = []
-    for group, term in enumerate(dict.fromkeys(terms)):
+    for group, term in enumerate(terms):
         own = [j for j, x in enumerate(columns, 1) if (x.term, x.kind) == (term, INDICATOR)]
         if not own:
             raise OptionError(
@@ -192,9 +195,7 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
         worth.append(math.sqrt(longest / variance / same))
     room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (1.0 + sum(worth))
     counts = [1 if x.kind == NUMBER else _same(columns, x) for x in columns]
-    sizes = [
-        math.sqrt(room * w * m / s) for w, m, s in zip(worth, counts, square, strict=True)
-    ]
+    sizes = [math.sqrt(room * w * m / s) for w, m, s in zip(worth, counts, square, strict=True)]
     sized = [replace(x, size=size) for x, size in zip(columns, sizes, strict=True)]
     return math.sqrt(room), sized
 
@@ -232,12 +233,61 @@ class MomentRow:
         return tuple(z)
 
 
-def name_of(factor: Factor) -> str:
-    """A factor as it is named in a formula."""
-    return factor.column if isinstance(factor, Categorical) else source(factor)
+@dataclass(frozen=True)
+class Kept:
+    """A released matrix, and what its columns are.
+
+    ``read`` are places among the encoded columns of those after the arms. ``caution`` is what
+    nobody should overlook.
+    """
+
+    matrix: MomentMatrix
+    read: tuple[int, ...]
+    options: PlannedMoments
+    caution: str = ""
+
+    def with_weights(self, unequal: float) -> Kept:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        return replace(self, matrix=replace(self.matrix, unequal=max(unequal, 1.0)))
+
+    def made(self, design: Design, asked: Formula) -> dict[str, Any]:
+        """Fields of the result: columns have their ranges, terms their names."""
+        ranges = design.encoding.ranges(intervals_of(design.bounds))
+        columns, first = list(self.matrix.columns), len(self.matrix.places(ARM))
+        for j, k in enumerate(self.read, first):
+            low, high = ranges[k].tolist()
+            columns[j] = replace(columns[j], low=low, high=high)
+        matrix = replace(self.matrix, columns=tuple(columns))
+        outcomes = [term_of([y]) for y in asked.outcomes]
+        there = list(dict.fromkeys(x.term for x in columns[first:] if x.kind != PRODUCT))
+        arms = design.columns.arms
+        return {
+            "outcome": ", ".join(":".join(y) for y in outcomes),
+            "matrix": matrix,
+            "outcomes": tuple(":".join(y) for y in outcomes if y in there),
+            "covariates": tuple(":".join(x) for x in there if x not in outcomes),
+            "arms": ("0", "1") if arms is None else tuple(map(str, arms)),
+            "levels": {
+                ":".join(x): _levels(design, matrix, x) for x in _terms(self.options.factors)
+            },
+            "stands_on": "randomised" if self.options.design == "randomised" else "",
+            "warning": self.caution,
+        }
 
 
-def fit(curator: Curator, options: PlannedMoments, estimand: str) -> ReleasedMoments:
+def _levels(design: Design, matrix: MomentMatrix, term: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the levels of a factor, the reference first."""
+    (column, *_) = (x for x in matrix.columns if x.term == term)
+    part = next(x.parts for x in design.encoding.columns if x.name == column.name)[0]
+    match part.factor:
+        case Categorical(_, levels):
+            return tuple(map(str, levels or ()))
+        case Cut():
+            return tuple(part.factor.labels)
+    return (f"{column.low:g}", f"{column.high:g}")
+
+
+def fit(curator: Curator, options: PlannedMoments, estimand: str) -> Kept:
     """Release the matrix."""
     layout = options.plan
     noisy = curator.sums("second moments", MomentRow(layout), layout.set, share=_SHARE)
@@ -249,12 +299,12 @@ def fit(curator: Curator, options: PlannedMoments, estimand: str) -> ReleasedMom
         n=float(curator.n),
         size_variance=curator.size_sd**2,
     )
-    return ReleasedMoments(matrix, layout.read)
+    return Kept(matrix, layout.read, options)
 
 
 def fit_arms(
     curator: Curator, options: PlannedMoments, estimand: str, contrasts: Contrasts
-) -> ReleasedMoments:
+) -> Kept:
     """The same for more than two arms."""
     return fit(curator, options, estimand)
 

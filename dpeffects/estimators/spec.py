@@ -178,7 +178,7 @@ class MethodSpec:
     shares: Callable[[str, Any], Mapping[str, float]]
     fit: Callable[[Curator, Any, Any], Any]
     citation: str
-    fit_arms: Callable[[Curator, Any, Any, Contrasts], Effects] | None = None
+    fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
     reference: Callable[..., tuple[float, float]] = _no_reference
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta

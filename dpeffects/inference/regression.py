@@ -218,21 +218,22 @@ class EntryNoise:
 
 @dataclass(frozen=True)
 class LinearFit:
-    """A regression of a column on others, in their own units.
+    """A regression of a column on others, in their own units; the intercept comes first.
 
-    ``places`` are those of the regressors in z, 0 for the intercept. ``residual_variance`` is that
-    around the line, ``explained`` its part of the variance of the outcome; both can come out beyond
-    their range. ``cut`` says that noise made the matrix of the regressors unusable, so that it was
-    moved to one that is not.
+    ``noise`` is the covariance of the noise in the coefficients, and ``sampling`` that of their
+    sampling error over the variance around the line, ``residual_variance``. The latter has noise
+    of the standard deviation ``residual_noise``, and is at most ``largest``. Coefficients that are
+    ``lost`` have no standard error. ``cut`` says that noise made the matrix of the regressors
+    unusable, so that its lowest eigenvalues were raised.
     """
 
     names: tuple[str, ...]
-    estimates: FloatArray
-    sampling: FloatArray
-    noise: FloatArray
+    estimates: tuple[float, ...]
+    sampling: tuple[tuple[float, ...], ...]
+    noise: tuple[tuple[float, ...], ...]
     lost: tuple[bool, ...]
     residual_variance: float
-    residual_sd_noise: float
+    residual_noise: float
     total_variance: float
     largest: float
     n: float
@@ -252,12 +253,16 @@ class LinearFit:
         if any(x and lost for x, lost in zip(w, self.lost, strict=True)):
             sampling = Unavailable(_LOST)
         else:
-            each = max(float(w @ self.sampling @ w), 0.0)
-            scale = each * self.residual_sd_noise / math.sqrt(2.0)
+            each = max(float(w @ np.array(self.sampling) @ w), 0.0)
+            scale = each * self.residual_noise / math.sqrt(2.0)
             value, largest = each * self.residual_variance, each * self.largest
             sampling = SamplingVariance(value, scale, max(largest, 0.0))
-        noise = max(float(w @ self.noise @ w), 0.0)
-        return Estimate(float(w @ self.estimates), sampling, gaussian=noise)
+        noise = max(float(w @ np.array(self.noise) @ w), 0.0)
+        return Estimate(float(w @ np.array(self.estimates)), sampling, gaussian=noise)
+
+    def coefficient(self, name: str) -> Estimate:
+        """The coefficient of a column."""
+        return self.estimate([float(x == name) for x in self.names])
 
 
 def regress(moments: MomentMatrix, outcome: int, regressors: Sequence[int]) -> LinearFit:
@@ -266,7 +271,7 @@ def regress(moments: MomentMatrix, outcome: int, regressors: Sequence[int]) -> L
     units, gram, n = moments.to_units, moments.gram, max(moments.n, 1.0)
     rows, own = units[place], units[outcome]
     a, cut = _usable(gram[np.ix_(place, place)], rows, moments)
-    inverse = np.linalg.inv(a)
+    inverse: FloatArray = np.linalg.inv(a)
     slopes = inverse @ gram[place, outcome]
     line = np.append(-slopes, 1.0) @ np.vstack([rows, own])
     solved = inverse @ rows  # rows: what the normal equations are multiplied by
@@ -285,17 +290,21 @@ def regress(moments: MomentMatrix, outcome: int, regressors: Sequence[int]) -> L
     names = ("(Intercept)", *(moments.columns[j - 1].name for j in regressors))
     return LinearFit(
         names=names,
-        estimates=to_own @ slopes + shift,
-        sampling=to_own @ inverse @ to_own.T / moments.effective,
-        noise=to_own @ (first + more) @ to_own.T,
+        estimates=tuple((to_own @ slopes + shift).tolist()),
+        sampling=_rows(to_own @ inverse @ to_own.T / (width**2 * moments.effective)),
+        noise=_rows(to_own @ (first + more) @ to_own.T),
         lost=tuple(((to_own != 0.0) @ _lost(inverse, solved, law, n) > 0).tolist()),
         residual_variance=width**2 * residual,
-        residual_sd_noise=width**2 * noise_sd,
+        residual_noise=width**2 * noise_sd,
         total_variance=width**2 * total,
         largest=width**2 / 4.0,
         n=moments.n,
         cut=cut,
     )
+
+
+def _rows(matrix: FloatArray) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, matrix.tolist()))
 
 
 def _symmetric(rows: FloatArray, line: FloatArray) -> FloatArray:
@@ -304,9 +313,7 @@ def _symmetric(rows: FloatArray, line: FloatArray) -> FloatArray:
     return (products + products.transpose(0, 2, 1)) / 2.0
 
 
-def _usable(
-    matrix: FloatArray, rows: FloatArray, moments: MomentMatrix
-) -> tuple[FloatArray, bool]:
+def _usable(matrix: FloatArray, rows: FloatArray, moments: MomentMatrix) -> tuple[FloatArray, bool]:
     """The matrix of the regressors, no eigenvalue below what noise makes of zero.
 
     Eigenvalues are those against the covariance of the noise, which is the same in all directions.

@@ -4,6 +4,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.randomisation import RandomisationTest
@@ -19,10 +20,12 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "Moments",
     "OrdinalEffects",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
+    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
