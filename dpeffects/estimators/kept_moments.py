@@ -21,7 +21,7 @@ from dpeffects.design.columns import Design, intervals_of
 from dpeffects.errors import OptionError
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Categorical, Cut, Spline, is_binary
+from dpeffects.formula.expression import Categorical, Cut, Factor, Spline, is_binary
 from dpeffects.inference.regression import (
     ARM,
     INDICATOR,
@@ -120,12 +120,14 @@ def _column(facts: Facts, j: int) -> MomentColumn:
         first = [x.parts and {part.factor for part in x.parts} for x in facts.encoded]
         group = first.index({part.factor for part in encoded.parts})
         return MomentColumn(encoded.name, term, INDICATOR, 1.0, group=group)
-    plain = [
-        x.factor for x in encoded.parts if not isinstance(x.factor, Categorical | Cut | Spline)
-    ]
-    if len(plain) == len(encoded.parts) and all(map(is_binary, plain)) or facts.values[j] == 2:
+    if facts.values[j] == 2 or all(_flag(part.factor) for part in encoded.parts):
         return MomentColumn(encoded.name, term, INDICATOR, 1.0, group=j)
     return MomentColumn(encoded.name, term, NUMBER, 1.0, 0.5)
+
+
+def _flag(factor: Factor) -> bool:
+    """Whether a factor is 0 or 1 as it is written."""
+    return not isinstance(factor, Categorical | Cut | Spline) and is_binary(factor)
 
 
 def _together(columns: list[MomentColumn]) -> list[MomentColumn]:

@@ -12,7 +12,6 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula.encoding import EncodedColumn
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
-from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 

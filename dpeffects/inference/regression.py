@@ -271,7 +271,7 @@ def regress(moments: MomentMatrix, outcome: int, regressors: Sequence[int]) -> L
     units, gram, n = moments.to_units, moments.gram, max(moments.n, 1.0)
     rows, own = units[place], units[outcome]
     a, cut = _usable(gram[np.ix_(place, place)], rows, moments)
-    inverse: FloatArray = np.linalg.inv(a)
+    inverse = np.asarray(np.linalg.inv(a), np.float64)
     slopes = inverse @ gram[place, outcome]
     line = np.append(-slopes, 1.0) @ np.vstack([rows, own])
     solved = inverse @ rows  # rows: what the normal equations are multiplied by

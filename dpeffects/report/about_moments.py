@@ -49,7 +49,8 @@ def _(fit: Regression, conf_level: float) -> str:
 def _(kept: Moments, conf_level: float = 0.95) -> Summary:
     tables: tuple[Block, ...] = (_worth(kept), _means(kept), *_differences(kept))
     title = "Private second moments, for regressions"
-    return Summary(title, alert(kept), (*blocks, *closing(kept, (_ASSUMED, _FOLLOWS, *kept.notes))))
+    notes = (_ASSUMED, _FOLLOWS, *kept.notes)
+    return Summary(title, alert(kept), (_header(kept), *tables, *closing(kept, notes)))
 
 
 @describe.register
