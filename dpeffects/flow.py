@@ -53,10 +53,12 @@ from dpeffects.estimators.joint import Joint
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
+    Missing,
     Number,
     Ordered,
     Pair,
     Survival,
+    columns,
     source,
 )
 from dpeffects.guarantee import Guarantee, cautions, rows_of
@@ -323,8 +325,9 @@ class Estimation:
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         if spec.several:
-            made_of = [column.parts for column in self.design.encoding.columns]
-            own = [len(x) == 1 and x[0].factor in asked.outcomes for x in made_of]
+            made_of = [x.parts[0].factor for x in self.design.encoding.columns if x.parts]
+            named = set(asked.outcome_columns)
+            own = [set(columns(x)) <= named and not isinstance(x, Missing) for x in made_of]
             facts = replace(facts, outcomes=sum(own), groups=self._group_sizes())
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
