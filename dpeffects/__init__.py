@@ -29,7 +29,7 @@ from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Allotment, Ledger
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -66,6 +66,7 @@ from dpeffects.vignettes import list_vignettes
 __version__ = "0.1.0"
 
 __all__ = [
+    "Allotment",
     "ArmEffects",
     "AuditResult",
     "Balance",

@@ -66,7 +66,7 @@ from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, Ledger, Terms
+from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -243,6 +243,7 @@ class Estimation:
         terms = Terms(self.protects, tuple(sorted(self.public)), void)
         budget, account = request.budget, account_of(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
+        self.allotment = account.allotment_name if account else ""
         self._reservation = account.reserve(budget, terms, about) if account else None
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
         try:
@@ -670,7 +671,8 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
-    own = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
+    own = whole.dataset if isinstance(whole, DurableLedger) else None
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != own:
@@ -804,6 +806,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
         "options": estimation.options.shown(),
         "citation": spec.citation,
+        "allotment": estimation.allotment,
     }
 
 
