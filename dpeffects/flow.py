@@ -175,7 +175,8 @@ class Request:
     def written_out(self) -> Request:
         """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
         bounds = opened(self.bounds)
-        left_out = (self.unit, self.cluster, self.weights, self.options.get("offset"))
+        beside = (self.options.get(name) for name in ("offset", "instrument"))
+        left_out = (self.unit, self.cluster, self.weights, *beside)
         formula = written_out(self.formula, self.data, bounds, left_out)
         return replace(self, formula=formula, bounds=bounds)
 
@@ -601,8 +602,7 @@ def _with_groups(formula: Formula, by: str | None) -> Formula:
 def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
-    own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
-    return replace(formula, outcome=own)
+    return options.of_formula(formula) if spec.uses_outcome else formula
 
 
 def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
@@ -686,7 +686,7 @@ def _result(
                 function=released, space=space, details=details, notes=notes, **about
             )
         case Tabled():
-            fields = {**released.fields, **about, "details": released.details}
+            fields = {**about, **released.fields, "details": released.details}
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
@@ -763,7 +763,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_name,
+        "treatment": parse(request.formula).treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,
