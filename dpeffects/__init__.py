@@ -3,6 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.designs import dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -36,6 +37,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    LateEffect,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
@@ -79,6 +81,7 @@ __all__ = [
     "Declared",
     "DurableLedger",
     "Guarantee",
+    "LateEffect",
     "Leaderboard",
     "Ledger",
     "OrdinalEffects",
@@ -112,6 +115,7 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_late",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",

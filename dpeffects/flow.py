@@ -187,7 +187,8 @@ class Request:
     def written_out(self) -> Request:
         """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
         bounds = opened(self.bounds)
-        left_out = (self.unit, self.cluster, self.weights, self.options.get("offset"))
+        beside = (self.options.get(name) for name in ("offset", "instrument"))
+        left_out = (self.unit, self.cluster, self.weights, *beside)
         formula = written_out(self.formula, self.data, bounds, left_out)
         return replace(self, formula=formula, bounds=bounds)
 
@@ -630,8 +631,8 @@ def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
         return formula.with_outcomes_as_columns()
     if formula.more_outcomes and spec.uses_outcome:
         raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
-    own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
-    return replace(formula, outcome=own, more_outcomes=())
+    formula = replace(formula, more_outcomes=())
+    return options.of_formula(formula) if spec.uses_outcome else formula
 
 
 def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
@@ -714,7 +715,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
                 function=released, space=space, details=details, notes=notes, **about
             )
         case Tabled():
-            fields = {**released.fields, **about, "details": released.details}
+            fields = {**about, **released.fields, "details": released.details}
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
@@ -796,7 +797,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_name,
+        "treatment": parse(request.formula).treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,
