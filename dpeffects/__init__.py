@@ -3,6 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.designs import dp_did
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -36,6 +37,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    DidEffect,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
@@ -74,6 +76,7 @@ __all__ = [
     "Comparison",
     "DPEffectsError",
     "Declared",
+    "DidEffect",
     "DurableLedger",
     "Guarantee",
     "Leaderboard",
@@ -108,6 +111,7 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_did",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",

@@ -3,6 +3,7 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
+from dpeffects.results.did import DidEffect
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
@@ -18,6 +19,7 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "DidEffect",
     "OrdinalEffects",
     "QuantileEffects",
     "RandomisationTest",
