@@ -45,12 +45,14 @@ from dpeffects.results import (
     Result,
     ScaledEffect,
     SensitivityAnalysis,
+    StudyEffects,
     SubsetEffects,
     SurvivalEffects,
     Test,
     Tests,
     load_cate,
 )
+from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
@@ -59,7 +61,7 @@ from dpeffects.sites import (
     dp_multisite,
     site_release,
 )
-from dpeffects.study import Study, simulate_study
+from dpeffects.studies import dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
@@ -92,6 +94,7 @@ __all__ = [
     "SiteRelease",
     "Spend",
     "Study",
+    "StudyEffects",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -117,6 +120,7 @@ __all__ = [
     "dp_qte",
     "dp_randomisation_test",
     "dp_rate",
+    "dp_study",
     "dp_survival",
     "ipw_bias",
     "ipw_bias_bound",

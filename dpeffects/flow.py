@@ -49,9 +49,16 @@ from dpeffects.estimators._clusters import (
     with_group_variances,
 )
 from dpeffects.estimators._response import Response, respond
+from dpeffects.estimators.joint import Joint
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Number, Ordered, Pair, Survival, source
+from dpeffects.formula.expression import (
+    Number,
+    Ordered,
+    Pair,
+    Survival,
+    source,
+)
 from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
@@ -68,10 +75,11 @@ from dpeffects.results import (
     CateFunction,
     RandomisationTest,
     Result,
+    StudyEffects,
 )
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.randomisation import ReleasedTest
-from dpeffects.results.tabled import Tabled, TableEffects
+from dpeffects.results.tabled import Tabled
 from dpeffects.unproved.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
@@ -87,6 +95,8 @@ _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
 _LEAST_RECORDS = 10.0
+_NOBODYS = "`outcome of nobody`"
+"""Stands where a formula needs an outcome, and the call has none."""
 _COUNTING = ("unit", "max_rows", "cluster", "missing", "weights", "subset")
 _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
 
@@ -294,12 +304,14 @@ class Estimation:
         if spec.guarantee != "none":
             budget = request.budget
             self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
-        self.unread = not spec.uses_covariates and parse(request.formula).has_covariates
+        asked = parse(request.formula)
+        self.unread = not spec.uses_covariates and asked.has_covariates
         if self.unread:
             note = _FOR_RESPONSE if self.sample.observed else _UNREAD
             self.notes.append(note.format(spec.name))
         subset = self.sample.subset
-        if subset is not None and set(subset.columns) & set(self.formula.outcome_columns):
+        outcomes = (asked if spec.several else self.formula).outcome_columns
+        if subset is not None and set(subset.columns) & set(outcomes):
             self.notes.append(_BY_OUTCOME)
         if request.by is not None:
             self.groups = self._read_groups(request.by)
@@ -313,10 +325,18 @@ class Estimation:
         about = (self.design.width, request.budget, self.level, count, values, arms)
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
+        if spec.several:
+            made_of = [column.parts for column in self.design.encoding.columns]
+            own = [len(x) == 1 and x[0].factor in asked.outcomes for x in made_of]
+            facts = replace(facts, outcomes=sum(own), groups=self._group_sizes())
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
         self.split = self._divide(facts)
+
+    def _group_sizes(self) -> tuple[int, ...]:
+        """Levels of each factor that makes groups."""
+        return () if self.groups is None else self.groups.design.strata().sizes
 
     def _adds_means(self, facts: Facts) -> bool:
         """Whether a level is released beside what the method releases; refuses where it cannot."""
@@ -485,7 +505,7 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
-            if self.effective is not None and isinstance(released, Tabled):
+            if self.effective is not None and isinstance(released, Tabled | Joint):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
@@ -597,15 +617,20 @@ def _with_groups(formula: Formula, by: str | None) -> Formula:
     """The formula, with the terms that make groups after its own."""
     if not isinstance(by, str):
         return formula
-    groups = parse(f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}")
+    outcome = source(formula.outcome) if formula.outcome_columns else _NOBODYS
+    groups = parse(f"{outcome} ~ {source(formula.treatment)} | {by}")
     return replace(formula, terms=(*formula.terms, *groups.terms))
 
 
 def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
+    if spec.several:
+        return formula.with_outcomes_as_columns()
+    if formula.more_outcomes and spec.uses_outcome:
+        raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
     own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
-    return replace(formula, outcome=own)
+    return replace(formula, outcome=own, more_outcomes=())
 
 
 def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
@@ -668,9 +693,7 @@ def _adds_up(options: Options) -> bool:
     return not options.needs_memory() and not options.memory_per_row()[0]
 
 
-def _result(
-    estimation: Estimation, released: Any
-) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects | RandomisationTest:
+def _result(estimation: Estimation, released: Any) -> Any:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
@@ -693,6 +716,11 @@ def _result(
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
+        case Joint():
+            groups = estimation.groups.design.strata() if estimation.groups is not None else None
+            n = float(design.n) if estimation.size is None else None
+            made = released.study(design, groups, n, estimation.contrasts)
+            return StudyEffects(notes=notes, **about | made)
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(

@@ -46,6 +46,11 @@ class Facts:
     """The largest that events and times can be, where the outcome is a rate."""
     indicator: bool = False
     """Whether the outcome is 0 or 1 by its declaration."""
+    outcomes: int = 0
+    """Encoded columns that are outcomes, the first ones after the intercept, where there are
+    several."""
+    groups: tuple[int, ...] = ()
+    """Levels of each factor that makes groups."""
 
     @property
     def columns(self) -> int:
@@ -153,7 +158,8 @@ class MethodSpec:
     for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
     of the noise is private, so that what is shown of it is a release too. ``may_stop`` says that
     released values decide whether all of the budget is used: then all of it is promised.
-    ``tabled`` says that a table of counts is released, of which a call of its own makes a result.
+    ``tabled`` says that a table of counts is released, of which a call of its own makes a result;
+    ``several`` that a formula may have several outcomes, which are columns of the design then.
     ``former_options`` are options that are no more, with what to write in their place. ``assumes``
     says what has to be true for an interval to hold; a summary has it above the estimate.
     """
@@ -182,6 +188,7 @@ class MethodSpec:
     smooth: bool = False
     may_stop: bool = False
     tabled: bool = False
+    several: bool = False
     former_options: Mapping[str, str] = field(default_factory=dict)
 
     @property

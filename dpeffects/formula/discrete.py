@@ -69,11 +69,15 @@ class Strata:
 
     def labels(self) -> tuple[str, ...]:
         """Name of each stratum, in the order of `index`."""
+        return tuple(", ".join(choice) for choice in product(*self.values()))
+
+    def values(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the values of each factor."""
         parts = []
         for factor, size, flag in self._each():
             missing = [] if flag is None else [f"{flag.column} missing"]
-            parts.append([*_values(factor, size - len(missing)), *missing])
-        return tuple(", ".join(choice) for choice in product(*parts))
+            parts.append((*_values(factor, size - len(missing)), *missing))
+        return tuple(parts)
 
     def _each(self) -> Iterator[tuple[Factor, int, Missing | None]]:
         return zip(self.factors, self.sizes, self.flags, strict=True)

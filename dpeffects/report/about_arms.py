@@ -21,6 +21,7 @@ from dpeffects.report.blocks import (
 from dpeffects.report.paragraph import describe, effect_words, paragraph
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.several import ArmEffects, AtOnce, SubsetEffects
+from dpeffects.results.study import StudyEffects
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 
@@ -87,6 +88,8 @@ def _named(fit: AtOnce) -> tuple[str, str]:
     """What the effects are for: arms, or subsets with their conditions."""
     if isinstance(fit, ArmEffects):
         return "Arms", ", ".join((f"{fit.arms[0]} (reference)", *fit.arms[1:]))
+    if isinstance(fit, StudyEffects):
+        return "Outcomes", ", ".join(fit.outcomes)
     assert isinstance(fit, SubsetEffects)
     pairs = zip(fit.labels, fit.subsets, strict=True)
     texts = [a if a == b else f"{a} ({b})" for a, b in pairs]
@@ -97,10 +100,14 @@ def _named(fit: AtOnce) -> tuple[str, str]:
 def _where(fit: AtOnce, count: bool = False) -> str:
     if isinstance(fit, ArmEffects):
         return f"between {len(fit.arms)} arms" if count else "between arms"
+    if isinstance(fit, StudyEffects):
+        return f"on {len(fit.outcomes)} outcomes" if count else "by outcome"
     return f"in {len(fit.labels)} subsets" if count else "by subset"
 
 
 def _each(fit: AtOnce) -> str:
+    if isinstance(fit, StudyEffects):
+        return "outcome"
     return "contrast" if isinstance(fit, ArmEffects) else "subset"
 
 

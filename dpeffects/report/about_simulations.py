@@ -13,7 +13,7 @@ from dpeffects.leaderboard.cells import NEAR
 from dpeffects.planning import Plan, PlanSetting, TermPlan
 from dpeffects.report.blocks import noted, percent, starred
 from dpeffects.results.numbers import number, numbers, text_of
-from dpeffects.study.result import Study
+from dpeffects.simulations.result import Study
 from dpeffects.summary import Notes, Pairs, Summary, Table, summarise
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from dpeffects.results.rates import RateEffects
 from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
+from dpeffects.results.study import StudyEffects
 from dpeffects.results.survival import SurvivalEffects
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
+    "StudyEffects",
     "SubsetEffects",
     "SurvivalEffects",
     "Test",

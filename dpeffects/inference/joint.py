@@ -1,0 +1,317 @@
+"""Sums of several columns by arm, released together, and the estimates that they give.
+
+A column is an outcome or a baseline variable on the scale z = (x - low) / (high - low) - 1/2, from
+-1/2 to 1/2. A `Margin` has the numbers of records, the sums of z and of z^2 by arm, or by arm and
+level of a factor. Margins of the same records agree: least squares makes the levels of every factor
+add up to the whole (`agreeing`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.inference.estimate import (
+    Estimate,
+    Means,
+    MeansPart,
+    MeansVariance,
+    Part,
+    SamplingVariance,
+)
+from dpeffects.inference.tables import Confounding
+
+LEFT = "confounding left by the model"
+_UNLIKE = 0.5
+"""How much the variance of a subgroup differs from that of its arm, over the latter, over studies:
+a noisy one is pulled to that of the arm by it."""
+
+
+@dataclass(frozen=True)
+class StudyColumn:
+    """A column of a study: its name, its range, and whether it has two values by declaration.
+
+    A level of a factor has the name of its variable and its own; ``first`` is the level that has no
+    column, because it is what the others leave. ``missing`` is the column that says where this one
+    has no value, -1 where it always has one.
+    """
+
+    name: str
+    low: float = 0.0
+    high: float = 1.0
+    two_valued: bool = False
+    variable: str = ""
+    level: str = ""
+    first: str = ""
+    missing: int = -1
+
+    @property
+    def width(self) -> float:
+        """Length of the range."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """Released numbers by arm and level: ``sizes`` (arms, levels), ``sums`` and ``squares`` of z
+    (arms, levels, columns), and the variances of the noise in each entry of the three.
+
+    The levels are those of ``factor``; without a factor there is one, the whole.
+    """
+
+    sizes: FloatArray
+    sums: FloatArray
+    squares: FloatArray
+    noise: tuple[float, float, float]
+    factor: str = ""
+    levels: tuple[str, ...] = ("",)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Margin):
+            return NotImplemented
+        mine, yours = ([getattr(x, f.name) for f in fields(self)] for x in (self, other))
+        same = all(map(np.array_equal, mine[:3], yours[:3]))
+        return same and mine[3:] == yours[3:]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def records(self) -> FloatArray:
+        """Sizes to divide by: at least one record."""
+        return np.maximum(self.sizes, 1.0)
+
+    def means(self) -> FloatArray:
+        """Means of z, which are within the range."""
+        return np.clip(self.sums / self.records[..., None], -0.5, 0.5)
+
+    def mean_noise(self) -> tuple[FloatArray, FloatArray]:
+        """Variances of the noise in the means by sums and by sizes."""
+        size, total, _ = self.noise
+        by_sums = total / self.records[..., None] ** 2 + 0.0 * self.sums
+        return by_sums, size * (self.means() / self.records[..., None]) ** 2
+
+
+def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[Margin, ...]:
+    """The same margins with levels that add up to the whole, by least squares.
+
+    All of them are about the same records. ``n`` is the number of records, where that is known: the
+    sizes of the arms add up to it.
+
+    Examples
+    --------
+    >>> one = Margin(np.array([[6.0], [4.0]]), *[np.zeros((2, 1, 0))] * 2, (1.0, 1.0, 1.0))
+    >>> two = replace(one, sizes=np.array([[4.0, 4.0], [2.0, 2.0]]), levels=("a", "b"))
+    >>> whole, by_level = agreeing(one, [two], None)
+    >>> whole.sizes.ravel().round(2).tolist(), by_level.sizes.round(2).tolist()
+    ([6.67, 4.0], [[3.33, 3.33], [2.0, 2.0]])
+    """
+    margins = [whole, *parts]
+    columns: list[list[FloatArray]] = [[] for _ in margins]
+    noises: list[list[float]] = [[] for _ in margins]
+    for k, name in enumerate(("sizes", "sums", "squares")):
+        entries = [getattr(margin, name) for margin in margins]
+        variances = [margin.noise[k] for margin in margins]
+        levels = [entry.shape[1] for entry in entries]
+        price = [1.0 / max(v * m, 1e-300) for v, m in zip(variances, levels, strict=True)]
+        seen = [entry.sum(axis=1) for entry in entries]
+        total = sum(p * x for p, x in zip(price, seen, strict=True)) / sum(price)
+        of_total = 1.0 / sum(price)
+        if name == "sizes" and n is not None:
+            arms = len(total)
+            total, of_total = total + (n - total.sum()) / arms, of_total * (1.0 - 1.0 / arms)
+        for i, (entry, v, m) in enumerate(zip(entries, variances, levels, strict=True)):
+            columns[i].append(entry + ((total - seen[i]) / m)[:, None])
+            noises[i].append(v * (1.0 - 1.0 / m) + of_total / m**2)
+    return tuple(
+        replace(
+            margin, sizes=new[0], sums=new[1], squares=new[2], noise=(noise[0], noise[1], noise[2])
+        )
+        for margin, new, noise in zip(margins, columns, noises, strict=True)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class JointSums:
+    """What a study releases: margins of its outcomes, those of its baseline variables, and facts.
+
+    ``arms`` are in the order of the first axis, ``contrasts`` pairs of them. ``noise`` in a sum is
+    Laplace unless ``normal``: noise of several columns together is close to it. ``known_total``
+    says that sizes of the whole add up to a known number. Where records count
+    by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
+    ``confounding`` is what they leave of it, None where treatment was randomised, and
+    ``unadjusted`` the whole without weights.
+    """
+
+    arms: tuple[str, ...]
+    contrasts: tuple[tuple[int, int], ...]
+    outcomes: tuple[StudyColumn, ...]
+    whole: Margin
+    groups: tuple[Margin, ...] = ()
+    baseline_columns: tuple[StudyColumn, ...] = ()
+    baseline: Margin | None = None
+    weighted_baseline: Margin | None = None
+    normal: bool = True
+    known_total: bool = False
+    unequal: tuple[float, ...] = ()
+    confounding: Confounding | None = None
+    unadjusted: Margin | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, JointSums):
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def with_weights(self, unequal: float) -> JointSums:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        own = self.unequal or (1.0,) * len(self.arms)
+        return replace(self, unequal=tuple(unequal * x for x in own))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the outcomes, and which arms are compared where there are more than two."""
+        names = [f": {self.arms[a]} - {self.arms[b]}" for a, b in self.contrasts]
+        names = [""] if len(self.arms) == 2 else names
+        return tuple(f"{column.name}{name}" for column in self.outcomes for name in names)
+
+    def effects(self) -> tuple[Estimate, ...]:
+        """Estimates on all records, in the order of `labels`."""
+        return tuple(self._effects(self.whole, 0))
+
+    def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """Levels of a factor, and the estimates within each."""
+        margin = self.groups[group]
+        for k, level in enumerate(margin.levels):
+            yield level, tuple(self._effects(margin, k))
+
+    def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
+        for j in range(len(self.outcomes)):
+            means, variances, scales = self._arm_means(margin, level, j)
+            for pair in self.contrasts:
+                yield self._estimate(margin, level, j, list(pair), means, variances, scales)
+
+    def _arm_means(
+        self, margin: Margin, level: int, j: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means of z by arm, their sampling variances, and standard deviations of the noise in
+        these.
+        """
+        at = self._known(margin, level, j)
+        own, scales = _spread(at, self.outcomes[j].two_valued)
+        if margin is not self.whole:
+            own, scales = _pulled(own, scales, *_spread(*self._whole(j)))
+        sizes = at.records[:, 0]
+        unequal = np.array(self.unequal or (1.0,) * len(self.arms))
+        factor = unequal / np.maximum(sizes - 1.0, 1.0)
+        return at.means()[:, 0, 0], own * factor, scales * factor
+
+    def _whole(self, j: int) -> tuple[Margin, bool]:
+        return self._known(self.whole, 0, j), self.outcomes[j].two_valued
+
+    def _known(self, margin: Margin, level: int, j: int) -> Margin:
+        """One column at one level: sums over the records that have a value."""
+        sizes, (size, total, square) = margin.sizes[:, [level]], margin.noise
+        if (flag := self.outcomes[j].missing) >= 0:  # z is 0 where it is missing
+            there = 0.5 * sizes - margin.sums[:, [level], flag]
+            sizes, size = np.clip(there, 1.0, np.maximum(sizes, 1.0)), 0.25 * size + total
+        sums, squares = margin.sums[:, [level], [j]], margin.squares[:, [level], [j]]
+        return Margin(sizes, sums[..., None], squares[..., None], (size, total, square))
+
+    def _estimate(
+        self,
+        margin: Margin,
+        level: int,
+        j: int,
+        pair: list[int],
+        means: FloatArray,
+        variances: FloatArray,
+        scales: FloatArray,
+    ) -> Estimate:
+        """The difference between two arms, with the law of its error."""
+        column, at = self.outcomes[j], self._known(margin, level, j)
+        width, sizes = column.width, at.records[pair, 0]
+        sampling = [
+            SamplingVariance(
+                width**2 * float(variances[a]),
+                width**2 * float(scales[a]) / math.sqrt(2.0),
+                width**2 / 4.0 / float(at.records[a, 0]),
+            )
+            for a in pair
+        ]
+        single = self._noises(margin, at, pair) * width
+        one, two = (column.low + width * (means[pair] + 0.5)).tolist()
+        left = math.sqrt(self._left(margin, level, j, pair) / 2.0)
+        both = Means(
+            one,
+            two,
+            (MeansVariance(sampling[0], 1.0, 0.0), MeansVariance(sampling[1], 0.0, 1.0)),
+            laplace=() if self.normal else _pairs(single / math.sqrt(2.0)),
+            gaussian=_pairs(single) if self.normal else (),
+            parts=(MeansPart(LEFT, left, 0.0), MeansPart(LEFT, 0.0, left)) if left else (),
+            possible=(column.low, column.high),
+            design=self._design(sizes, pair) if column.two_valued else None,
+        )
+        whole = both.combined(1.0, -1.0)
+        parts = (Part(LEFT, 2.0 * left**2),) if left else ()
+        return replace(whole, means=both, parts=parts, possible=(-width, width))
+
+    def _noises(self, margin: Margin, at: Margin, pair: list[int]) -> FloatArray:
+        """What each independent noise does to two means, one row each, as standard deviations.
+
+        Errors of sizes that add up to a known total are opposite.
+        """
+        records, arms = at.records[:, 0], len(self.arms)
+        size, total, _ = at.noise
+        by_size = np.diag(np.sqrt(size) * at.means()[:, 0, 0] / records)
+        if margin is self.whole and self.known_total:
+            turn = np.eye(arms) - 1.0 / arms
+            by_size = turn @ by_size / math.sqrt(1.0 - 1.0 / arms)
+        by_sum = np.diag(np.sqrt(total) / records)
+        found = np.vstack([by_sum, -by_size])[:, pair]
+        return found[np.abs(found).max(axis=1) > 0.0]
+
+    def _design(self, sizes: FloatArray, pair: list[int]) -> tuple[float, float, float]:
+        """Variances of the means of an indicator, over m (1 - m)."""
+        unequal = np.array(self.unequal or (1.0,) * len(self.arms))[pair]
+        one, two = (unequal / sizes).tolist()
+        return one, two, 0.0
+
+    def _left(self, margin: Margin, level: int, j: int, pair: list[int]) -> float:
+        """Variance by confounding that weights leave."""
+        return 0.0
+
+
+def _pairs(rows: FloatArray) -> tuple[tuple[float, float], ...]:
+    return tuple((float(a), float(b)) for a, b in rows)
+
+
+def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Variances of z by arm, and the standard deviations of the noise in them.
+
+    That of an indicator follows from its mean.
+    """
+    sizes, means = at.records[:, 0], at.means()[:, 0, 0]
+    by_sums, by_sizes = (x[:, 0, 0] for x in at.mean_noise())
+    noise = by_sums + by_sizes  # the square of a noisy mean is too large by its variance
+    if two_valued:
+        return 0.25 - means**2 + noise, 2.0 * np.abs(means) * np.sqrt(noise)
+    size, _, square = at.noise
+    squares = at.squares[:, 0, 0] / sizes
+    own = squares - means**2 + noise
+    by_size = size * (squares / sizes) ** 2
+    return own, np.sqrt(square / sizes**2 + by_size + 4.0 * means**2 * noise)
+
+
+def _pulled(
+    own: FloatArray, sd: FloatArray, of_arm: FloatArray, arm_sd: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Variances of a subgroup pulled to those of its arm, as far as noise explains."""
+    prior = (_UNLIKE * np.clip(of_arm, 1e-4, 0.25)) ** 2 + arm_sd**2
+    kept = prior / (prior + sd**2)
+    unknown = np.sqrt(kept * sd**2)
+    return of_arm + kept * (own - of_arm), unknown
