@@ -3,7 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.designs import dp_late
+from dpeffects.designs import dp_did, dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -37,6 +37,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    DidEffect,
     LateEffect,
     OrdinalEffects,
     QuantileEffects,
@@ -79,6 +80,7 @@ __all__ = [
     "Comparison",
     "DPEffectsError",
     "Declared",
+    "DidEffect",
     "DurableLedger",
     "Guarantee",
     "LateEffect",
@@ -115,6 +117,7 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_did",
     "dp_late",
     "dp_multisite",
     "dp_ordinal",

@@ -138,6 +138,8 @@ class Request:
     """What is released of conditional effects: "function", "points" or "groups"."""
     at: Any = None
     by: str | None = None
+    made_of: str | None = None
+    """The column of units, where each record was made of all rows of one (`design.panel`)."""
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -257,8 +259,9 @@ class Estimation:
     @property
     def protects(self) -> str:
         """What one of the two neighbours has in the place of another."""
-        if self.sample.unit is not None:
-            return rows_of(self.sample.unit)
+        unit = self.request.made_of or self.sample.unit
+        if unit is not None:
+            return rows_of(unit)
         return "outcome" if self.level == "label" else "record"
 
     def _sample(self) -> Sample:

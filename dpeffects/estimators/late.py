@@ -231,7 +231,11 @@ def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
         (-width, width),
     )
     own = {"table": table, "stands_on": residual.basis, "warning": residual.caution}
-    return Tabled(LateEffect, own | {"estimand": "LATE", "instrument": options.instrument}, details=residual.details)
+    return Tabled(
+        LateEffect,
+        own | {"estimand": "LATE", "instrument": options.instrument},
+        details=residual.details,
+    )
 
 
 def _price(curator: Curator, share: str) -> Share:
