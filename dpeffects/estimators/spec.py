@@ -10,6 +10,7 @@ from typing import Any
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula import Formula
+from dpeffects.formula.encoding import EncodedColumn
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Effects
@@ -52,6 +53,10 @@ class Facts:
     several."""
     groups: tuple[int, ...] = ()
     """Levels of each factor that makes groups."""
+    encoded: tuple[EncodedColumn, ...] = ()
+    """What the encoded columns are made of, where there are several outcomes."""
+    treatment: tuple[str, ...] = ()
+    """The treatment, and the declared levels after the first, where there are several outcomes."""
 
     @property
     def columns(self) -> int:
