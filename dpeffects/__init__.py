@@ -3,6 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.designs import dp_did, dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -29,13 +30,15 @@ from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Allotment, Ledger
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
     Balance,
     CateEffects,
     CateFunction,
+    DidEffect,
+    LateEffect,
     Moments,
     OrdinalEffects,
     QuantileEffects,
@@ -69,6 +72,7 @@ from dpeffects.vignettes import list_vignettes
 __version__ = "0.1.0"
 
 __all__ = [
+    "Allotment",
     "ArmEffects",
     "AuditResult",
     "Balance",
@@ -79,8 +83,10 @@ __all__ = [
     "Comparison",
     "DPEffectsError",
     "Declared",
+    "DidEffect",
     "DurableLedger",
     "Guarantee",
+    "LateEffect",
     "Leaderboard",
     "Ledger",
     "Moments",
@@ -117,6 +123,8 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_did",
+    "dp_late",
     "dp_moments",
     "dp_multisite",
     "dp_ordinal",

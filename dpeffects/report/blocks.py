@@ -17,6 +17,7 @@ from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
+from dpeffects.results.did import DidEffect
 from dpeffects.results.numbers import joined, number, numbers, text_of
 from dpeffects.results.record import Record
 from dpeffects.results.several import AtOnce
@@ -61,6 +62,8 @@ def words_of(estimand: str) -> str:
 
 def called(result: Record | Combined) -> str:
     """What was estimated: an effect, in the words of its estimand, or an association."""
+    if isinstance(result, DidEffect) and not result.associated:
+        return "difference in differences"
     return "association" if result.associated else words_of(result.estimand)
 
 
@@ -151,6 +154,7 @@ def header(result: Record) -> Pairs:
         ("Assumes", assumed(result)),
         ("Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
+        ("Paid by", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
         ("Who counts", "; ".join(result.sample.values())),
@@ -194,7 +198,11 @@ def assumed(result: Record) -> str:
         return "; ".join(filter(None, (first, table.assumes)))
     known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
     spec = (conditional_methods() if known else registry()).get(result.method)
-    return spec.assumes if spec else ""
+    by_method = spec.assumes if spec else ""
+    if not result.assumes:
+        return by_method
+    _, apart, models = by_method.partition(f"{NO_CONFOUNDER}; ")
+    return f"{result.assumes}; {models}" if apart and result.basis == "adjusted" else result.assumes
 
 
 def bounds_text(result: Record) -> str:

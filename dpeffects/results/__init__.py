@@ -3,7 +3,9 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
+from dpeffects.results.did import DidEffect
 from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.late import LateEffect
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
@@ -20,6 +22,8 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "DidEffect",
+    "LateEffect",
     "Moments",
     "OrdinalEffects",
     "QuantileEffects",
