@@ -4,10 +4,10 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
+from dpeffects.results.late import LateEffect
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.randomisation import RandomisationTest
-from dpeffects.results.late import LateEffect
 from dpeffects.results.rates import RateEffects
 from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
@@ -19,10 +19,10 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
+    "LateEffect",
     "OrdinalEffects",
     "QuantileEffects",
     "RandomisationTest",
-    "LateEffect",
     "RateEffects",
     "Result",
     "ScaledEffect",
