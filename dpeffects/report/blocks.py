@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from dpeffects.errors import FormulaError
-from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimands import ESTIMANDS, LATE
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import NO_CONFOUNDER
 from dpeffects.formula import parse
@@ -57,7 +57,8 @@ def size_words(result: Record, always: bool = False) -> str:
 
 def words_of(estimand: str) -> str:
     """An estimand in words."""
-    return ESTIMANDS[estimand].words if estimand in ESTIMANDS else "effect"
+    known = {**ESTIMANDS, LATE.name: LATE}
+    return known[estimand].words if estimand in known else "effect"
 
 
 def called(result: Record | Combined) -> str:

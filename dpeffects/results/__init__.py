@@ -25,6 +25,7 @@ __all__ = [
     "DidEffect",
     "LateEffect",
     "Moments",
+    "LateEffect",
     "OrdinalEffects",
     "QuantileEffects",
     "RandomisationTest",
