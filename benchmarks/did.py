@@ -82,6 +82,7 @@ def setting(n: int, treated: float, rho: float, skewed: bool, adjusted: bool) ->
     rows = []
     for epsilon, runs in found.items():
         hits, error, width, without = np.array(runs, float).T
+        size, of_plain = (float(np.sqrt((x**2).mean())) for x in (error, without))
         rows.append(
             {
                 "units": n,
@@ -92,7 +93,9 @@ def setting(n: int, treated: float, rho: float, skewed: bool, adjusted: bool) ->
                 "covered": round(100.0 * hits.mean(), 1),
                 "width": round(float(np.median(width)), 3),
                 "error": round(float(np.sqrt((error**2).mean())), 3),
-                "over non-private": round(float(np.sqrt((error**2).mean() / (without**2).mean())), 2),
+                "over non-private": round(
+                    float(np.sqrt((error**2).mean() / (without**2).mean())), 2
+                ),
             }
         )
     return rows
