@@ -49,7 +49,7 @@ from dpeffects.estimators._clusters import (
     with_group_variances,
 )
 from dpeffects.estimators._response import Response, respond
-from dpeffects.estimators.joint import Joint
+from dpeffects.estimators.joint import Joint, columns_missing
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
@@ -265,8 +265,11 @@ class Estimation:
             _with_groups(x, request.by)
             for x in (_parsed(request, spec, self.options), self.formula)
         )
+        if spec.several:  # where an outcome is missing, the formula says
+            policies = _policies(request, parse(request.formula))
+            asked["missing"] = {k: x for k, x in policies.items() if x != "available"}
         sample = Sample.asked(formula, read.columns, **asked)
-        wanted = [name for name, value in asked.items() if value not in (None, "error")]
+        wanted = [name for name in _COUNTING if getattr(request, name) not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
@@ -323,9 +326,9 @@ class Estimation:
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         if spec.several:
-            made_of = [column.parts for column in self.design.encoding.columns]
-            own = [len(x) == 1 and x[0].factor in asked.outcomes for x in made_of]
-            facts = replace(facts, outcomes=sum(own), groups=self._group_sizes())
+            own = columns_missing(self.design, asked)
+            groups = self._group_sizes()
+            facts = replace(facts, outcomes=len(own), missing=own, groups=groups)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
@@ -623,11 +626,17 @@ def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
     if spec.several:
-        return formula.with_outcomes_as_columns()
+        policies = _policies(request, formula)
+        return formula.with_outcomes_as_columns(k for k, x in policies.items() if x == "available")
     if formula.more_outcomes and spec.uses_outcome:
         raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
     own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
     return replace(formula, outcome=own, more_outcomes=())
+
+
+def _policies(request: Request, formula: Formula) -> dict[str, str]:
+    """What is done about missing values of several outcomes and of the baseline variables."""
+    return missing_by_column(request.missing, _with_groups(formula, request.by), several=True)
 
 
 def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
@@ -638,8 +647,10 @@ def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    policies = missing_by_column(request.missing, _with_groups(formula, request.by))
-    responds = "weight" in policies.values()
+    responds = False
+    if not spec.several:
+        policies = missing_by_column(request.missing, _with_groups(formula, request.by))
+        responds = "weight" in policies.values()
     if not spec.uses_covariates and not responds:
         formula = replace(formula, terms=())
     if not spec.uses_outcome:
@@ -717,7 +728,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
             groups = estimation.groups.design.strata() if estimation.groups is not None else None
             n = float(design.n) if estimation.size is None else None
             made = released.study(design, groups, n, estimation.contrasts)
-            return StudyEffects(notes=notes, **about | made)
+            return StudyEffects(notes=(*released.notes, *notes), **about | made)
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(
