@@ -19,6 +19,7 @@ def dp_study(
     data: Any,
     *,
     subgroups: str | Sequence[str] = (),
+    estimand: str = "ATE",
     epsilon: float,
     delta: float = 0.0,
     design: str = "observational",
@@ -45,13 +46,18 @@ def dp_study(
         adjusted for.
     subgroups
         Discrete terms, each of which makes subgroups: ``["sex", "cut(age, [18, 65, 100])"]``.
+    estimand
+        "ATE", "ATT" or "ATC": effects on all records, on the treated or on the controls.
     design
         "randomised" where treatment was assigned by chance, "observational" where not.
     contrasts
         Of more than two arms: "reference" (each with the first) or "pairwise".
+    missing
+        As in :func:`dp_ate`, by column. "available", for outcomes: each is compared among the
+        records that have it, which assumes that it is missing at random within an arm.
     data, epsilon, delta, bounds, shares, ledger, dataset, seed
         As in :func:`dp_ate`.
-    unit, missing, weights, subset, check_bounds
+    unit, weights, subset, check_bounds
         As in :func:`dp_ate`.
     **options
         Options of the method; ``print(dpe.methods("study"))`` describes them.
@@ -68,6 +74,9 @@ def dp_study(
     twenty outcomes its noise is less than half of that of twenty calls with a twentieth of the
     budget each. With ``delta`` > 0 noise is Gaussian where that is less.
 
+    Unless treatment was randomised, records count by inverse probability weights of one released
+    propensity model of the baseline variables, for all outcomes and subgroups at once.
+
     Examples
     --------
     >>> import dpeffects as dpe
@@ -80,10 +89,10 @@ def dp_study(
     ('earnings_1978', 'I(earnings_1978 > 0)')
     """
     arguments = {**locals(), **options}
-    for name in ("formula", "data", "subgroups", "options"):
+    for name in ("formula", "data", "subgroups", "estimand", "options"):
         arguments.pop(name)
     spec, by = table_methods()["study"], _joined(subgroups)
-    request = Request.of_effect("ATE", formula, data, spec, **arguments)
+    request = Request.of_effect(estimand, formula, data, spec, **arguments)
     return Estimation(replace(request, by=by)).result()
 
 
