@@ -30,6 +30,7 @@ from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
+from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -82,6 +83,7 @@ __all__ = [
     "Ledger",
     "OrdinalEffects",
     "Plan",
+    "Protocol",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
@@ -134,6 +136,7 @@ __all__ = [
     "pehe",
     "plan",
     "plots",
+    "read_protocol",
     "reference",
     "rehearse",
     "simulate",
