@@ -3,6 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.designs import dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -31,12 +32,14 @@ from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Ledger
 from dpeffects.protocols import Protocol, read_protocol
+from dpeffects.privacy.ledger import Allotment, Ledger
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
     Balance,
     CateEffects,
     CateFunction,
+    LateEffect,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
@@ -67,6 +70,7 @@ from dpeffects.vignettes import list_vignettes
 __version__ = "0.1.0"
 
 __all__ = [
+    "Allotment",
     "ArmEffects",
     "AuditResult",
     "Balance",
@@ -79,6 +83,7 @@ __all__ = [
     "Declared",
     "DurableLedger",
     "Guarantee",
+    "LateEffect",
     "Leaderboard",
     "Ledger",
     "OrdinalEffects",
@@ -113,6 +118,7 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_late",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",

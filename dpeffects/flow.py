@@ -53,10 +53,12 @@ from dpeffects.estimators.joint import Joint
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
+    Missing,
     Number,
     Ordered,
     Pair,
     Survival,
+    columns,
     source,
 )
 from dpeffects.guarantee import Guarantee, cautions, rows_of
@@ -64,7 +66,7 @@ from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, Ledger, Terms
+from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -185,7 +187,8 @@ class Request:
     def written_out(self) -> Request:
         """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
         bounds = opened(self.bounds)
-        left_out = (self.unit, self.cluster, self.weights, self.options.get("offset"))
+        beside = (self.options.get(name) for name in ("offset", "instrument"))
+        left_out = (self.unit, self.cluster, self.weights, *beside)
         formula = written_out(self.formula, self.data, bounds, left_out)
         return replace(self, formula=formula, bounds=bounds)
 
@@ -241,6 +244,7 @@ class Estimation:
         terms = Terms(self.protects, tuple(sorted(self.public)), void)
         budget, account = request.budget, account_of(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
+        self.allotment = account.allotment_name if account else ""
         self._reservation = account.reserve(budget, terms, about) if account else None
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
         try:
@@ -323,8 +327,9 @@ class Estimation:
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         if spec.several:
-            made_of = [column.parts for column in self.design.encoding.columns]
-            own = [len(x) == 1 and x[0].factor in asked.outcomes for x in made_of]
+            made_of = [x.parts[0].factor for x in self.design.encoding.columns if x.parts]
+            named = set(asked.outcome_columns)
+            own = [set(columns(x)) <= named and not isinstance(x, Missing) for x in made_of]
             facts = replace(facts, outcomes=sum(own), groups=self._group_sizes())
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
@@ -626,8 +631,8 @@ def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
         return formula.with_outcomes_as_columns()
     if formula.more_outcomes and spec.uses_outcome:
         raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
-    own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
-    return replace(formula, outcome=own, more_outcomes=())
+    formula = replace(formula, more_outcomes=())
+    return options.of_formula(formula) if spec.uses_outcome else formula
 
 
 def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
@@ -667,7 +672,8 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
-    own = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
+    own = whole.dataset if isinstance(whole, DurableLedger) else None
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != own:
@@ -709,7 +715,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
                 function=released, space=space, details=details, notes=notes, **about
             )
         case Tabled():
-            fields = {**released.fields, **about, "details": released.details}
+            fields = {**about, **released.fields, "details": released.details}
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
@@ -791,7 +797,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_name,
+        "treatment": parse(request.formula).treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,
@@ -801,6 +807,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
         "options": estimation.options.shown(),
         "citation": spec.citation,
+        "allotment": estimation.allotment,
     }
 
 

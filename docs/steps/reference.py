@@ -44,7 +44,7 @@ AREAS = {
         ":doc:`/generated/vignettes/reading_budget`.",
         [
             *("declare", "Bounds", "Declared", "Guarantee", "Spend", "Ledger"),
-            *("create_ledger", "open_ledger", "DurableLedger"),
+            *("create_ledger", "open_ledger", "DurableLedger", "Allotment"),
         ],
     ),
     "plan": (

@@ -48,6 +48,7 @@ from dpeffects.formula.expression import (
     Pair,
     Spline,
     Survival,
+    Taken,
     evaluate,
     needs_domain,
     number_columns,
@@ -566,13 +567,15 @@ class _ColumnReader:
         if name in self._known:
             ends, source = self._known.interval(name), self._known.source(name)
             if name in _events(self._formula) and ends != (0.0, 1.0):
-                raise BoundsError(f"column {name!r} says whether the event was there: it is 0 or 1")
+                raise BoundsError(f"column {name!r} says whether something was so: it is 0 or 1")
         elif dtype == nw.Boolean:
             ends, source = (0.0, 1.0), "dtype"
         elif written := ends_in_formula(name, self._formula):
             ends, source = written, "declared"
         elif not needs_range:
             return
+        elif name in _events(self._formula):
+            ends, source = (0.0, 1.0), "dtype"
         elif source is not None:
             values = numbers(self._in_memory(name))
             ends = (float(values.min()), float(values.max()))
@@ -680,10 +683,10 @@ def _why_declared(blocked: list[str], formula: Formula) -> str:
 
 
 def _events(formula: Formula) -> tuple[str, ...]:
-    """Columns that say whether a time ended in the event."""
-    outcome = formula.outcome
-    if isinstance(outcome, Survival) and isinstance(outcome.event, Column):
-        return (outcome.event.name,)
+    """Columns that say whether a time ended in the event, or whether treatment was taken."""
+    match formula.outcome:
+        case Survival(_, Column(name)) | Taken(_, Column(name)):
+            return (name,)
     return ()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.formula import Formula
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Effects
@@ -76,6 +77,10 @@ class Options:
         if isinstance(written, Survival):
             raise OptionError("Surv(time, event) is for dp_survival")
         return written
+
+    def of_formula(self, written: Formula) -> Formula:
+        """Return what is made of a formula, by default of its outcome."""
+        return replace(written, outcome=self.of_outcome(written.outcome))
 
     def resolve(self, facts: Facts) -> Options:
         """Return options with every open choice made from public numbers."""
@@ -244,7 +249,12 @@ class MethodSpec:
         return self.options(**given)
 
 
-_ELSEWHERE = {"offset": "dp_rate", "horizon": "dp_survival", "quantiles": "dp_qte"}
+_ELSEWHERE = {
+    "horizon": "dp_survival",
+    "instrument": "dp_late",
+    "offset": "dp_rate",
+    "quantiles": "dp_qte",
+}
 """Options that other public functions have."""
 _ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
 

@@ -273,6 +273,15 @@ class Releaser:
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
 
+    def for_part(self, split: Split) -> Releaser:
+        """Return a releaser for a part of the budget that is divided by itself, on the same ledger.
+
+        Its Gaussian shares are a pool of their own (claim 4).
+        """
+        part = type(self)(split, self._ledger, self._noise, self._alone, self._covering)
+        self._halves.append(part)
+        return part
+
     def for_subset(self, split: Split, ledger: Ledger | None = None) -> Releaser:
         """Return a releaser for a part of the rows, by default on the same ledger (claim 11).
 

@@ -151,6 +151,7 @@ def header(result: Record) -> Pairs:
         ("Assumes", assumed(result)),
         ("Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
+        ("Paid by", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
         ("Who counts", "; ".join(result.sample.values())),

@@ -7,6 +7,7 @@ from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.randomisation import RandomisationTest
+from dpeffects.results.late import LateEffect
 from dpeffects.results.rates import RateEffects
 from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
@@ -22,6 +23,7 @@ __all__ = [
     "OrdinalEffects",
     "QuantileEffects",
     "RandomisationTest",
+    "LateEffect",
     "RateEffects",
     "Result",
     "ScaledEffect",

@@ -15,6 +15,7 @@ from dpeffects.errors import EstimationError
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Evidence, Hypothesis
 from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
+from dpeffects.inference.weighted import combined_means
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import number
@@ -29,7 +30,6 @@ from dpeffects.sites.checks import (
     read_all,
 )
 from dpeffects.sites.error_distribution import Errors, SumLaw
-from dpeffects.sites.means import combined_means
 from dpeffects.sites.notes import FEW_SITES, listed, notes
 from dpeffects.sites.random_effects import MixedLaw, random_effects
 from dpeffects.sites.release import SiteRelease
