@@ -30,9 +30,8 @@ from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger
-from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -58,10 +57,13 @@ from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
+    StudyRelease,
     combine,
+    combine_studies,
     combine_tables,
     dp_multisite,
     site_release,
+    study_release,
 )
 from dpeffects.studies import dp_study
 from dpeffects.summary import Summary
@@ -99,6 +101,7 @@ __all__ = [
     "Spend",
     "Study",
     "StudyEffects",
+    "StudyRelease",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -108,6 +111,7 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_studies",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -148,5 +152,6 @@ __all__ = [
     "simulate",
     "simulate_study",
     "site_release",
+    "study_release",
     "wrong_sign_probability",
 ]

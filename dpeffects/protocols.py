@@ -14,7 +14,7 @@ from dpeffects import documents
 from dpeffects.design.codebook import Blank, Codebook, Pair, declarations, opened, read_bounds
 from dpeffects.design.sample import Sample
 from dpeffects.documents import FieldError
-from dpeffects.errors import DPEffectsError, OptionError, nearest
+from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
 from dpeffects.files import toml_key, toml_text
 from dpeffects.flow import Estimation, Request, checked
@@ -135,8 +135,17 @@ class Protocol:
 
         The result says the protocol's fingerprint among its details.
         """
-        request = self.request(data, ledger=ledger, dataset=dataset, seed=seed)
-        return self.result_of(Estimation(request))
+        return self.result_of(self.begin(data, ledger=ledger, dataset=dataset, seed=seed))
+
+    def begin(self, data: Any, **more: Any) -> Estimation:
+        """Check all that can be checked before the first charge; ``more`` says who pays."""
+        ready = Estimation(self.request(data, **more))
+        if ready.design.n < self.minimum_n:
+            ready.close()
+            raise DataError(
+                f"the protocol needs {self.minimum_n} records, and there are {ready.design.n}"
+            )
+        return ready
 
     def result_of(self, ready: Estimation) -> StudyEffects:
         """The result of the study that is ready to run, with the protocol's fingerprint."""

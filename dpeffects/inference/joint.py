@@ -332,15 +332,14 @@ def together(sites: Mapping[str, JointSums]) -> JointSums:
         groups=tuple(
             _added(margins) for margins in zip(*(x.groups for x in everyone), strict=True)
         ),
-        **{name: _all_added([getattr(x, name) for x in everyone]) for name in _MARGINS},
+        baseline=_all_added([x.baseline for x in everyone]),
+        weighted_baseline=_all_added([x.weighted_baseline for x in everyone]),
+        unadjusted=_all_added([x.unadjusted for x in everyone]),
         normal=all(x.normal for x in everyone),
         known_total=all(x.known_total for x in everyone),
         sites=everyone,
         site_names=tuple(sites),
     )
-
-
-_MARGINS = ("baseline", "weighted_baseline", "unadjusted")
 
 
 def _all_added(margins: Sequence[Margin | None]) -> Margin | None:

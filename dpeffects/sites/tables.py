@@ -75,7 +75,7 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
         first,
         table=together([x.table for x in everyone]),
         n=sum(x.n for x in everyone),
-        guarantee=_weakest([x.guarantee for x in everyone]),
+        guarantee=weakest([x.guarantee for x in everyone]),
         spends=(),
         epsilon_asked=None,
         warning=warnings,
@@ -134,7 +134,7 @@ def _refuse_twins(results: Mapping[str, TableEffects]) -> None:
         seen.append((name, result))
 
 
-def _weakest(guarantees: list[Guarantee]) -> Guarantee:
+def weakest(guarantees: list[Guarantee]) -> Guarantee:
     """What holds for the records of every site."""
     kinds = {g.kind for g in guarantees}
     if len(kinds) > 1:
