@@ -236,7 +236,7 @@ class Estimation:
 
     def __init__(self, request: Request) -> None:
         request = self.request = request.written_out()
-        self.spec, self.options, self.formula = _checked(request)
+        self.spec, self.options, self.formula = checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
         self.sample = self._sample()
@@ -600,7 +600,7 @@ class Estimation:
             warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
 
-def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
+def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     """What can be checked without data: method, options and formula."""
     spec = request.method
     if not isinstance(spec, MethodSpec):

@@ -89,11 +89,21 @@ def dp_study(
     ('earnings_1978', 'I(earnings_1978 > 0)')
     """
     arguments = {**locals(), **options}
-    for name in ("formula", "data", "subgroups", "estimand", "options"):
-        arguments.pop(name)
+    del arguments["options"]
+    return Estimation(study_request(**arguments)).result()
+
+
+def study_request(
+    formula: str,
+    data: Any,
+    *,
+    subgroups: str | Sequence[str] = (),
+    estimand: str = "ATE",
+    **arguments: Any,
+) -> Request:
+    """What the arguments of :func:`dp_study` ask for."""
     spec, by = table_methods()["study"], _joined(subgroups)
-    request = Request.of_effect(estimand, formula, data, spec, **arguments)
-    return Estimation(replace(request, by=by)).result()
+    return replace(Request.of_effect(estimand, formula, data, spec, **arguments), by=by)
 
 
 def dp_moments(

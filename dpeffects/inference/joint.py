@@ -9,7 +9,7 @@ add up to the whole (`agreeing`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from dpeffects.inference.estimate import (
     SamplingVariance,
 )
 from dpeffects.inference.tables import Confounding
+from dpeffects.inference.weighted import weighted
 
 LEFT = "confounding left by the model"
 _UNLIKE = 0.5
@@ -160,7 +161,8 @@ class JointSums:
     says that sizes of the whole add up to a known number. Where records count
     by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
     ``confounding`` is what they leave of it, None where treatment was randomised, and
-    ``unadjusted`` the whole without weights.
+    ``unadjusted`` the whole without weights. ``sites`` are what sites released by themselves, where
+    this is all of them together (`together`), and ``site_names`` their names.
     """
 
     arms: tuple[str, ...]
@@ -176,6 +178,8 @@ class JointSums:
     unequal: tuple[float, ...] = ()
     confounding: Confounding | None = None
     unadjusted: Margin | None = None
+    sites: tuple[JointSums, ...] = ()
+    site_names: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, JointSums):
@@ -198,13 +202,36 @@ class JointSums:
 
     def effects(self) -> tuple[Estimate, ...]:
         """Estimates on all records, in the order of `labels`."""
+        if self.sites:
+            return self._over_sites([site.effects() for site in self.sites])
         return tuple(self._effects(self.whole, 0))
 
     def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
         """Levels of a factor, and the estimates within each."""
         margin = self.groups[group]
+        own = [list(site.effects_by_level(group)) for site in self.sites]
         for k, level in enumerate(margin.levels):
-            yield level, tuple(self._effects(margin, k))
+            if own:
+                yield level, self._over_sites([levels[k][1] for levels in own], group, k)
+            else:
+                yield level, tuple(self._effects(margin, k))
+
+    def _over_sites(
+        self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
+    ) -> tuple[Estimate, ...]:
+        """Effects at the sites, each for its own records, or for those at a level of a factor."""
+        records = np.array([site._stands_for(group, level) for site in self.sites])
+        shares = (records / records.sum()).tolist()
+        return tuple(weighted(each, shares) for each in zip(*effects, strict=True))
+
+    def _stands_for(self, group: int | None, level: int) -> float:
+        """Records of all arms, or those of them that are at a level."""
+        plain = self.whole if self.unadjusted is None else self.unadjusted
+        records = float(plain.records.sum())
+        if group is None:
+            return records
+        sizes = self.groups[group].records.sum(axis=0)
+        return records * float(sizes[level] / sizes.sum())
 
     def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
         for j in range(len(self.outcomes)):
@@ -271,7 +298,8 @@ class JointSums:
             )
             for a in pair
         ]
-        single = self._noises(margin, at, pair) * width
+        opposite = margin is self.whole and self.known_total and column.missing < 0
+        single = self._noises(at, pair, opposite) * width
         one, two = (column.low + width * (means[pair] + 0.5)).tolist()
         left = width * np.sqrt(self._left(margin, level, j, pair))
         both = Means(
@@ -288,15 +316,15 @@ class JointSums:
         parts = (Part(LEFT, float(left @ left)),) if left.any() else ()
         return replace(whole, means=both, parts=parts, possible=(-width, width))
 
-    def _noises(self, margin: Margin, at: Margin, pair: list[int]) -> FloatArray:
+    def _noises(self, at: Margin, pair: list[int], opposite: bool) -> FloatArray:
         """What each independent noise does to two means, one row each, as standard deviations.
 
-        Errors of sizes that add up to a known total are opposite.
+        Errors of sizes that add up to a known total are ``opposite``.
         """
         records, arms = at.records[:, 0], len(self.arms)
         size, total, _ = at.noise
         by_size = np.diag(np.sqrt(size) * at.means()[:, 0, 0] / records)
-        if margin is self.whole and self.known_total and at.noise == margin.noise:
+        if opposite:
             turn = np.eye(arms) - 1.0 / arms
             by_size = turn @ by_size / math.sqrt(1.0 - 1.0 / arms)
         by_sum = np.diag(np.sqrt(total) / records)
@@ -349,6 +377,45 @@ class JointSums:
 
 def _pairs(rows: FloatArray) -> tuple[tuple[float, float], ...]:
     return tuple((float(a), float(b)) for a, b in rows)
+
+
+def together(sites: Mapping[str, JointSums]) -> JointSums:
+    """Studies of disjoint groups of records, such as sites, as one.
+
+    Each site's effects stand for its own records, so that sites that differ in their outcomes and
+    in how many are treated do not confound the two. Baseline variables by arm are those of all
+    records: sums add up.
+    """
+    everyone = tuple(sites.values())
+    first = everyone[0]
+    return replace(
+        first,
+        whole=_added([x.whole for x in everyone]),
+        groups=tuple(
+            _added(margins) for margins in zip(*(x.groups for x in everyone), strict=True)
+        ),
+        baseline=_all_added([x.baseline for x in everyone]),
+        weighted_baseline=_all_added([x.weighted_baseline for x in everyone]),
+        unadjusted=_all_added([x.unadjusted for x in everyone]),
+        normal=all(x.normal for x in everyone),
+        known_total=all(x.known_total for x in everyone),
+        sites=everyone,
+        site_names=tuple(sites),
+    )
+
+
+def _all_added(margins: Sequence[Margin | None]) -> Margin | None:
+    there = [margin for margin in margins if margin is not None]
+    return _added(there) if len(there) == len(margins) else None
+
+
+def _added(margins: Sequence[Margin]) -> Margin:
+    """Margins of disjoint groups of records as one."""
+    sizes, sums, squares = (
+        np.sum([getattr(x, name) for x in margins], axis=0) for name in ("sizes", "sums", "squares")
+    )
+    size, total, square = np.sum([x.noise for x in margins], axis=0).tolist()
+    return replace(margins[0], sizes=sizes, sums=sums, squares=squares, noise=(size, total, square))
 
 
 def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:
