@@ -414,8 +414,8 @@ def _added(margins: Sequence[Margin]) -> Margin:
     sizes, sums, squares = (
         np.sum([getattr(x, name) for x in margins], axis=0) for name in ("sizes", "sums", "squares")
     )
-    size, total, square = np.sum([x.noise for x in margins], axis=0).tolist()
-    return replace(margins[0], sizes=sizes, sums=sums, squares=squares, noise=(size, total, square))
+    noise = np.sum([x.noise for x in margins], axis=0)
+    return replace(margins[0], sizes=sizes, sums=sums, squares=squares, noise=noise)
 
 
 def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:
