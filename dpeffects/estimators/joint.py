@@ -285,7 +285,7 @@ class Joint:
             whole,
             tuple(parts),
             columns[self.outcomes :],
-            self.baseline and replace(self.baseline, sizes=whole.sizes),
+            self.baseline and self.baseline.of_sizes(whole.sizes),
             normal=self.normal,
             unequal=self.unequal,
         )

@@ -14,6 +14,7 @@ from dpeffects.report import (
     about_sensitivity,
     about_simulations,
     about_sites,
+    about_study,
     about_survival,
     about_tables,
     about_tests,
@@ -23,6 +24,7 @@ from dpeffects.report import (
     plots,
     review_record,
     text,
+    word,
 )
 from dpeffects.report.comparison import Comparison, compare
 
@@ -38,6 +40,7 @@ __all__ = [
     "about_sensitivity",
     "about_simulations",
     "about_sites",
+    "about_study",
     "about_survival",
     "about_tables",
     "about_tests",
@@ -48,4 +51,5 @@ __all__ = [
     "plots",
     "review_record",
     "text",
+    "word",
 ]
