@@ -3,6 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.designs import dp_did, dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -29,17 +30,22 @@ from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Allotment, Ledger
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
     Balance,
     CateEffects,
     CateFunction,
+    DidEffect,
+    LateEffect,
+    Moments,
+    EventStudy,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
     RateEffects,
+    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
@@ -55,17 +61,19 @@ from dpeffects.sites import (
     Combined,
     SiteRelease,
     combine,
+    combine_moments,
     combine_tables,
     dp_multisite,
     site_release,
 )
-from dpeffects.studies import dp_study
+from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Allotment",
     "ArmEffects",
     "AuditResult",
     "Balance",
@@ -76,15 +84,20 @@ __all__ = [
     "Comparison",
     "DPEffectsError",
     "Declared",
+    "DidEffect",
     "DurableLedger",
+    "EventStudy",
     "Guarantee",
+    "LateEffect",
     "Leaderboard",
     "Ledger",
+    "Moments",
     "OrdinalEffects",
     "Plan",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
+    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
@@ -101,6 +114,7 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_moments",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -111,6 +125,9 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_did",
+    "dp_late",
+    "dp_moments",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",

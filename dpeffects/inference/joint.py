@@ -144,7 +144,8 @@ class JointSums:
     """What a study releases: margins of its outcomes, those of its baseline variables, and facts.
 
     ``arms`` are in the order of the first axis, ``contrasts`` pairs of them. ``noise`` in a sum is
-    Laplace unless ``normal``: noise of several columns together is close to it. Where records count
+    Laplace unless ``normal``: noise of several columns together is close to it. ``known_total``
+    says that sizes of the whole add up to a known number. Where records count
     by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
     ``confounding`` is what they leave of it, None where treatment was randomised, and
     ``unadjusted`` the whole without weights.
@@ -159,6 +160,7 @@ class JointSums:
     baseline: Margin | None = None
     weighted_baseline: Margin | None = None
     normal: bool = True
+    known_total: bool = False
     unequal: tuple[float, ...] = ()
     confounding: Confounding | None = None
     unadjusted: Margin | None = None
@@ -252,7 +254,6 @@ class JointSums:
         """The difference between two arms, with the law of its error."""
         column, at = self.outcomes[j], self._known(margin, level, j)
         width, sizes = column.width, at.records[pair, 0]
-        noise = width * np.sqrt(np.array(at.mean_noise())[:, pair, 0, 0])
         sampling = [
             SamplingVariance(
                 width**2 * float(variances[a]),
@@ -261,17 +262,15 @@ class JointSums:
             )
             for a in pair
         ]
-        # arms of a known total have sizes whose errors are opposite; taken as independent here
-        single = [(float(x), 0.0) for x in noise[:, 0]] + [(0.0, float(x)) for x in noise[:, 1]]
-        single = [x for x in single if any(x)]
+        single = self._noises(margin, at, pair) * width
         one, two = (column.low + width * (means[pair] + 0.5)).tolist()
         left = math.sqrt(self._left(margin, level, j, pair) / 2.0)
         both = Means(
             one,
             two,
             (MeansVariance(sampling[0], 1.0, 0.0), MeansVariance(sampling[1], 0.0, 1.0)),
-            laplace=() if self.normal else tuple((a / _ROOT2, b / _ROOT2) for a, b in single),
-            gaussian=tuple(single) if self.normal else (),
+            laplace=() if self.normal else _pairs(single / math.sqrt(2.0)),
+            gaussian=_pairs(single) if self.normal else (),
             parts=(MeansPart(LEFT, left, 0.0), MeansPart(LEFT, 0.0, left)) if left else (),
             possible=(column.low, column.high),
             design=self._design(sizes, pair) if column.two_valued else None,
@@ -279,6 +278,21 @@ class JointSums:
         whole = both.combined(1.0, -1.0)
         parts = (Part(LEFT, 2.0 * left**2),) if left else ()
         return replace(whole, means=both, parts=parts, possible=(-width, width))
+
+    def _noises(self, margin: Margin, at: Margin, pair: list[int]) -> FloatArray:
+        """What each independent noise does to two means, one row each, as standard deviations.
+
+        Errors of sizes that add up to a known total are opposite.
+        """
+        records, arms = at.records[:, 0], len(self.arms)
+        size, total, _ = at.noise
+        by_size = np.diag(np.sqrt(size) * at.means()[:, 0, 0] / records)
+        if margin is self.whole and self.known_total:
+            turn = np.eye(arms) - 1.0 / arms
+            by_size = turn @ by_size / math.sqrt(1.0 - 1.0 / arms)
+        by_sum = np.diag(np.sqrt(total) / records)
+        found = np.vstack([by_sum, -by_size])[:, pair]
+        return found[np.abs(found).max(axis=1) > 0.0]
 
     def _design(self, sizes: FloatArray, pair: list[int]) -> tuple[float, float, float]:
         """Variances of the means of an indicator, over m (1 - m)."""
@@ -291,7 +305,8 @@ class JointSums:
         return 0.0
 
 
-_ROOT2 = math.sqrt(2.0)
+def _pairs(rows: FloatArray) -> tuple[tuple[float, float], ...]:
+    return tuple((float(a), float(b)) for a, b in rows)
 
 
 def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:

@@ -126,7 +126,7 @@ def checklist(parts: Sequence[Part]) -> list[Check]:
         ("Public", _each(parts, lambda p: ", ".join(p.guarantee.public) or "nothing"), ASK),
         _bounds_check(parts),
         _noise(parts),
-        ("The ledger", "A result does not know what else was released: see the ledger.", ASK),
+        ("The ledger", _each(parts, _ledger), ASK),
         _person(parts),
         ("Cautions", _each(parts, lambda p: _caution(p) or "none"), "accuracy, not privacy"),
     ]
@@ -140,6 +140,12 @@ def _each(parts: Sequence[Part], say: Callable[[Part], str]) -> str:
     if len(said) == 1:
         return next(iter(said))
     return "; ".join(f"{', '.join(sites)}: {text}" for text, sites in said.items())
+
+
+def _ledger(part: Part) -> str:
+    name = "" if isinstance(part, SiteRelease) else part.allotment
+    paid = f"Paid by its allotment {name}. " if name else ""
+    return f"{paid}A result does not know what else was released: see the ledger."
 
 
 def _site(part: Part) -> str:

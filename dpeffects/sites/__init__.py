@@ -3,6 +3,14 @@
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.multisite import dp_multisite
 from dpeffects.sites.release import SiteRelease, site_release
-from dpeffects.sites.tables import combine_tables
+from dpeffects.sites.tables import combine_moments, combine_tables
 
-__all__ = ["Combined", "SiteRelease", "combine", "combine_tables", "dp_multisite", "site_release"]
+__all__ = [
+    "Combined",
+    "SiteRelease",
+    "combine",
+    "combine_moments",
+    "combine_tables",
+    "dp_multisite",
+    "site_release",
+]
