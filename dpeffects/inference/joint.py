@@ -90,6 +90,11 @@ class Margin:
         """Sizes to divide by: at least one record."""
         return np.maximum(self.sizes, 1.0)
 
+    def of_sizes(self, sizes: FloatArray) -> Margin:
+        """The same where sizes are better known; squares were released less 1/8 each."""
+        squares = self.squares + (sizes - self.sizes)[..., None] / 8.0
+        return replace(self, sizes=sizes, squares=squares)
+
     def means(self) -> FloatArray:
         """Means of z, which are within the range."""
         return np.clip(self.sums / self.records[..., None], -0.5, 0.5)
@@ -232,6 +237,20 @@ class JointSums:
             return records
         sizes = self.groups[group].records.sum(axis=0)
         return records * float(sizes[level] / sizes.sum())
+
+    def effects_apart(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """The same for comparisons between levels, with noise that is independent between them.
+
+        Levels that were made to add up to the whole have errors that are opposite. Noise as it was
+        before has the variance of their differences, or more where sizes are unequal.
+        """
+        margin = self.groups[group]
+        m = len(margin.levels)
+        pairs = zip(margin.noise, self.whole.noise, strict=True)
+        size, total, square = (max(x - w / m**2, 0.0) / (1.0 - 1.0 / max(m, 2)) for x, w in pairs)
+        own = replace(margin, noise=(size, total, square))
+        for k, level in enumerate(margin.levels):
+            yield level, tuple(self._effects(own, k))
 
     def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
         for j in range(len(self.outcomes)):
