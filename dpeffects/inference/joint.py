@@ -246,9 +246,8 @@ class JointSums:
         """
         margin = self.groups[group]
         m = len(margin.levels)
-        pairs = zip(margin.noise, self.whole.noise, strict=True)
-        size, total, square = (max(x - w / m**2, 0.0) / (1.0 - 1.0 / max(m, 2)) for x, w in pairs)
-        own = replace(margin, noise=(size, total, square))
+        noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
+        own = replace(margin, noise=noise)
         for k, level in enumerate(margin.levels):
             yield level, tuple(self._effects(own, k))
 
