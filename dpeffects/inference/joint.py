@@ -211,6 +211,12 @@ class JointSums:
             return self._over_sites([site.effects() for site in self.sites])
         return tuple(self._effects(self.whole, 0))
 
+    def spread(self, j: int) -> float:
+        """Standard deviation of an outcome within arms, NaN where noise hides it."""
+        own, unknown = _spread(*self._whole(j))
+        mean, noise = float(own.mean()), float(np.hypot.reduce(unknown)) / len(unknown)
+        return self.outcomes[j].width * math.sqrt(mean) if mean > 2.0 * noise else math.nan
+
     def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
         """Levels of a factor, and the estimates within each."""
         margin = self.groups[group]
