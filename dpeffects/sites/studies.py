@@ -20,7 +20,7 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.study_release import StudyRelease, read_study, why_not
+from dpeffects.sites.study_document import StudyRelease, read_study, why_not
 from dpeffects.sites.tables import weakest
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
