@@ -3,7 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.designs import dp_late
+from dpeffects.designs import dp_did, dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -38,11 +38,15 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    DidEffect,
+    EventStudy,
     LateEffect,
+    Moments,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
     RateEffects,
+    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
@@ -59,13 +63,14 @@ from dpeffects.sites import (
     SiteRelease,
     StudyRelease,
     combine,
+    combine_moments,
     combine_studies,
     combine_tables,
     dp_multisite,
     site_release,
     study_release,
 )
-from dpeffects.studies import dp_study
+from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
@@ -83,17 +88,21 @@ __all__ = [
     "Comparison",
     "DPEffectsError",
     "Declared",
+    "DidEffect",
     "DurableLedger",
+    "EventStudy",
     "Guarantee",
     "LateEffect",
     "Leaderboard",
     "Ledger",
+    "Moments",
     "OrdinalEffects",
     "Plan",
     "Protocol",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
+    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
@@ -111,6 +120,7 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_moments",
     "combine_studies",
     "combine_tables",
     "compare",
@@ -122,7 +132,9 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_did",
     "dp_late",
+    "dp_moments",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",

@@ -33,6 +33,7 @@ AT = {"x1": [0.1, 0.9, 0.5], "x2": [-1.0, 0.0, 1.0], "g": ["a", "b", "c"]}
 GROUPS = "g + cut(x1, [0, 0.5, 1])"
 ALL = ("y", "x1", "x2", "g", "z")
 TABLED = {
+    "dp_late": "late",
     "dp_ordinal": "ordinal_table",
     "dp_qte": "quantile_table",
     "dp_rate": "rate",
@@ -417,6 +418,17 @@ RATES = {
     )
 }
 
+LATES = {
+    name: Call("dp_late", "", f"y ~ I(z > 0.2){right}", n=n, given={"instrument": "t", **given})
+    for name, n, right, given in (
+        ("compliers", 60, "", {}),
+        ("compliers, adjusted", 400, " | x1 + x2", {"epsilon": 40.0}),
+        ("compliers, Gaussian", 400, " | x1 + x2", {"epsilon": 20.0, **DELTA}),
+        ("compliers, trial, subset", 60, " | g", {"design": "randomised", "subset": "x2 > -0.8"}),
+        ("compliers, weights", 60, "", {"weights": "x1"}),
+    )
+}
+
 AT_SITES = {
     f"{function}, {method}": Call(function, method, given=given, n=n)
     for function, n in (("site_release", 60), ("dp_multisite", 120))
@@ -453,7 +465,7 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **DISTRIBUTIONS},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **LATES, **DISTRIBUTIONS},
     **{**TABLES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }

@@ -32,6 +32,11 @@ AREAS = {
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
         ],
     ),
+    "designs": (
+        "Instruments",
+        "",
+        ["dp_late", "LateEffect"],
+    ),
     "tests": (
         "Tests",
         "Every average effect has a method ``test``, which spends nothing.",

@@ -118,6 +118,11 @@ class Record(Reported):
         return ""
 
     @property
+    def assumes(self) -> str:
+        """What has to be true for the intervals to hold, where the method does not say it."""
+        return ""
+
+    @property
     def associated(self) -> bool:
         """Whether the estimate is an association, not an effect."""
         return False

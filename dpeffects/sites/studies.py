@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.errors import ReleaseError
+from dpeffects.guarantee import weakest
 from dpeffects.inference.joint import StudyColumn, together
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import StudyEffects
@@ -21,7 +22,6 @@ from dpeffects.sites.checks import (
     read_all,
 )
 from dpeffects.sites.study_document import StudyRelease, read_study, why_not
-from dpeffects.sites.tables import weakest
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
     "the protocol": lambda release: release.protocol,
