@@ -9,7 +9,7 @@ add up to the whole (`agreeing`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -224,16 +224,14 @@ class JointSums:
         shares = (records / records.sum()).tolist()
         return tuple(weighted(each, shares) for each in zip(*effects, strict=True))
 
-    def _to_records(self) -> FloatArray:
-        """Factors by arm from sums of weights to numbers of records; 1 where there are none."""
-        if self.unadjusted is None:
-            return np.ones(len(self.arms))
-        return self.unadjusted.records[:, 0] / self.whole.records[:, 0]
+    @property
+    def plain(self) -> Margin:
+        """The whole without weights."""
+        return self.whole if self.unadjusted is None else self.unadjusted
 
     def _stands_for(self, group: int | None, level: int) -> float:
         """Records of all arms, or those of them that are at a level."""
-        plain = self.whole if self.unadjusted is None else self.unadjusted
-        records = float(plain.records.sum())
+        records = float(self.plain.records.sum())
         if group is None:
             return records
         sizes = self.groups[group].records.sum(axis=0)
@@ -390,26 +388,21 @@ def together(sites: Mapping[str, JointSums]) -> JointSums:
 
     Each site's effects stand for its own records, so that sites that differ in their outcomes and
     in how many are treated do not confound the two. Baseline variables by arm are those of all
-    records: sums add up.
+    records: sums add up. Where records have weights, both arms of a site count for all of its
+    records, as in `tables.together`.
     """
     everyone = tuple(sites.values())
-    scales = [site._to_records() for site in everyone]
-
-    def added(margins: Iterable[Margin | None], weighted: bool = False) -> Margin | None:
-        there = [x.times(c) if weighted else x for x, c in zip(margins, scales, strict=True) if x]
-        return _added(there) if len(there) == len(everyone) else None
-
+    arms = np.array([x.plain.records[:, 0] for x in everyone])
+    parts = arms.sum(axis=1)[:, None] * arms.sum(axis=0) / arms.sum()
+    scaled = [_scaled(x, part) for x, part in zip(everyone, parts, strict=True)]
     worst = [x.confounding for x in everyone if x.confounding is not None]
     return replace(
         everyone[0],
-        whole=added([x.whole for x in everyone], weighted=True),
-        groups=tuple(
-            added(margins, weighted=True)
-            for margins in zip(*(x.groups for x in everyone), strict=True)
-        ),
-        baseline=added(x.baseline for x in everyone),
-        weighted_baseline=added([x.weighted_baseline for x in everyone], weighted=True),
-        unadjusted=added(x.unadjusted for x in everyone),
+        whole=_added([x.whole for x in scaled]),
+        groups=tuple(map(_added, zip(*(x.groups for x in scaled), strict=True))),
+        baseline=_all_added([x.baseline for x in scaled]),
+        weighted_baseline=_all_added([x.weighted_baseline for x in scaled]),
+        unadjusted=_all_added([x.unadjusted for x in scaled]),
         normal=all(x.normal for x in everyone),
         known_total=all(x.known_total for x in everyone),
         unequal=(),
@@ -417,6 +410,24 @@ def together(sites: Mapping[str, JointSums]) -> JointSums:
         sites=everyone,
         site_names=tuple(sites),
     )
+
+
+def _scaled(site: JointSums, records: FloatArray) -> JointSums:
+    """A site whose weights add up to so many records by arm; as it is where there are none."""
+    if site.unadjusted is None:
+        return site
+    factor = records / site.whole.records[:, 0]
+    return replace(
+        site,
+        whole=site.whole.times(factor),
+        groups=tuple(margin.times(factor) for margin in site.groups),
+        weighted_baseline=site.weighted_baseline and site.weighted_baseline.times(factor),
+    )
+
+
+def _all_added(margins: Sequence[Margin | None]) -> Margin | None:
+    there = [margin for margin in margins if margin is not None]
+    return _added(there) if len(there) == len(margins) else None
 
 
 def _added(margins: Sequence[Margin]) -> Margin:
