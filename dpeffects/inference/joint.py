@@ -235,10 +235,14 @@ class JointSums:
         shares = (records / records.sum()).tolist()
         return tuple(weighted(each, shares) for each in zip(*effects, strict=True))
 
+    @property
+    def plain(self) -> Margin:
+        """The whole without weights."""
+        return self.whole if self.unadjusted is None else self.unadjusted
+
     def _stands_for(self, group: int | None, level: int) -> float:
         """Records of all arms, or those of them that are at a level."""
-        plain = self.whole if self.unadjusted is None else self.unadjusted
-        records = float(plain.records.sum())
+        records = float(self.plain.records.sum())
         if group is None:
             return records
         sizes = self.groups[group].records.sum(axis=0)
@@ -408,23 +412,40 @@ def together(sites: Mapping[str, JointSums]) -> JointSums:
 
     Each site's effects stand for its own records, so that sites that differ in their outcomes and
     in how many are treated do not confound the two. Baseline variables by arm are those of all
-    records: sums add up.
+    records: sums add up. Where records have weights, both arms of a site count for all of its
+    records, as in `tables.together`.
     """
     everyone = tuple(sites.values())
-    first = everyone[0]
+    arms = np.array([x.plain.records[:, 0] for x in everyone])
+    parts = arms.sum(axis=1)[:, None] * arms.sum(axis=0) / arms.sum()
+    scaled = [_scaled(x, part) for x, part in zip(everyone, parts, strict=True)]
+    worst = [x.confounding for x in everyone if x.confounding is not None]
     return replace(
-        first,
-        whole=_added([x.whole for x in everyone]),
-        groups=tuple(
-            _added(margins) for margins in zip(*(x.groups for x in everyone), strict=True)
-        ),
-        baseline=_all_added([x.baseline for x in everyone]),
-        weighted_baseline=_all_added([x.weighted_baseline for x in everyone]),
-        unadjusted=_all_added([x.unadjusted for x in everyone]),
+        everyone[0],
+        whole=_added([x.whole for x in scaled]),
+        groups=tuple(map(_added, zip(*(x.groups for x in scaled), strict=True))),
+        baseline=_all_added([x.baseline for x in scaled]),
+        weighted_baseline=_all_added([x.weighted_baseline for x in scaled]),
+        unadjusted=_all_added([x.unadjusted for x in scaled]),
         normal=all(x.normal for x in everyone),
         known_total=all(x.known_total for x in everyone),
+        unequal=(),
+        confounding=max(worst, key=lambda x: x.part * x.prior + x.moved, default=None),
         sites=everyone,
         site_names=tuple(sites),
+    )
+
+
+def _scaled(site: JointSums, records: FloatArray) -> JointSums:
+    """A site whose weights add up to so many records by arm; as it is where there are none."""
+    if site.unadjusted is None:
+        return site
+    factor = records / site.whole.records[:, 0]
+    return replace(
+        site,
+        whole=site.whole.times(factor),
+        groups=tuple(margin.times(factor) for margin in site.groups),
+        weighted_baseline=site.weighted_baseline and site.weighted_baseline.times(factor),
     )
 
 
@@ -435,11 +456,11 @@ def _all_added(margins: Sequence[Margin | None]) -> Margin | None:
 
 def _added(margins: Sequence[Margin]) -> Margin:
     """Margins of disjoint groups of records as one."""
-    sizes, sums, squares = (
-        np.sum([getattr(x, name) for x in margins], axis=0) for name in ("sizes", "sums", "squares")
-    )
-    noise = np.sum([x.noise for x in margins], axis=0)
-    return replace(margins[0], sizes=sizes, sums=sums, squares=squares, noise=noise)
+    added = {
+        name: np.sum([getattr(x, name) for x in margins], axis=0)
+        for name in ("sizes", "sums", "squares", "noise")
+    }
+    return replace(margins[0], **added)
 
 
 def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:

@@ -21,7 +21,7 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.study_release import StudyRelease, read_study, why_not
+from dpeffects.sites.study_document import StudyRelease, read_study, why_not
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
     "the protocol": lambda release: release.protocol,

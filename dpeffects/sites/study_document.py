@@ -326,22 +326,23 @@ def _has_shape(margin: Margin, arms: int, columns: int) -> bool:
         margin.sizes.shape == (arms, levels)
         and margin.sums.shape == margin.squares.shape == (arms, levels, columns)
         and len(set(margin.levels)) == levels > 0
-        and bool((np.asarray(margin.noise) >= 0.0).all())
+        and margin.noise.shape == (3, arms)
+        and bool((margin.noise >= 0.0).all())
     )
 
 
 def why_not(release: StudyRelease) -> str:
     """Say why a release cannot be what it says, or return an empty text."""
-    study, whole = release.study, release.study.sums.whole
+    study, plain = release.study, release.study.sums.plain
     if reason := charges_add_up(study.spends, study.guarantee):
         return reason
-    noise = np.sqrt(np.asarray(whole.noise, float).reshape(3, -1))
+    noise = np.sqrt(plain.noise)
     if noise[1].min() < _LEAST / study.guarantee.epsilon:
         return "it claims less noise than its epsilon allows for"
     far = _FAR * (1.0 + noise.max())
-    if whole.sizes.sum() > study.n + far:
+    if plain.sizes.sum() > study.n + far:
         return "it has more records than it says"
-    if (np.abs(whole.sums) > np.abs(whole.sizes)[..., None] / 2.0 + far).any():
+    if (np.abs(plain.sums) > np.abs(plain.sizes)[..., None] / 2.0 + far).any():
         return "its sums are far beyond the ranges of their columns and its noise"
     return ""
 
