@@ -635,6 +635,7 @@ def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
     if spec.several:
+        options.of_outcome(formula.outcome)
         return formula.with_outcomes_as_columns()
     if formula.more_outcomes and spec.uses_outcome:
         raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")

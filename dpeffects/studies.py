@@ -112,7 +112,8 @@ def dp_moments(
     ----------
     formula
         ``"y1 + y2 ~ treatment | x1 + x2 + region"``: all columns that analyses may have, each
-        outcome and covariate on either side of a regression. Every column adds noise to all.
+        outcome and covariate on either side of a regression. Every column adds noise to all. With
+        the square of an outcome, ``y1 + I(y1**2) ~ ...``, residuals need not have one variance.
     by
         Factors with declared levels, joined by ``+``, by whose levels effects are wanted.
     design
