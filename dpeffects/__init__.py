@@ -31,6 +31,7 @@ from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, TermPlan, plan, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -38,6 +39,7 @@ from dpeffects.results import (
     CateEffects,
     CateFunction,
     DidEffect,
+    EventStudy,
     LateEffect,
     Moments,
     OrdinalEffects,
@@ -59,11 +61,14 @@ from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
+    StudyRelease,
     combine,
     combine_moments,
+    combine_studies,
     combine_tables,
     dp_multisite,
     site_release,
+    study_release,
 )
 from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
@@ -85,6 +90,7 @@ __all__ = [
     "Declared",
     "DidEffect",
     "DurableLedger",
+    "EventStudy",
     "Guarantee",
     "LateEffect",
     "Leaderboard",
@@ -92,6 +98,7 @@ __all__ = [
     "Moments",
     "OrdinalEffects",
     "Plan",
+    "Protocol",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
@@ -103,6 +110,7 @@ __all__ = [
     "Spend",
     "Study",
     "StudyEffects",
+    "StudyRelease",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -113,6 +121,7 @@ __all__ = [
     "bench",
     "combine",
     "combine_moments",
+    "combine_studies",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -149,10 +158,12 @@ __all__ = [
     "pehe",
     "plan",
     "plots",
+    "read_protocol",
     "reference",
     "rehearse",
     "simulate",
     "simulate_study",
     "site_release",
+    "study_release",
     "wrong_sign_probability",
 ]

@@ -3,7 +3,7 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
-from dpeffects.results.did import DidEffect
+from dpeffects.results.did import DidEffect, EventStudy
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.late import LateEffect
 from dpeffects.results.moments import Moments, Regression
@@ -23,6 +23,7 @@ __all__ = [
     "CateEffects",
     "CateFunction",
     "DidEffect",
+    "EventStudy",
     "LateEffect",
     "Moments",
     "OrdinalEffects",

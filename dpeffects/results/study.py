@@ -73,7 +73,11 @@ class StudyEffects(AtOnce):
             effects += [self._based(effect) for effect in found]
         about = {f.name: getattr(self, f.name) for f in fields(Record)}
         return SubsetEffects(
-            **about, labels=tuple(labels), effects=tuple(effects), subsets=(), disjoint=True
+            **about,
+            labels=tuple(labels),
+            effects=tuple(effects),
+            subsets=tuple(labels),
+            disjoint=True,
         )
 
     def _based(self, effect: Estimate) -> Estimate:
