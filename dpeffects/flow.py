@@ -635,6 +635,7 @@ def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
     if spec.several:
+        options.of_outcome(formula.outcome)
         policies = _policies(request, formula)
         return formula.with_outcomes_as_columns(k for k, x in policies.items() if x == "available")
     if formula.more_outcomes and spec.uses_outcome:

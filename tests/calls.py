@@ -34,6 +34,7 @@ GROUPS = "g + cut(x1, [0, 0.5, 1])"
 ALL = ("y", "x1", "x2", "g", "z")
 TABLED = {
     "dp_late": "late",
+    "dp_moments": "moments",
     "dp_ordinal": "ordinal_table",
     "dp_qte": "quantile_table",
     "dp_rate": "rate",
@@ -436,6 +437,17 @@ STUDIES = {
     )
 }
 
+MOMENTS = {
+    name: Call("dp_moments", "", formula, n=n, given=given)
+    for name, n, formula, given in (
+        ("moments", 60, "y + I(y**2) ~ t | x1 + g", {}),
+        ("moments by level", 60, "y ~ t | x1", {"by": "g"}),
+        ("moments, Gaussian", 60, "y ~ t | x1 + x2 + g", DELTA),
+        ("moments, arms", 60, "y ~ g | x1 + t", {"by": "t", "design": "randomised"}),
+        ("moments, subset, weights", 400, "y ~ t | x1", {"subset": "x2 > -0.8", "weights": "z"}),
+    )
+}
+
 LATES = {
     name: Call("dp_late", "", f"y ~ I(z > 0.2){right}", n=n, given={"instrument": "t", **given})
     for name, n, right, given in (
@@ -485,6 +497,7 @@ ON_SOME = {
 CALLS: dict[str, Call] = {
     **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **LATES, **DISTRIBUTIONS},
     **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **STUDIES, **DISTRIBUTIONS},
+    **MOMENTS,
     **{**TABLES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }
