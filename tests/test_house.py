@@ -35,7 +35,7 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "datasets", "metrics"],
-    ["flow", "subsets", "effects", "distributions"],
+    ["flow", "subsets", "effects", "distributions", "designs"],
     ["nonprivate"],
     ["planning", "sites", "auditing", "study", "papers"],
     ["leaderboard"],
