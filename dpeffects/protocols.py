@@ -36,7 +36,7 @@ class Protocol:
 
     Parameters
     ----------
-    formula, subgroups, epsilon, delta, design, bounds, shares, contrasts
+    formula, subgroups, estimand, epsilon, delta, design, bounds, shares, contrasts
         As in :func:`dp_study`.
     unit, missing, weights, subset, check_bounds
         As in :func:`dp_study`.
@@ -68,6 +68,7 @@ class Protocol:
     formula: str
     epsilon: float
     subgroups: tuple[str, ...] = ()
+    estimand: str = "ATE"
     delta: float = 0.0
     design: str = "observational"
     contrasts: str = "reference"

@@ -167,7 +167,8 @@ class JointSums:
     by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
     ``confounding`` is what they leave of it, None where treatment was randomised, and
     ``unadjusted`` the whole without weights. ``sites`` are what sites released by themselves, where
-    this is all of them together (`together`), and ``site_names`` their names.
+    this is all of them together (`together`), ``site_names`` their names, and ``target`` the arms
+    whose records an effect is for.
     """
 
     arms: tuple[str, ...]
@@ -185,6 +186,7 @@ class JointSums:
     unadjusted: Margin | None = None
     sites: tuple[JointSums, ...] = ()
     site_names: tuple[str, ...] = ()
+    target: tuple[int, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, JointSums):
@@ -231,7 +233,8 @@ class JointSums:
         self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
     ) -> tuple[Estimate, ...]:
         """Effects at the sites, each for its own records, or for those at a level of a factor."""
-        records = np.array([site._stands_for(group, level) for site in self.sites])
+        own = [site._stands_for(self.target, group, level) for site in self.sites]
+        records = np.array(own)
         shares = (records / records.sum()).tolist()
         return tuple(weighted(each, shares) for each in zip(*effects, strict=True))
 
@@ -240,12 +243,12 @@ class JointSums:
         """The whole without weights."""
         return self.whole if self.unadjusted is None else self.unadjusted
 
-    def _stands_for(self, group: int | None, level: int) -> float:
-        """Records of all arms, or those of them that are at a level."""
-        records = float(self.plain.records.sum())
+    def _stands_for(self, arms: Sequence[int], group: int | None, level: int) -> float:
+        """Records of some arms, or those of them that are at a level."""
+        records = float(self.plain.records[list(arms)].sum())
         if group is None:
             return records
-        sizes = self.groups[group].records.sum(axis=0)
+        sizes = self.groups[group].records[list(arms)].sum(axis=0)
         return records * float(sizes[level] / sizes.sum())
 
     def effects_apart(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
@@ -407,21 +410,26 @@ def _pairs(rows: FloatArray) -> tuple[tuple[float, float], ...]:
     return tuple((float(a), float(b)) for a, b in rows)
 
 
-def together(sites: Mapping[str, JointSums]) -> JointSums:
+def together(sites: Mapping[str, JointSums], estimand: str = "ATE") -> JointSums:
     """Studies of disjoint groups of records, such as sites, as one.
 
-    Each site's effects stand for its own records, so that sites that differ in their outcomes and
-    in how many are treated do not confound the two. Baseline variables by arm are those of all
-    records: sums add up. Where records have weights, both arms of a site count for all of its
-    records, as in `tables.together`.
+    Each site's effects stand for its own records, or for those that the estimand is about, so that
+    sites that differ in their outcomes and in how many are treated do not confound the two.
+    Baseline variables by arm are those of all records: sums add up. Where records have weights,
+    both arms of a site count for the same records, as in `tables.together`.
     """
     everyone = tuple(sites.values())
     arms = np.array([x.plain.records[:, 0] for x in everyone])
-    parts = arms.sum(axis=1)[:, None] * arms.sum(axis=0) / arms.sum()
+    target = {"ATT": (0,), "ATC": (1,)}.get(estimand, tuple(range(arms.shape[1])))
+    parts = arms[:, target].sum(axis=1)[:, None] * arms.sum(axis=0) / arms[:, target].sum()
     scaled = [_scaled(x, part) for x, part in zip(everyone, parts, strict=True)]
     worst = [x.confounding for x in everyone if x.confounding is not None]
     return replace(
         everyone[0],
+        outcomes=tuple(map(_one_column, zip(*(x.outcomes for x in everyone), strict=True))),
+        baseline_columns=tuple(
+            map(_one_column, zip(*(x.baseline_columns for x in everyone), strict=True))
+        ),
         whole=_added([x.whole for x in scaled]),
         groups=tuple(map(_added, zip(*(x.groups for x in scaled), strict=True))),
         baseline=_all_added([x.baseline for x in scaled]),
@@ -433,7 +441,13 @@ def together(sites: Mapping[str, JointSums]) -> JointSums:
         confounding=max(worst, key=lambda x: x.part * x.prior + x.moved, default=None),
         sites=everyone,
         site_names=tuple(sites),
+        target=target,
     )
+
+
+def _one_column(columns: Sequence[StudyColumn]) -> StudyColumn:
+    """A column of all sites; it has two values where they all say so."""
+    return replace(columns[0], two_valued=all(column.two_valued for column in columns))
 
 
 def _scaled(site: JointSums, records: FloatArray) -> JointSums:

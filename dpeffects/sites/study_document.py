@@ -18,6 +18,7 @@ import numpy as np
 
 from dpeffects import documents, writing
 from dpeffects.errors import BoundsError, OptionError, ReleaseError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import BASES
@@ -48,7 +49,7 @@ from dpeffects.sites.release_fields import (
 
 FORMAT, VERSION = "dpeffects study release", 1
 _MOST_BYTES = 50_000_000
-_OF_A_CENTRE = ("sites", "site_names")
+_OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
 _LEAST, _FAR = 0.5, 100.0
 """As in `plausible`: parts of the least noise that are asked for, and noises that are too far."""
@@ -104,6 +105,7 @@ class StudyRelease:
             "site": self.site,
             "request": self.request,
             "protocol": self.protocol,
+            "estimand": study.estimand,
             "formula": _one_line(study.formula),
             "treatment": study.treatment,
             "n": int(study.n),
@@ -239,6 +241,7 @@ _FIELDS: Fields = {
     "site": check_site,
     "request": partial(text, empty=True),
     "protocol": partial(text, empty=True),
+    "estimand": partial(one_of, allowed=AVERAGES),
     "formula": text,
     "treatment": text,
     "n": partial(whole, least=1),
@@ -279,7 +282,6 @@ def _study(sums: JointSums, basis: str, caution: str, protocol: str, **about: An
     with np.errstate(all="ignore"):
         effects = tuple(replace(effect, basis=basis) for effect in sums.effects())
     return StudyEffects(
-        estimand="ATE",
         method=spec.name,
         method_title=spec.title,
         outcome=" + ".join(column.name for column in sums.outcomes),
