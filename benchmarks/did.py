@@ -82,6 +82,7 @@ def setting(n: int, treated: float, rho: float, skewed: bool, adjusted: bool) ->
     rows = []
     for epsilon, runs in found.items():
         hits, error, width, without = np.array(runs, float).T
+        size, of_plain = (float(np.sqrt((x**2).mean())) for x in (error, without))
         rows.append(
             {
                 "units": n,

@@ -31,6 +31,7 @@ from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -38,11 +39,14 @@ from dpeffects.results import (
     CateEffects,
     CateFunction,
     DidEffect,
+    EventStudy,
     LateEffect,
+    Moments,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
     RateEffects,
+    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
@@ -57,12 +61,16 @@ from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
+    StudyRelease,
     combine,
+    combine_moments,
+    combine_studies,
     combine_tables,
     dp_multisite,
     site_release,
+    study_release,
 )
-from dpeffects.studies import dp_study
+from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
@@ -82,15 +90,19 @@ __all__ = [
     "Declared",
     "DidEffect",
     "DurableLedger",
+    "EventStudy",
     "Guarantee",
     "LateEffect",
     "Leaderboard",
     "Ledger",
+    "Moments",
     "OrdinalEffects",
     "Plan",
+    "Protocol",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
+    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
@@ -99,6 +111,7 @@ __all__ = [
     "Study",
     "StudyEffects",
     "StudyPlan",
+    "StudyRelease",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -108,6 +121,8 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_moments",
+    "combine_studies",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -120,6 +135,7 @@ __all__ = [
     "dp_cate",
     "dp_did",
     "dp_late",
+    "dp_moments",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",
@@ -144,10 +160,12 @@ __all__ = [
     "plan",
     "plan_study",
     "plots",
+    "read_protocol",
     "reference",
     "rehearse",
     "simulate",
     "simulate_study",
     "site_release",
+    "study_release",
     "wrong_sign_probability",
 ]

@@ -6,9 +6,10 @@ They go through `dpeffects.flow` as all others do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
+from dpeffects.design.bounds import SOURCES
 from dpeffects.design.panel import Panel, label, wide_of
 from dpeffects.design.read import written_out
 from dpeffects.design.sample import Sample
@@ -17,11 +18,12 @@ from dpeffects.estimators import get, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Binary, Expression, columns, source
+from dpeffects.formula.expression import Binary, Expression, Survival, columns, shown, source
 from dpeffects.guarantee import printed
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
-from dpeffects.results import DidEffect, LateEffect, Result
+from dpeffects.results import DidEffect, EventStudy, LateEffect
+from dpeffects.results.did import without_design
 
 _LONG = ("time", "start", "periods")
 
@@ -31,7 +33,7 @@ def dp_did(
     data: Any,
     method: str = "auto",
     *,
-    before: str | None = None,
+    before: str | Sequence[str] | None = None,
     time: str | None = None,
     unit: str | None = None,
     start: float | str | None = None,
@@ -52,7 +54,7 @@ def dp_did(
     dataset: str | None = None,
     seed: int | None = None,
     **options: Any,
-) -> DidEffect:
+) -> DidEffect | EventStudy:
     """Compare how outcomes changed with and without treatment: difference in differences.
 
     Parameters
@@ -96,50 +98,81 @@ def dp_did(
     >>> fit.outcome, fit.estimand
     ('I(earnings_1978 - earnings_1975)', 'ATT')
     """
-    given = dict(locals())
-    given = {**given.pop("options"), **given}
-    return _in_two_periods(given)
+    given = {name: x for name, x in locals().items() if name not in ("options", "estimand")}
+    asked = _panel({**options, **given})
+    return (_in_two_periods if len(asked.changes) == 1 else _by_period)(asked, estimand)
 
 
-def _in_two_periods(given: dict[str, Any]) -> DidEffect:
-    """The effect on the change between two periods."""
-    before, estimand = given.pop("before"), given.pop("estimand")
-    asked = {name: given.pop(name) for name in _LONG}
-    about: dict[str, Any] = {}
-    if before is not None:
-        if wrong := [name for name, value in asked.items() if value is not None]:
-            raise OptionError(f"{wrong[0]} is for long data, before for wide: write one of them")
-        earlier = _outcome_before(before)
-        ids = [given[name] for name in ("unit", "cluster", "weights")]
-        left_out = (*columns(earlier), *ids)
-        formula = parse(written_out(given["formula"], given["data"], given["bounds"], left_out))
-        pair = formula.outcome, earlier
-    else:
-        given, formula, pair, about = _from_long(given, **asked)
-    change = replace(formula, outcome=Binary("-", *pair))
-    trends = not formula.has_covariates and _has_design(given["method"], estimand)
-    if trends and "design" not in given:
-        given["design"] = "randomised"  # nothing to adjust for: it rests on parallel trends alone
-    else:
-        trends = False
-    made_of = about.pop("made_of", None)
-    request = Request.of_effect(estimand, **given | {"formula": str(change), "contrasts": None})
-    fit = Estimation(replace(request, made_of=made_of)).result()
-    return _did(fit, pair, formula, trends, about)
+@dataclass(frozen=True)
+class _Panel:
+    """What a call compares: the outcome in each period, and which period is the reference.
+
+    ``given`` are the other arguments, for one record each; ``made_of`` is the column of units, and
+    ``words`` say what a record is, where the data are long.
+    """
+
+    given: dict[str, Any]
+    formula: Formula
+    outcomes: Mapping[str, Expression]
+    reference: int
+    made_of: str | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> dict[str, Expression]:
+        """Changes against the reference, by period."""
+        before = list(self.outcomes.values())[self.reference]
+        after = {name: x for name, x in self.outcomes.items() if x is not before}
+        return {name: Binary("-", x, before) for name, x in after.items()}
+
+    def released(self, estimand: str, method: str | MethodSpec) -> Any:
+        """The result on the changes; without covariates there is nothing to adjust for."""
+        given, formula = {**self.given, "method": method, "contrasts": None}, self.formula
+        if self.by_trends(estimand, method):
+            given["design"] = "randomised"
+        first, *more = self.changes.values()
+        text = str(replace(formula, outcome=first, more_outcomes=tuple(more)))
+        request = Request.of_effect(estimand, **given | {"formula": text})
+        fit = Estimation(replace(request, made_of=self.made_of)).result()
+        return replace(fit, sample={**self.words, **fit.sample})
+
+    def by_trends(self, estimand: str, method: str | MethodSpec) -> bool:
+        """Whether the effect rests on parallel trends alone."""
+        if self.formula.has_covariates or "design" in self.given:
+            return False
+        spec = method if isinstance(method, MethodSpec) else get(method, estimand)
+        return "design" in {f.name for f in fields(spec.options)}
 
 
-def _outcome_before(before: Any) -> Expression:
-    """The outcome before treatment, which is written as in a formula."""
-    if not isinstance(before, str):
-        kind = type(before).__name__
-        raise OptionError(f"before must be the outcome before treatment, as text, not {kind}")
-    return parse(f"{before} ~ `treatment of nobody`").outcome
+def _panel(given: dict[str, Any]) -> _Panel:
+    """What a call compares; long data get one record for each unit."""
+    before, asked = given.pop("before"), {name: given.pop(name) for name in _LONG}
+    if before is None:
+        return _from_long(given, **asked)
+    if wrong := [name for name, value in asked.items() if value is not None]:
+        raise OptionError(f"{wrong[0]} is for long data, before for wide: write one of them")
+    listed = [before] if isinstance(before, str) else before
+    if not isinstance(listed, list | tuple) or not all(isinstance(x, str) for x in listed):
+        raise OptionError('before must be outcomes as text: before="y_2019"')
+    earlier = [parse(f"{x} ~ `treatment of nobody`").outcome for x in listed]
+    ids = [given[name] for name in ("unit", "cluster", "weights")]
+    left_out = (*(name for x in earlier for name in columns(x)), *ids)
+    formula = parse(written_out(given["formula"], given["data"], given["bounds"], left_out))
+    outcomes = {source(x): _number(x) for x in (*earlier, *formula.outcomes)}
+    if len(outcomes) < len(earlier) + len(formula.outcomes) or not earlier:
+        raise OptionError("before must be other outcomes than those in the formula, each once")
+    return _Panel(given, formula, outcomes, len(earlier) - 1)
 
 
-def _from_long(
-    given: dict[str, Any], **asked: Any
-) -> tuple[dict[str, Any], Formula, tuple[Expression, Expression], dict[str, Any]]:
-    """The same for long data, one record for each unit: arguments, formula, outcomes, words."""
+def _number(outcome: Any) -> Expression:
+    """An outcome that can be subtracted."""
+    if not isinstance(outcome, Expression) or isinstance(outcome, Survival):
+        raise OptionError(f"outcome {shown(outcome)} is no number: it has no change")
+    return outcome
+
+
+def _from_long(given: dict[str, Any], **asked: Any) -> _Panel:
+    """The same for long data."""
     if asked["time"] is None:
         raise OptionError(
             "write the outcome before treatment as before=..., or the columns of long data as "
@@ -147,51 +180,62 @@ def _from_long(
         )
     refuse_tables(asked)
     panel = Panel.asked(given.pop("unit"), **asked)
-    if len(panel.periods) > 2:
-        raise OptionError("more than two periods are not there yet")
     if given.get("max_rows") is not None:
         raise OptionError("max_rows has no meaning in long data: each unit is one record")
     if given.get("level", "sample") != "sample":
         raise OptionError('unit has no meaning with level="label": everything is protected')
-    left_out = (panel.unit, panel.time, *(given[name] for name in ("cluster", "weights")))
-    formula = parse(written_out(given["formula"], given["data"], given["bounds"], left_out))
+    bounds, left_out = given["bounds"], [panel.unit, panel.time, given["cluster"], given["weights"]]
+    formula = parse(written_out(given["formula"], given["data"], bounds, left_out))
+    if formula.more_outcomes:
+        raise OptionError("long data have one outcome, in several periods")
     counting = {name: given[name] for name in ("cluster", "missing", "weights", "subset")}
     sample = Sample.asked(formula, **counting)
     strict = any(sample.policies[name] == "error" for name in formula.outcome_columns)
-    bounds = given["bounds"]
     wide = wide_of(given["data"], formula, bounds, panel, sample, strict)
-    given |= {"data": wide.data, "bounds": bounds if bounds == "from_data" else None}
+    given |= {"data": wide.data, "bounds": bounds if isinstance(bounds, str) else None}
     given["missing"] = wide.missing(given["missing"])
-    after, before = (wide.outcome(formula.outcome, x) for x in (panel.start, panel.reference))
-    first, last = label(panel.reference), label(panel.start)
-    words = f"each {printed(panel.unit)} is one record, with treatment as of {last}"
-    words += f" and covariates as of {first}" if formula.has_covariates else ""
-    return given, formula, (after, before), {"made_of": panel.unit, "panel": words}
+    outcome = _number(formula.outcome)
+    outcomes = {label(x): wide.outcome(outcome, x) for x in panel.periods}
+    words = f"each {printed(panel.unit)} is one record, with treatment as of {label(panel.start)}"
+    words += f" and covariates as of {label(panel.reference)}" if formula.has_covariates else ""
+    reference = panel.periods.index(panel.reference)
+    return _Panel(given, formula, outcomes, reference, panel.unit, {"panel": words})
 
 
-def _has_design(method: str | MethodSpec, estimand: str) -> bool:
-    """Whether a method can be told that there is nothing to adjust for."""
-    spec = method if isinstance(method, MethodSpec) else get(method, estimand)
-    return "design" in {f.name for f in fields(spec.options)}
+def _in_two_periods(asked: _Panel, estimand: str) -> DidEffect:
+    """The effect on one change."""
+    method = asked.given.pop("method")
+    fit = asked.released(estimand, method)
+    if asked.by_trends(estimand, method):
+        released = replace(fit.released, basis="")
+        fit = replace(fit, released=released, options=without_design(fit.options))
+    before, after = map(source, asked.outcomes.values())
+    adjusted = asked.formula.has_covariates and not fit.associated
+    return DidEffect.of(fit, after=after, before=before, adjusted=adjusted)
 
 
-def _did(
-    fit: Result,
-    pair: tuple[Expression, Expression],
-    formula: Formula,
-    trends: bool,
-    about: Mapping[str, str],
-) -> DidEffect:
-    """The result, which rests on parallel trends and says so."""
-    if trends:
-        shown = {name: x for name, x in fit.options.items() if name != "design"}
-        fit = replace(fit, released=replace(fit.released, basis=""), options=shown)
-    after, before = map(source, pair)
-    return DidEffect.of(
-        replace(fit, sample={**about, **fit.sample}),
-        after=after,
-        before=before,
-        adjusted=fit.basis == "adjusted" or (formula.has_covariates and not fit.basis),
+def _by_period(asked: _Panel, estimand: str) -> EventStudy:
+    """The effects on several changes, from one joint release."""
+    if asked.given.pop("method") != "auto":
+        raise OptionError("with more than two periods there is one method: leave method out")
+    if asked.formula.has_covariates:
+        raise OptionError("covariates are adjusted for in two periods, not in more: leave them out")
+    if asked.given["variance"] is not True:
+        raise OptionError("variance=False is for two periods")
+    method = table_methods()["study"]
+    fit, formula = asked.released(estimand, method), asked.formula
+    outcome, change = f"change of {source(formula.outcome)}", fit.sums.outcomes[0]
+    read = {name for x in asked.outcomes.values() for name in columns(x)}
+    sources = [of for name, _, of in fit.bounds if name in read]
+    worst = max(sources, key=SOURCES.index, default="declared")
+    bound = outcome, f"[{change.low:.6g}, {change.high:.6g}]", worst
+    others = [x for x in fit.bounds if x[0] not in read]
+    return EventStudy.of(
+        replace(fit, formula=formula.source, outcome=outcome, bounds=(bound, *others)),
+        labels=tuple(asked.changes),
+        periods=tuple(asked.outcomes),
+        leads=asked.reference,
+        rests_on_trends=asked.by_trends(estimand, method),
     )
 
 

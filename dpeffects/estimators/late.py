@@ -26,6 +26,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, Interval
 from dpeffects.errors import OptionError
+from dpeffects.estimands import LATE
 from dpeffects.estimators import clipped_contrast, one_step
 from dpeffects.estimators._centres import Contrast
 from dpeffects.estimators.auto import AutoOptions
@@ -39,13 +40,16 @@ from dpeffects.inference.late import Wald
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.rows import Block, RowFunction
+from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.units import with_outcome
 from dpeffects.results.late import LateEffect
 from dpeffects.results.tabled import Tabled
 
-_SHARES = {"pilot": 0.05, "first_stage": 0.2, "effect": 0.73, "covariance": 0.02}
+_SHARES = {"pilot": 0.05, "first_stage": 0.18, "effect": 0.75, "covariance": 0.02}
+"""Split of the budget where the instrument was randomised,"""
+_ADJUSTED = {"pilot": 0.1, "first_stage": 0.28, "effect": 0.6, "covariance": 0.02}
+"""and where covariates are adjusted for, which makes the first stage dearer."""
 _USUAL = 0.2
 """Effects among compliers over studies, in ranges of the outcome: a pilot is pulled to 0 by it."""
 
@@ -132,7 +136,8 @@ class PlannedLate(LateOptions):
 
 def shares(level: str, options: LateOptions) -> dict[str, float]:
     """Split of the budget: most of it for the effect on the residual."""
-    return dict(_SHARES)
+    study = options.study if isinstance(options, PlannedLate) else options.design
+    return dict(_SHARES if study == "randomised" else _ADJUSTED)
 
 
 def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
@@ -213,11 +218,11 @@ def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
     """Release the first stage, a pilot, the effect on the residual, and their covariance."""
     method, own, facts = options.of_residual(_price(curator, "effect"))
     plan = options.of_first(_price(curator, "first_stage"), method)
-    first, by_taken = _fitted(curator, TAKEN, *plan)
+    first, by_taken = _fitted(curator, TAKEN, "first stage", *plan)
     ends = options.facts.tops[0], options.facts.tops[1]
     start = _pilot(curator, ends, first, by_taken)
     outcome = Residual(ends, start)
-    residual, by_outcome = _fitted(curator, outcome, method, own, facts)
+    residual, by_outcome = _fitted(curator, outcome, "effect", method, own, facts)
     product = Product((Weighted.of(outcome, by_outcome), Weighted.of(TAKEN, by_taken)))
     largest = math.prod(each.largest for each in product.factors) / curator.n**2
     noisy = curator.sums("products of residuals", product, Box(-1.0, 1.0), share="covariance")
@@ -230,12 +235,9 @@ def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
         start,
         (-width, width),
     )
-    own = {"table": table, "stands_on": residual.basis, "warning": residual.caution}
-    return Tabled(
-        LateEffect,
-        own | {"estimand": "LATE", "instrument": options.instrument},
-        details=residual.details,
-    )
+    made = {"table": table, "stands_on": residual.basis, "warning": residual.caution}
+    made |= {"estimand": LATE.name, "instrument": options.instrument}
+    return Tabled(LateEffect, made, details=residual.details)
 
 
 def _price(curator: Curator, share: str) -> Share:
@@ -243,12 +245,17 @@ def _price(curator: Curator, share: str) -> Share:
 
 
 def _fitted(
-    curator: Curator, outcome: Residual, method: MethodSpec, options: Options, facts: Facts
+    curator: Curator,
+    outcome: Residual,
+    name: str,
+    method: MethodSpec,
+    options: Options,
+    facts: Facts,
 ) -> tuple[Estimate, Influence]:
     """Estimate the effect of the instrument on an outcome, and how it adds up over rows."""
     shares, able = method.shares(facts.level, options), method.uses_delta(options, facts)
     split = Split.of(facts.budget, shares, able)
-    seen = with_outcome(curator, outcome, outcome.range, facts.values[-1], split)
+    seen = with_outcome(curator, outcome, outcome.range, facts.values[-1], split, name)
     found: Estimate = method.fit(seen, options, "ATE")
     assert found.influence is not None
     return replace(found, influence=None), found.influence
@@ -257,15 +264,15 @@ def _fitted(
 def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influence) -> float:
     """An effect among compliers that is about right, pulled to 0 by what is not known of it."""
     middle, half = sum(ends) / 2.0, (ends[1] - ends[0]) / 2.0
-    term = influence.term
+    term: Any = influence.term
+    own: Any = term.residual
     if isinstance(term, Contrast):
         reach = float(np.abs(term.signs).max())
-        centred: RowFunction = replace(term.residual, means=np.full(2, middle))
+        own = replace(own, means=np.full(2, middle))
     else:
         reach = term.score.largest / term.score.overlap
-        levels, slopes = np.full(2, middle), np.zeros_like(term.residual.slopes)
-        centred = replace(term.residual, levels=levels, slopes=slopes)
-    row = Weighted(Residual(ends, 0.0), replace(term, residual=centred, clip=half), half * reach)
+        own = replace(own, levels=np.full(2, middle), slopes=np.zeros_like(own.slopes))
+    row = Weighted(Residual(ends, 0.0), replace(term, residual=own, clip=half), half * reach)
     sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")
     unit = half * reach / curator.n
     noise = (unit * sums.sd) ** 2 + (half * reach) ** 2 / curator.n / 4.0

@@ -10,9 +10,9 @@ from typing import Any
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula import Formula
+from dpeffects.formula.encoding import EncodedColumn
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
-from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 
@@ -50,13 +50,24 @@ class Facts:
     outcomes: int = 0
     """Encoded columns that are outcomes, the first ones after the intercept, where there are
     several."""
+    missing: tuple[int, ...] = ()
+    """For each of these the column that says where it is missing, 0 where none does."""
     groups: tuple[int, ...] = ()
     """Levels of each factor that makes groups."""
+    encoded: tuple[EncodedColumn, ...] = ()
+    """What the encoded columns are made of, where there are several outcomes."""
+    treatment: tuple[str, ...] = ()
+    """The treatment, and the declared levels after the first, where there are several outcomes."""
 
     @property
     def columns(self) -> int:
         """Encoded columns that vary."""
         return sum(k != 1 for k in self.values[:-1])
+
+    @property
+    def released(self) -> int:
+        """Encoded columns of several outcomes, with those that say where these are missing."""
+        return max(self.outcomes, *self.missing, 0)
 
     @property
     def two_valued(self) -> bool:
@@ -178,7 +189,7 @@ class MethodSpec:
     shares: Callable[[str, Any], Mapping[str, float]]
     fit: Callable[[Curator, Any, Any], Any]
     citation: str
-    fit_arms: Callable[[Curator, Any, Any, Contrasts], Effects] | None = None
+    fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
     reference: Callable[..., tuple[float, float]] = _no_reference
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta

@@ -23,7 +23,7 @@ from dpeffects.inference.intervals import Interval, check_conf_level, interval, 
 STRONG = 3.2
 """An instrument is weak where its effect on treatment is less than so many standard errors: this
 is an F of about 10."""
-_TRIED = 33
+_TRIED = 17
 """Values over the possible range that are tried; ends of pieces are found between them."""
 
 
@@ -124,7 +124,9 @@ class Wald:
         ends = [tried[0]] if fits[0] > 0.0 else []
         for k in range(len(tried) - 1):
             if (fits[k] > 0.0) != (fits[k + 1] > 0.0):
-                ends.append(float(brentq(lambda x: self._fits(x) - level, *tried[k : k + 2])))
+                a, b = tried[k : k + 2]
+                close = 1e-9 * (self.possible[1] - self.possible[0])
+                ends.append(float(brentq(lambda x: self._fits(x) - level, a, b, xtol=close)))
         ends += [tried[-1]] if fits[-1] > 0.0 else []
         pieces = zip(ends[::2], ends[1::2], strict=True)
         found = tuple(Interval(a, b, conf_level) for a, b in pieces)
@@ -132,10 +134,13 @@ class Wald:
 
     def with_weights(self, unequal: float) -> Wald:
         """The same where records have weights, whose mean square is so many times their mean."""
-        one, other = (_times(x, unequal) for x in (self.residual, self.first))
-        more = {"covariance": unequal * self.covariance}
-        more["covariance_scale"] = unequal * self.covariance_scale
-        return replace(self, residual=one, first=other, **more)
+        return replace(
+            self,
+            residual=_times(self.residual, unequal),
+            first=_times(self.first, unequal),
+            covariance=unequal * self.covariance,
+            covariance_scale=unequal * self.covariance_scale,
+        )
 
 
 def _times(estimate: Estimate, factor: float) -> Estimate:

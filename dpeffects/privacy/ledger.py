@@ -194,7 +194,7 @@ class Allotment(Account):
     """A named share of a ledger for later calls, as in ``dp_ate(..., ledger=allotment)``.
 
     `Ledger.allot` and `DurableLedger.allot` make it. Its calls protect what those of its ledger do,
-    and are charged to both; `close` gives back what is unspent.
+    and are charged to both (claim L4); `close` gives back what is unspent.
 
     Attributes
     ----------

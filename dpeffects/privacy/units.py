@@ -175,16 +175,16 @@ def seen_as(
 
 
 def with_outcome(
-    curator: Curator, outcome: RowFunction, ends: Interval, values: int, split: Split
+    curator: Curator, outcome: RowFunction, ends: Interval, values: int, split: Split, name: str
 ) -> Curator:
     """A curator of the same rows with another outcome, which pays from a part of the budget.
 
-    ``ends`` are those of its range, ``values`` how many it can take, 0 for a continuum. What was
-    released of ``n`` still holds.
+    ``ends`` are those of its range, ``values`` how many it can take, 0 for a continuum; charges
+    have the ``name``. What was released of ``n`` still holds.
     """
     counts = (*curator.values[:-1], values)
     view = View(curator._source, names=curator.names, values=counts, outcome=outcome, ends=ends)
-    made = Curator(view, curator._releaser.for_part(split), frozenset())
+    made = Curator(view, curator._releaser.for_part(split, name), frozenset())
     made.n, made.size_sd = curator.n, curator.size_sd
     return made
 

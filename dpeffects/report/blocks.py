@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from dpeffects.errors import FormulaError
-from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimands import ESTIMANDS, LATE
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import NO_CONFOUNDER
 from dpeffects.formula import parse
@@ -17,7 +17,7 @@ from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
-from dpeffects.results.did import DidEffect
+from dpeffects.results.did import DidEffect, EventStudy
 from dpeffects.results.numbers import joined, number, numbers, text_of
 from dpeffects.results.record import Record
 from dpeffects.results.several import AtOnce
@@ -57,12 +57,13 @@ def size_words(result: Record, always: bool = False) -> str:
 
 def words_of(estimand: str) -> str:
     """An estimand in words."""
-    return ESTIMANDS[estimand].words if estimand in ESTIMANDS else "effect"
+    known = {**ESTIMANDS, LATE.name: LATE}
+    return known[estimand].words if estimand in known else "effect"
 
 
 def called(result: Record | Combined) -> str:
     """What was estimated: an effect, in the words of its estimand, or an association."""
-    if isinstance(result, DidEffect) and not result.associated:
+    if isinstance(result, DidEffect | EventStudy) and not result.associated:
         return "difference in differences"
     return "association" if result.associated else words_of(result.estimand)
 
@@ -193,6 +194,8 @@ def assumed(result: Record) -> str:
     if result.basis == "randomised":
         said = "treatment was randomised, as the call said: nothing is allowed for confounding"
         return f"{said}; {table.assumes}" if table and table.assumes else said
+    if table and result.assumes:
+        return result.assumes
     if table:
         first = NO_CONFOUNDER if table.uses_covariates else ""
         return "; ".join(filter(None, (first, table.assumes)))
