@@ -16,7 +16,7 @@ from dpeffects.estimators._checks import is_number
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.joint import Margin, StudyColumn
-from dpeffects.planning.made_up import MadeUp
+from dpeffects.planning.made_up import MadeUp, evenly
 from dpeffects.planning.setting import COVARIATE_SD, PlanSetting, outcome_spread
 from dpeffects.results import StudyEffects
 from dpeffects.studies import dp_study
@@ -109,16 +109,11 @@ class Planner:
         """Made-up records: covariates and treatments as a plan has them, outcomes of any kind."""
         import pandas as pd
 
-        rng, bounds = np.random.default_rng([seed, 2]), self.setting.bounds
-        columns = self._people(n, seed)
-        arm = self._formula.treatment_name
+        bounds, arm = self.setting.bounds, self._formula.treatment_name
+        names = list(self._formula.outcome_columns)
         if arm in bounds and bounds.is_levels(arm) and len(bounds[arm]) > 2:
-            columns[arm] = _levels(bounds, arm, rng.integers(0, len(bounds[arm]), n))
-        for name in self._formula.outcome_columns:
-            if bounds.is_levels(name):
-                columns[name] = _levels(bounds, name, rng.integers(0, len(bounds[name]), n))
-            else:
-                columns[name] = rng.uniform(*bounds.interval(name), n)
+            names.append(arm)
+        columns = self._people(n, seed) | evenly(bounds, names, n, seed)
         return declare(pd.DataFrame(columns), bounds)
 
     def _people(self, n: int, seed: int) -> dict[str, Any]:
@@ -148,7 +143,7 @@ class Planner:
             repeats=None,
             options={},
         )
-        return dict(MadeUp(made)._made(n, seed).columns)
+        return dict(MadeUp(made).people(n, seed).columns)
 
     def _as_expected(self, fit: StudyEffects, n: int) -> StudyEffects:
         """The result with expected sums, and what follows from them."""
@@ -207,10 +202,6 @@ def _expected(margin: Margin, by_arm: FloatArray, by_level: FloatArray, law: Flo
     means, variances = law.T
     each = sizes[..., None]
     return replace(margin, sizes=sizes, sums=each * means, squares=each * (variances + means**2))
-
-
-def _levels(bounds: Bounds, name: str, codes: Any) -> Any:
-    return np.array(list(bounds[name]), dtype=object)[codes]
 
 
 def known_names(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
