@@ -28,9 +28,10 @@ from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
-from dpeffects.planning import Plan, TermPlan, plan, rehearse
+from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -38,9 +39,9 @@ from dpeffects.results import (
     CateEffects,
     CateFunction,
     DidEffect,
+    EventStudy,
     LateEffect,
     Moments,
-    EventStudy,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
@@ -60,11 +61,14 @@ from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
+    StudyRelease,
     combine,
     combine_moments,
+    combine_studies,
     combine_tables,
     dp_multisite,
     site_release,
+    study_release,
 )
 from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
@@ -94,6 +98,7 @@ __all__ = [
     "Moments",
     "OrdinalEffects",
     "Plan",
+    "Protocol",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
@@ -105,6 +110,8 @@ __all__ = [
     "Spend",
     "Study",
     "StudyEffects",
+    "StudyPlan",
+    "StudyRelease",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -115,6 +122,7 @@ __all__ = [
     "bench",
     "combine",
     "combine_moments",
+    "combine_studies",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -150,11 +158,14 @@ __all__ = [
     "open_ledger",
     "pehe",
     "plan",
+    "plan_study",
     "plots",
+    "read_protocol",
     "reference",
     "rehearse",
     "simulate",
     "simulate_study",
     "site_release",
+    "study_release",
     "wrong_sign_probability",
 ]

@@ -19,6 +19,7 @@ def dp_study(
     data: Any,
     *,
     subgroups: str | Sequence[str] = (),
+    estimand: str = "ATE",
     epsilon: float,
     delta: float = 0.0,
     design: str = "observational",
@@ -45,13 +46,18 @@ def dp_study(
         adjusted for.
     subgroups
         Discrete terms, each of which makes subgroups: ``["sex", "cut(age, [18, 65, 100])"]``.
+    estimand
+        "ATE", "ATT" or "ATC": effects on all records, on the treated or on the controls.
     design
         "randomised" where treatment was assigned by chance, "observational" where not.
     contrasts
         Of more than two arms: "reference" (each with the first) or "pairwise".
+    missing
+        As in :func:`dp_ate`, by column. "available", for outcomes: each is compared among the
+        records that have it, which assumes that it is missing at random within an arm.
     data, epsilon, delta, bounds, shares, ledger, dataset, seed
         As in :func:`dp_ate`.
-    unit, missing, weights, subset, check_bounds
+    unit, weights, subset, check_bounds
         As in :func:`dp_ate`.
     **options
         Options of the method; ``print(dpe.methods("study"))`` describes them.
@@ -68,6 +74,9 @@ def dp_study(
     twenty outcomes its noise is less than half of that of twenty calls with a twentieth of the
     budget each. With ``delta`` > 0 noise is Gaussian where that is less.
 
+    Unless treatment was randomised, records count by inverse probability weights of one released
+    propensity model of the baseline variables, for all outcomes and subgroups at once.
+
     Examples
     --------
     >>> import dpeffects as dpe
@@ -80,11 +89,21 @@ def dp_study(
     ('earnings_1978', 'I(earnings_1978 > 0)')
     """
     arguments = {**locals(), **options}
-    for name in ("formula", "data", "subgroups", "options"):
-        arguments.pop(name)
+    del arguments["options"]
+    return Estimation(study_request(**arguments)).result()
+
+
+def study_request(
+    formula: str,
+    data: Any,
+    *,
+    subgroups: str | Sequence[str] = (),
+    estimand: str = "ATE",
+    **arguments: Any,
+) -> Request:
+    """What the arguments of :func:`dp_study` ask for."""
     spec, by = table_methods()["study"], _joined(subgroups)
-    request = Request.of_effect("ATE", formula, data, spec, **arguments)
-    return Estimation(replace(request, by=by)).result()
+    return replace(Request.of_effect(estimand, formula, data, spec, **arguments), by=by)
 
 
 def dp_moments(
@@ -112,7 +131,8 @@ def dp_moments(
     ----------
     formula
         ``"y1 + y2 ~ treatment | x1 + x2 + region"``: all columns that analyses may have, each
-        outcome and covariate on either side of a regression. Every column adds noise to all.
+        outcome and covariate on either side of a regression. Every column adds noise to all. With
+        the square of an outcome, ``y1 + I(y1**2) ~ ...``, residuals need not have one variance.
     by
         Factors with declared levels, joined by ``+``, by whose levels effects are wanted.
     design
@@ -149,6 +169,8 @@ def dp_moments(
         arguments.pop(name)
     if not (by is None or (isinstance(by, str) and by.strip())):
         raise OptionError('by must name factors, such as "sex + region"')
+    if "available" in (missing.values() if isinstance(missing, Mapping) else [missing]):
+        raise OptionError('missing="available" is for dp_study: write "complete"')
     if by is not None and isinstance(formula, str):
         formula += f"{' +' if '|' in formula else ' |'} {by}"
     spec = table_methods()["moments"]

@@ -97,8 +97,11 @@ def test_units_are_put_together_as_by_hand(kind, tmp_path):
 @pytest.mark.parametrize("kind", FRAMES)
 def test_a_period_without_exactly_one_row_is_missing(kind, tmp_path):
     data = people(8)
-    at = {(i, y): data.index[(data["id"] == i) & (data["year"] == y)][0] for i in range(8) for y in
-          (2019, 2020)}
+    at = {
+        (i, y): data.index[(data["id"] == i) & (data["year"] == y)][0]
+        for i in range(8)
+        for y in (2019, 2020)
+    }
     again = data.loc[[at[1, 2020]]]  # the same row twice
     other = data.loc[[at[2, 2019]]].assign(y=99.0, x=0.9)
     data = pd.concat([data.drop([at[0, 2020], at[3, 2019]]), again, other])
@@ -207,7 +210,11 @@ def test_wide_and_long_data_give_the_same():
     assert two.outcome == "I(y2020 - y2019)"
     assert two.guarantee.unit == "record"
     several = dpe.dp_did(
-        "y2020 + y2021 ~ t", table, before=["y2017", "y2018", "y2019"], bounds=bounds, epsilon=1,
+        "y2020 + y2021 ~ t",
+        table,
+        before=["y2017", "y2018", "y2019"],
+        bounds=bounds,
+        epsilon=1,
         seed=1,
     )
     study = dpe.dp_did("y ~ t", data, epsilon=1, seed=1, **FIVE)

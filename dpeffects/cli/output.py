@@ -21,7 +21,18 @@ from dpeffects.summary import RENDERERS, Summary
 
 _ENDINGS = {".json": "json", **{r.ending: name for name, r in RENDERERS.items()}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
-_INPUTS = ("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases", "result")
+_INPUTS = (
+    "data",
+    "bounds",
+    "ledger",
+    "at",
+    "sign",
+    "path",
+    "trust",
+    "releases",
+    "result",
+    "protocol",
+)
 """Arguments that name files to read."""
 
 

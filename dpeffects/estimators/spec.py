@@ -50,6 +50,8 @@ class Facts:
     outcomes: int = 0
     """Encoded columns that are outcomes, the first ones after the intercept, where there are
     several."""
+    missing: tuple[int, ...] = ()
+    """For each of these the column that says where it is missing, 0 where none does."""
     groups: tuple[int, ...] = ()
     """Levels of each factor that makes groups."""
     encoded: tuple[EncodedColumn, ...] = ()
@@ -61,6 +63,11 @@ class Facts:
     def columns(self) -> int:
         """Encoded columns that vary."""
         return sum(k != 1 for k in self.values[:-1])
+
+    @property
+    def released(self) -> int:
+        """Encoded columns of several outcomes, with those that say where these are missing."""
+        return max(self.outcomes, *self.missing, 0)
 
     @property
     def two_valued(self) -> bool:

@@ -101,7 +101,7 @@ def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:
     """Numbers of records by arm, which are not negative and add up, and the sd of their noise."""
     margin = sums.unadjusted or sums.whole
     sizes = margin.sizes[:, 0]
-    return not_negative(sizes, max(float(sizes.sum()), 0.0)), math.sqrt(margin.noise[0])
+    return not_negative(sizes, max(float(sizes.sum()), 0.0)), math.sqrt(margin.noise[0].max())
 
 
 def table_one(sums: JointSums) -> Iterator[BaselineRow]:
@@ -109,7 +109,8 @@ def table_one(sums: JointSums) -> Iterator[BaselineRow]:
     if sums.baseline is None:
         return
     _, size_sd = arm_sizes(sums)
-    before = replace(sums.baseline, noise=(size_sd**2, *sums.baseline.noise[1:]))
+    noise = np.vstack([np.full(len(sums.arms), size_sd**2), sums.baseline.noise[1:]])
+    before = replace(sums.baseline, noise=noise)
     few = float(before.sizes.min()) <= _SURE * size_sd
     columns = sums.baseline_columns
     flags = {flag: j for j in range(len(columns)) if (flag := _flag(columns, j)) >= 0}
