@@ -131,7 +131,8 @@ def dp_moments(
     ----------
     formula
         ``"y1 + y2 ~ treatment | x1 + x2 + region"``: all columns that analyses may have, each
-        outcome and covariate on either side of a regression. Every column adds noise to all.
+        outcome and covariate on either side of a regression. Every column adds noise to all. With
+        the square of an outcome, ``y1 + I(y1**2) ~ ...``, residuals need not have one variance.
     by
         Factors with declared levels, joined by ``+``, by whose levels effects are wanted.
     design
@@ -168,6 +169,8 @@ def dp_moments(
         arguments.pop(name)
     if not (by is None or (isinstance(by, str) and by.strip())):
         raise OptionError('by must name factors, such as "sex + region"')
+    if "available" in (missing.values() if isinstance(missing, Mapping) else [missing]):
+        raise OptionError('missing="available" is for dp_study: write "complete"')
     if by is not None and isinstance(formula, str):
         formula += f"{' +' if '|' in formula else ' |'} {by}"
     spec = table_methods()["moments"]

@@ -32,6 +32,11 @@ AREAS = {
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
         ],
     ),
+    "moments": (
+        "Moments that are released once",
+        "",
+        ["dp_moments", "Moments", "Regression", "combine_moments"],
+    ),
     "designs": (
         "Instruments",
         "",

@@ -186,6 +186,12 @@ _LATE = """\
   dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \\
       --epsilon 1 --bounds bounds.toml --format html --out late.html
 """
+_MOMENTS = """\
+  dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
+      --by sex --epsilon 1 --bounds bounds.toml --out moments.json
+  dpeffects moments "y ~ treated | age" patients.csv --epsilon 1 --delta 1e-6 \\
+      --bounds bounds.toml --format html --out moments.html
+"""
 _TEST = """\
   dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
       --bounds bounds.toml --treated 500
@@ -291,6 +297,17 @@ COMMANDS = (
         "dp_late",
         _LATE,
         changes={"design": {**_OF_TABLES["design"], "help": "of the instrument"}},
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+    ),
+    function_command(
+        "moments",
+        "dp_moments",
+        _MOMENTS,
+        changes={
+            "by": {"help": "factors by whose levels effects are wanted, joined by +"},
+            "design": _OF_TABLES["design"],
+        },
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
     ),

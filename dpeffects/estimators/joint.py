@@ -64,7 +64,7 @@ _BASELINE = 0.1, 0.05, 0.25
 """Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
 SQUARES = Fraction(3, 20)
 """Part of pure noise's price that goes to squares, where a column needs them."""
-_MANY = 15
+_MANY = 30
 """From this many columns on, pure noise has counts of their own beside the cube: a record moves
 them by less than a column of it would."""
 NEARLY_NORMAL = 5
@@ -398,8 +398,8 @@ class Joint:
             whole,
             tuple(parts),
             columns[released:],
-            self.baseline and replace(self.baseline, sizes=(plain or whole).sizes),
-            self.weighted_baseline and replace(self.weighted_baseline, sizes=whole.sizes),
+            self.baseline and self.baseline.of_sizes((plain or whole).sizes),
+            self.weighted_baseline and self.weighted_baseline.of_sizes(whole.sizes),
             normal=self.normal,
             unequal=self.unequal,
             known_total=n is not None and plain is None,
@@ -436,7 +436,8 @@ def study_columns(design: Design) -> tuple[StudyColumn, ...]:
             levels = factor.labels if isinstance(factor, Cut) else factor.levels or ()
             variable = source(factor.x) if isinstance(factor, Cut) else factor.column
             level, first = str(levels[index]), str(levels[0])
-            made = replace(made, variable=variable, level=level, first=first)
+            name = variable if set(levels) == {0, 1} else made.name  # "died", not "died[T.1]"
+            made = replace(made, name=name, variable=variable, level=level, first=first)
         found.append(made)
     return tuple(found[1:])
 

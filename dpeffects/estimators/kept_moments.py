@@ -34,12 +34,12 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box, entries
-from dpeffects.results.moments import term_of
+from dpeffects.results.moments import SPREAD, term_of
 
 _SHARE = "moments"
-_SPREAD = 1.0 / 6.0
-"""Standard deviation of a number over its range, as sizes are made for."""
-_MOST = 150
+_CONSTANT = 2.0
+"""What the constant counts beside an indicator: means that are not in the middle need it."""
+_MOST = 100
 """Columns of z, at most."""
 
 
@@ -187,7 +187,7 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
     for column in columns:
         same = _same(columns, column)
         if column.kind == NUMBER:
-            longest, variance, same = 0.25, _SPREAD**2, 1
+            longest, variance, same = 0.25, SPREAD**2, 1
         elif column.kind == PRODUCT:
             longest, levels = _longest(arms), same // arms + 1
             variance = longest / arms / levels
@@ -195,11 +195,11 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
             longest, variance = _longest(same), same / (same + 1.0) ** 2
         square.append(longest)
         worth.append(math.sqrt(longest / variance / same))
-    room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (1.0 + sum(worth))
+    room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (_CONSTANT + sum(worth))
     counts = [1 if x.kind == NUMBER else _same(columns, x) for x in columns]
     sizes = [math.sqrt(room * w * m / s) for w, m, s in zip(worth, counts, square, strict=True)]
     sized = [replace(x, size=size) for x, size in zip(columns, sizes, strict=True)]
-    return math.sqrt(room), sized
+    return math.sqrt(room * _CONSTANT), sized
 
 
 def _longest(indicators: int) -> float:
@@ -315,7 +315,7 @@ TABLE = MethodSpec(
     name="moments",
     title="second moments",
     about="dp_moments: one matrix of second moments; regressions, effects and balance from it",
-    assumes="residuals of a regression have one variance (classical standard errors)",
+    assumes="residuals have one variance, or one that is linear in the columns (see the notes)",
     estimands=("ATE",),
     levels=("sample",),
     options=MomentsOptions,

@@ -90,6 +90,11 @@ class Margin:
         """Sizes to divide by: at least one record."""
         return np.maximum(self.sizes, 1.0)
 
+    def of_sizes(self, sizes: FloatArray) -> Margin:
+        """The same where sizes are better known; squares were released less 1/8 each."""
+        squares = self.squares + (sizes - self.sizes)[..., None] / 8.0
+        return replace(self, sizes=sizes, squares=squares)
+
     def means(self) -> FloatArray:
         """Means of z, which are within the range."""
         return np.clip(self.sums / self.records[..., None], -0.5, 0.5)
@@ -208,6 +213,12 @@ class JointSums:
             return self._over_sites([site.effects() for site in self.sites])
         return tuple(self._effects(self.whole, 0))
 
+    def spread(self, j: int) -> float:
+        """Standard deviation of an outcome within arms, NaN where noise hides it."""
+        own, unknown = _spread(*self._whole(j))
+        mean, noise = float(own.mean()), float(np.hypot.reduce(unknown)) / len(unknown)
+        return self.outcomes[j].width * math.sqrt(mean) if mean > 2.0 * noise else math.nan
+
     def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
         """Levels of a factor, and the estimates within each."""
         margin = self.groups[group]
@@ -239,6 +250,19 @@ class JointSums:
             return records
         sizes = self.groups[group].records[list(arms)].sum(axis=0)
         return records * float(sizes[level] / sizes.sum())
+
+    def effects_apart(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """The same for comparisons between levels, with noise that is independent between them.
+
+        Levels that were made to add up to the whole have errors that are opposite. Noise as it was
+        before has the variance of their differences, or more where sizes are unequal.
+        """
+        margin = self.groups[group]
+        m = len(margin.levels)
+        noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
+        own = replace(margin, noise=noise)
+        for k, level in enumerate(margin.levels):
+            yield level, tuple(self._effects(own, k))
 
     def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
         for j in range(len(self.outcomes)):

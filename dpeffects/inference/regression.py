@@ -176,6 +176,28 @@ class MomentMatrix:
         """Means of products of (1, columns), in the units of `to_units`."""
         return self.to_units @ self.released @ self.to_units.T / max(self.n, 1.0)
 
+    @cached_property
+    def third(self) -> FloatArray:
+        """Means of products of three columns, in the units of `to_units`.
+
+        Two indicators of a block multiply to columns of that block, so that second moments say it
+        where two of the three are such. Others are taken to have no third cumulant, as if normal.
+        """
+        g, mean = self.gram, self.gram[0]
+        with_mean = np.einsum("i,jk->ijk", mean, g - np.outer(mean, mean))
+        found = with_mean + with_mean.transpose(1, 0, 2) + with_mean.transpose(1, 2, 0)
+        found += np.einsum("i,j,k->ijk", mean, mean, mean)
+        for place, cells in self.blocks:
+            ones = cells @ self.to_units[np.ix_(place, place)].T
+            products = (ones[:, :, None] * ones[:, None, :]).reshape(len(ones), -1)
+            known = np.linalg.solve(ones, products).T @ g[place]
+            known = known.reshape(len(place), len(place), -1)
+            rows = np.ix_(place, place)
+            found[rows] = known
+            found.transpose(0, 2, 1)[rows] = known
+            found.transpose(2, 0, 1)[rows] = known
+        return found
+
     def plus(self, other: MomentMatrix) -> MomentMatrix:
         """The moments of the records of both; columns are the same."""
         n = self.n + other.n
@@ -241,7 +263,7 @@ class LinearFit:
 
     @property
     def explained(self) -> float:
-        """R squared, from 0 to 1; NaN where the outcome does not vary by more than noise."""
+        """Adjusted R squared, from 0 to 1; NaN where noise made the variance negative."""
         if not self.total_variance > 0.0:
             return math.nan
         return min(max(1.0 - self.residual_variance / self.total_variance, 0.0), 1.0)
@@ -265,8 +287,13 @@ class LinearFit:
         return self.estimate([float(x == name) for x in self.names])
 
 
-def regress(moments: MomentMatrix, outcome: int, regressors: Sequence[int]) -> LinearFit:
-    """Least squares of a column of z on others and an intercept."""
+def regress(
+    moments: MomentMatrix, outcome: int, regressors: Sequence[int], square: int | None = None
+) -> LinearFit:
+    """Least squares of a column of z on others and an intercept.
+
+    ``square`` is the place of the outcome's square, where that is a column.
+    """
     place, k = [0, *regressors], len(regressors) + 1
     units, gram, n = moments.to_units, moments.gram, max(moments.n, 1.0)
     rows, own = units[place], units[outcome]
@@ -286,12 +313,18 @@ def regress(moments: MomentMatrix, outcome: int, regressors: Sequence[int]) -> L
     more = solved @ (law.squared(rows.T @ spread @ rows) / n**2) @ solved.T
     noise_sd = math.sqrt(float(law.covariance(np.outer(line, line)[None])[0, 0])) / n
     total = float(gram[outcome, outcome] - gram[outcome, 0] ** 2)
+    total *= moments.effective / max(moments.effective - 1.0, 1.0)
+    robust, of_squares = inverse, _square(moments, outcome, square)
+    if of_squares is not None and not cut:
+        third = moments.third[np.ix_(place, place, place)]
+        variance = gram[place] @ of_squares - np.einsum("ijk,i,j->k", third, slopes, slopes)
+        robust = _sandwich(third, a, variance, inverse)
     to_own, shift, width = _own_units(moments, place, outcome)
     names = ("(Intercept)", *(moments.columns[j - 1].name for j in regressors))
     return LinearFit(
         names=names,
         estimates=tuple((to_own @ slopes + shift).tolist()),
-        sampling=_rows(to_own @ inverse @ to_own.T / (width**2 * moments.effective)),
+        sampling=_rows(to_own @ robust @ to_own.T / (width**2 * moments.effective)),
         noise=_rows(to_own @ (first + more) @ to_own.T),
         lost=tuple(((to_own != 0.0) @ _lost(inverse, solved, law, n) > 0).tolist()),
         residual_variance=width**2 * residual,
@@ -335,6 +368,40 @@ def _lost(inverse: FloatArray, solved: FloatArray, law: EntryNoise, n: float) ->
     own = solved * left[:, None]
     noise = np.sqrt(np.diag(law.covariance(own[:, :, None] * own[:, None, :]))) / n
     return left < np.maximum(_SURE * noise, 1e-9)
+
+
+def _square(moments: MomentMatrix, outcome: int, square: int | None) -> FloatArray | None:
+    """Weights of all columns that give the square of one, in the units of `to_units`."""
+    y, found = moments.columns[outcome - 1], np.zeros(moments.width)
+    if y.kind != NUMBER:
+        found[outcome] = 1.0  # 0 and 1 are their own squares
+        return found
+    if square is None:
+        return None
+    own, zero = moments.columns[square - 1], _zero(y)
+    found[square] = own.width / y.width**2
+    found[0] = (_zero(own) - zero**2) / y.width**2
+    found[outcome] = -2.0 * zero / y.width
+    return found
+
+
+def _sandwich(
+    third: FloatArray, matrix: FloatArray, variance: FloatArray, inverse: FloatArray
+) -> FloatArray:
+    """Sampling covariance of coefficients, over the mean variance of residuals and 1 / n.
+
+    ``variance`` has the means of the columns times the variance of residuals, which is taken to be
+    linear in the columns. No direction has less than a twentieth or more than twenty times of what
+    one variance for all records would give.
+    """
+    if not variance[0] > 0.0:
+        return inverse
+    between = np.einsum("ijk,k->ij", third, inverse @ variance) / variance[0]
+    root = np.linalg.cholesky(matrix)
+    white = np.linalg.solve(root, np.linalg.solve(root, between).T)
+    values, vectors = np.linalg.eigh((white + white.T) / 2.0)
+    back = np.linalg.solve(root.T, vectors)
+    return np.asarray((back * np.clip(values, 0.05, 20.0)) @ back.T)
 
 
 def _own_units(

@@ -21,7 +21,7 @@ _FOLLOWS = (
     "out of one noisy matrix, so that its errors go together."
 )
 _ASSUMED = (
-    "Noise and sampling error are compared for numbers that vary by a sixth of their range, "
+    "Noise and sampling error are compared for numbers that vary by an eighth of their range, "
     "levels that are equally frequent, and columns that are not correlated. Correlated columns "
     "have more of both."
 )
@@ -31,7 +31,10 @@ _ASSUMED = (
 def _(fit: Regression, conf_level: float = 0.95) -> Summary:
     lost = [name for name, gone in zip(fit.fit.names, fit.fit.lost, strict=True) if gone]
     notes = (*((_LOST.format(", ".join(lost)),) if lost else ()), *fit.notes)
-    line = (("Residual sd", _number(fit.residual_sd)), ("R squared", _number(fit.r_squared)))
+    line = (
+        ("Residual sd", _number(fit.residual_sd)),
+        ("R squared (adjusted)", _number(fit.r_squared)),
+    )
     blocks: tuple[Block, ...] = (_header(fit), *_coefficients(fit, conf_level), Pairs(line, "Line"))
     title = f"Private regression of {fit.outcome} on released moments"
     return Summary(title, alert(fit), (*blocks, *closing(fit, notes)))

@@ -34,7 +34,7 @@ from dpeffects.results.several import ArmEffects, SeveralRows, SubsetEffects
 if TYPE_CHECKING:
     import pandas as pd
 
-SPREAD = 1.0 / 6.0
+SPREAD = 1.0 / 8.0
 """Standard deviation of a number over its range, where nothing is known of it."""
 HALF = 0.5
 """Noise of this part of the sampling error adds an eighth to intervals."""
@@ -43,10 +43,13 @@ _CUT = (
     "MOSTLY NOISE: the moments of these columns are no more than noise in some direction, and were "
     "moved to the nearest ones that a regression can use"
 )
-_CLASSICAL = (
-    "Standard errors are classical: residuals are taken to have one variance, however the columns "
-    "are. They have the noise in all moments, and sampling error."
-)
+_ASSUMED = {
+    True: "The variance of residuals is taken to be linear in the columns.",
+    False: "They are classical: residuals are taken to have one variance. Where they do not, as in "
+    "a small arm with very unequal outcomes, the part for sampling error is wrong; with I({0}**2) "
+    "among the columns of a release it need not be assumed.",
+}
+"""What is assumed of residuals, by whether the square of the outcome is known."""
 
 
 def term_of(factors: Iterable[Factor]) -> tuple[str, ...]:
@@ -94,7 +97,7 @@ class Regression(SeveralRows):
 
     @property
     def r_squared(self) -> float:
-        """Part of the variance of the outcome that the line explains."""
+        """Part of the variance of the outcome that the line explains (adjusted R squared)."""
         return self.fit.explained
 
     def coefficient(self, name: str) -> Estimate:
@@ -216,7 +219,7 @@ class Moments(SeveralRows):
         ]
         about = _about(found)
         if len(effects) == 1:
-            details = {"residual sd": found.residual_sd, "R squared": found.r_squared}
+            details = {"residual sd": found.residual_sd, "adjusted R squared": found.r_squared}
             return Result.from_estimate(effects[0], **about | {"details": details})
         labels = tuple(f"{arm} - {self.arms[0]}" for arm in self.arms[1:])
         return ArmEffects(
@@ -249,7 +252,11 @@ class Moments(SeveralRows):
                 effects.append(self._effect(found, weights, bool(others)))
         about = _about(found)
         return SubsetEffects(
-            labels=tuple(labels), effects=tuple(effects), subsets=(), disjoint=False, **about
+            labels=tuple(labels),
+            effects=tuple(effects),
+            subsets=tuple(labels),
+            disjoint=False,
+            **about,
         )
 
     def balance(self) -> pd.DataFrame:
@@ -274,7 +281,7 @@ class Moments(SeveralRows):
         One row for the treatment, and one for each kind of covariate: ``noise_to_sampling`` is the
         noise in its coefficient over the sampling error, for columns that are not correlated and
         an outcome that the formula hardly explains; ``n_for_half`` is the number of records at
-        which it is a half. Numbers are taken to have a standard deviation of a sixth of their
+        which it is a half. Numbers are taken to have a standard deviation of an eighth of their
         range, levels to be equally frequent.
         """
         y = max((self._noisy(j) for x in self.outcomes for j in self._named(x)), default=1.0)
@@ -365,7 +372,7 @@ class Moments(SeveralRows):
         name = ":".join(term)
         known = list(dict.fromkeys(":".join(x.term) for x in self.matrix.columns))
         hint = did_you_mean(name, known)
-        if not hint and len(term) > 1:
+        if len(term) > 1:
             hint = " Products of columns have to be declared before the release"
         raise OptionError(
             f"these moments have no column `{name}`; they have {', '.join(known)}.{hint}"
@@ -381,9 +388,13 @@ class Moments(SeveralRows):
         if own[0] in places:
             raise OptionError(f"`{name}` stands on both sides")
         places = list(dict.fromkeys(places))
-        fit = regress(self.matrix, own[0], places)
+        square = self._named(f"I({name} ** 2)")
+        fit = regress(self.matrix, own[0], places, square[0] if square else None)
         about = _about(self) | {"formula": formula, "outcome": name, "method_title": TITLE}
-        about |= {"notes": (_CLASSICAL, *self.notes), "details": {}}
+        known = bool(square) or self.matrix.columns[own[0] - 1].kind != NUMBER
+        said = "Standard errors have sampling error and the noise in all moments. "
+        notes = (said + _ASSUMED[known].format(name), *self.notes)
+        about |= {"notes": notes, "details": {}}
         return Regression(fit=fit, warning=self.warning, **about)
 
     def _effect(self, found: Regression, weights: Mapping[str, float], adjusted: bool) -> Estimate:
