@@ -61,7 +61,8 @@ class Margin:
     (arms, levels, columns), and the variances of the noise in an entry of the three (3, arms).
 
     The levels are those of ``factor``; without a factor there is one, the whole. Where records have
-    weights, sizes are sums of these.
+    weights, sizes are sums of these. Where the sizes of the arms add up to a known number, the
+    noise in two of them has the covariance -``opposite``.
     """
 
     sizes: FloatArray
@@ -70,6 +71,7 @@ class Margin:
     noise: FloatArray
     factor: str = ""
     levels: tuple[str, ...] = ("",)
+    opposite: float = 0.0
 
     def __post_init__(self) -> None:
         noise = np.asarray(self.noise, float).reshape(3, -1)
@@ -124,6 +126,7 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
     margins = [whole, *parts]
     columns: list[list[FloatArray]] = [[] for _ in margins]
     noises: list[list[FloatArray]] = [[] for _ in margins]
+    opposite = 0.0
     for k, name in enumerate(("sizes", "sums", "squares")):
         entries = [getattr(margin, name) for margin in margins]
         variances = [margin.noise[k] for margin in margins]
@@ -136,12 +139,20 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
         if name == "sizes" and n is not None:
             every = max(float(of_total.sum()), 1e-300)
             total = total + (n - total.sum()) * of_total / every
+            opposite = float(of_total.min()) ** 2 / every
             of_total = of_total * (1.0 - of_total / every)
         for i, (entry, v, m) in enumerate(zip(entries, variances, levels, strict=True)):
             columns[i].append(entry + ((total - seen[i]) / m)[:, None])
             noises[i].append(v * (1.0 - 1.0 / m) + of_total / m**2)
     return tuple(
-        replace(margin, sizes=new[0], sums=new[1], squares=new[2], noise=np.array(noise))
+        replace(
+            margin,
+            sizes=new[0],
+            sums=new[1],
+            squares=new[2],
+            noise=np.array(noise),
+            opposite=opposite / len(margin.levels) ** 2,
+        )
         for margin, new, noise in zip(margins, columns, noises, strict=True)
     )
 
@@ -241,12 +252,14 @@ class JointSums:
     def _known(self, margin: Margin, level: int, j: int) -> Margin:
         """One column at one level: sums over the records that have a value."""
         sizes, (size, total, square) = margin.sizes[:, [level]], margin.noise
+        opposite = margin.opposite
         if (flag := self.outcomes[j].missing) >= 0:  # z is 0 where it is missing
             there = 0.5 * sizes - margin.sums[:, [level], flag]
             sizes, size = np.clip(there, 1.0, np.maximum(sizes, 1.0)), 0.25 * size + total
+            opposite = 0.25 * opposite
         sums, squares = margin.sums[:, [level], [j]], margin.squares[:, [level], [j]]
         noise = np.array([size, total, square])
-        return Margin(sizes, sums[..., None], squares[..., None], noise)
+        return Margin(sizes, sums[..., None], squares[..., None], noise, opposite=opposite)
 
     def _estimate(
         self,
@@ -261,7 +274,7 @@ class JointSums:
         """The difference between two arms, with the law of its error."""
         column, at = self.outcomes[j], self._known(margin, level, j)
         width, sizes = column.width, at.records[pair, 0]
-        noise = width * np.sqrt(np.array(at.mean_noise())[:, pair, 0, 0])
+        single = width * _noise_in_means(at, pair)
         sampling = [
             SamplingVariance(
                 width**2 * float(variances[a]),
@@ -270,17 +283,14 @@ class JointSums:
             )
             for a in pair
         ]
-        # arms of a known total have sizes whose errors are opposite; taken as independent here
-        single = [(float(x), 0.0) for x in noise[:, 0]] + [(0.0, float(x)) for x in noise[:, 1]]
-        single = [x for x in single if any(x)]
         one, two = (column.low + width * (means[pair] + 0.5)).tolist()
         left = width * np.sqrt(self._left(margin, level, j, pair))
         both = Means(
             one,
             two,
             (MeansVariance(sampling[0], 1.0, 0.0), MeansVariance(sampling[1], 0.0, 1.0)),
-            laplace=() if self.normal else tuple((a / _ROOT2, b / _ROOT2) for a, b in single),
-            gaussian=tuple(single) if self.normal else (),
+            laplace=() if self.normal else _pairs(single / math.sqrt(2.0)),
+            gaussian=_pairs(single) if self.normal else (),
             parts=tuple(MeansPart(LEFT, *x) for x in np.diag(left).tolist() if any(x)),
             possible=(column.low, column.high),
             design=self._design(sizes, pair) if column.two_valued else None,
@@ -333,7 +343,16 @@ class JointSums:
         return np.asarray(removed), np.asarray(error)
 
 
-_ROOT2 = math.sqrt(2.0)
+def _noise_in_means(at: Margin, pair: list[int]) -> FloatArray:
+    """What a standard deviation of each independent noise does to the means of two arms."""
+    by_sums, by_sizes = (np.sqrt(x[pair, 0, 0]) for x in at.mean_noise())
+    both = -at.means()[pair, 0, 0] / at.records[pair, 0] * math.sqrt(at.opposite) * [1.0, -1.0]
+    own = np.sqrt(np.maximum(by_sizes**2 - both**2, 0.0))
+    return np.vstack([np.diag(by_sums), np.diag(own), both])
+
+
+def _pairs(single: FloatArray) -> tuple[tuple[float, float], ...]:
+    return tuple((a, b) for a, b in single.tolist() if a or b)
 
 
 def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:
