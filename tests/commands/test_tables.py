@@ -29,6 +29,11 @@ BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
             dpe.RateEffects,
             ("dp_rate", "y ~ t", {"offset": "age", "per": 1000}),
         ),
+        (
+            ["late", "age ~ y", "--instrument", "t", *TRIAL],
+            dpe.LateEffect,
+            ("dp_late", "age ~ y", {"instrument": "t"}),
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
