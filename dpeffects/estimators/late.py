@@ -236,7 +236,7 @@ def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
         (-width, width),
     )
     made = {"table": table, "stands_on": residual.basis, "warning": residual.caution}
-    made |= {"estimand": LATE.name, "instrument": options.instrument}
+    made["instrument"] = options.instrument
     return Tabled(LateEffect, made, details=residual.details)
 
 
@@ -288,7 +288,7 @@ TABLE = MethodSpec(
     about="dp_late: effects of an instrument on outcome and treatment; their ratio",
     assumes="the instrument changes the outcome only through treatment, and makes nobody do the "
     "opposite",
-    estimands=("ATE",),
+    estimands=(LATE.name,),
     levels=("sample",),
     options=LateOptions,
     shares=shares,
