@@ -336,5 +336,5 @@ def dp_late(
     """
     given = {**locals(), **options}
     del given["options"]
-    request = Request.of_effect("ATE", method=table_methods()["late"], **given)
+    request = Request.of_effect("LATE", method=table_methods()["late"], **given)
     return cast(LateEffect, Estimation(request).result())
