@@ -3,7 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.designs import dp_did
+from dpeffects.designs import dp_did, dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -28,9 +28,10 @@ from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
-from dpeffects.planning import Plan, TermPlan, plan, rehearse
+from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -39,10 +40,13 @@ from dpeffects.results import (
     CateFunction,
     DidEffect,
     EventStudy,
+    LateEffect,
+    Moments,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
     RateEffects,
+    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
@@ -57,18 +61,23 @@ from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
+    StudyRelease,
     combine,
+    combine_moments,
+    combine_studies,
     combine_tables,
     dp_multisite,
     site_release,
+    study_release,
 )
-from dpeffects.studies import dp_study
+from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Allotment",
     "ArmEffects",
     "AuditResult",
     "Balance",
@@ -83,13 +92,17 @@ __all__ = [
     "DurableLedger",
     "EventStudy",
     "Guarantee",
+    "LateEffect",
     "Leaderboard",
     "Ledger",
+    "Moments",
     "OrdinalEffects",
     "Plan",
+    "Protocol",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
+    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
@@ -97,6 +110,8 @@ __all__ = [
     "Spend",
     "Study",
     "StudyEffects",
+    "StudyPlan",
+    "StudyRelease",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -106,6 +121,8 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_moments",
+    "combine_studies",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -117,6 +134,8 @@ __all__ = [
     "dp_balance",
     "dp_cate",
     "dp_did",
+    "dp_late",
+    "dp_moments",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",
@@ -139,11 +158,14 @@ __all__ = [
     "open_ledger",
     "pehe",
     "plan",
+    "plan_study",
     "plots",
+    "read_protocol",
     "reference",
     "rehearse",
     "simulate",
     "simulate_study",
     "site_release",
+    "study_release",
     "wrong_sign_probability",
 ]

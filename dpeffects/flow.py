@@ -49,7 +49,8 @@ from dpeffects.estimators._clusters import (
     with_group_variances,
 )
 from dpeffects.estimators._response import Response, respond
-from dpeffects.estimators.joint import Joint
+from dpeffects.estimators.joint import Joint, columns_missing
+from dpeffects.estimators.kept_moments import Kept
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
@@ -64,7 +65,7 @@ from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, Ledger, Terms
+from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -73,6 +74,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    Moments,
     RandomisationTest,
     Result,
     StudyEffects,
@@ -187,7 +189,8 @@ class Request:
     def written_out(self) -> Request:
         """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
         bounds = opened(self.bounds)
-        left_out = (self.unit, self.cluster, self.weights, self.options.get("offset"))
+        beside = (self.options.get(name) for name in ("offset", "instrument"))
+        left_out = (self.unit, self.cluster, self.weights, *beside)
         formula = written_out(self.formula, self.data, bounds, left_out)
         return replace(self, formula=formula, bounds=bounds)
 
@@ -233,7 +236,7 @@ class Estimation:
 
     def __init__(self, request: Request) -> None:
         request = self.request = request.written_out()
-        self.spec, self.options, self.formula = _checked(request)
+        self.spec, self.options, self.formula = checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
         self.sample = self._sample()
@@ -243,6 +246,7 @@ class Estimation:
         terms = Terms(self.protects, tuple(sorted(self.public)), void)
         budget, account = request.budget, account_of(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
+        self.allotment = account.allotment_name if account else ""
         self._reservation = account.reserve(budget, terms, about) if account else None
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
         try:
@@ -268,8 +272,11 @@ class Estimation:
             _with_groups(x, request.by)
             for x in (_parsed(request, spec, self.options), self.formula)
         )
+        if spec.several:  # where an outcome is missing, the formula says
+            policies = _policies(request, parse(request.formula))
+            asked["missing"] = {k: x for k, x in policies.items() if x != "available"}
         sample = Sample.asked(formula, read.columns, **asked)
-        wanted = [name for name, value in asked.items() if value not in (None, "error")]
+        wanted = [name for name in _COUNTING if getattr(request, name) not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
@@ -326,9 +333,11 @@ class Estimation:
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         if spec.several:
-            made_of = [column.parts for column in self.design.encoding.columns]
-            own = [len(x) == 1 and x[0].factor in asked.outcomes for x in made_of]
-            facts = replace(facts, outcomes=sum(own), groups=self._group_sizes())
+            own = columns_missing(self.design, asked)
+            groups = self._group_sizes()
+            facts = replace(facts, outcomes=len(own), missing=own, groups=groups)
+            names = (self.formula.treatment_name, *map(str, (self.design.columns.arms or ())[1:]))
+            facts = replace(facts, encoded=self.design.encoding.columns, treatment=names)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
@@ -505,7 +514,7 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
-            if self.effective is not None and isinstance(released, Tabled | Joint):
+            if self.effective is not None and isinstance(released, Tabled | Joint | Kept):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
@@ -591,7 +600,7 @@ class Estimation:
             warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
 
-def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
+def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     """What can be checked without data: method, options and formula."""
     spec = request.method
     if not isinstance(spec, MethodSpec):
@@ -626,11 +635,18 @@ def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
     if spec.several:
-        return formula.with_outcomes_as_columns()
+        options.of_outcome(formula.outcome)
+        policies = _policies(request, formula)
+        return formula.with_outcomes_as_columns(k for k, x in policies.items() if x == "available")
     if formula.more_outcomes and spec.uses_outcome:
         raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
-    own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
-    return replace(formula, outcome=own, more_outcomes=())
+    formula = replace(formula, more_outcomes=())
+    return options.of_formula(formula) if spec.uses_outcome else formula
+
+
+def _policies(request: Request, formula: Formula) -> dict[str, str]:
+    """What is done about missing values of several outcomes and of the baseline variables."""
+    return missing_by_column(request.missing, _with_groups(formula, request.by), several=True)
 
 
 def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
@@ -641,8 +657,10 @@ def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    policies = missing_by_column(request.missing, _with_groups(formula, request.by))
-    responds = "weight" in policies.values()
+    responds = False
+    if not spec.several:
+        policies = missing_by_column(request.missing, _with_groups(formula, request.by))
+        responds = "weight" in policies.values()
     if not spec.uses_covariates and not responds:
         formula = replace(formula, terms=())
     if not spec.uses_outcome:
@@ -670,7 +688,8 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
-    own = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
+    own = whole.dataset if isinstance(whole, DurableLedger) else None
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != own:
@@ -706,13 +725,13 @@ def _result(estimation: Estimation, released: Any) -> Any:
         case ReleasedTest():
             return RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
-            space = _only(design.bounds, design.formula.covariate_columns)
+            space = design.bounds.only(design.formula.covariate_columns)
             details = released.details
             return CateFunction(
                 function=released, space=space, details=details, notes=notes, **about
             )
         case Tabled():
-            fields = {**released.fields, **about, "details": released.details}
+            fields = {**about, **released.fields, "details": released.details}
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
@@ -720,7 +739,9 @@ def _result(estimation: Estimation, released: Any) -> Any:
             groups = estimation.groups.design.strata() if estimation.groups is not None else None
             n = float(design.n) if estimation.size is None else None
             made = released.study(design, groups, n, estimation.contrasts)
-            return StudyEffects(notes=notes, **about | made)
+            return StudyEffects(notes=(*released.notes, *notes), **about | made)
+        case Kept():
+            return Moments(notes=notes, **about | released.made(design, parse(request.formula)))
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(
@@ -794,7 +815,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_name,
+        "treatment": parse(request.formula).treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,
@@ -804,6 +825,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
         "options": estimation.options.shown(),
         "citation": spec.citation,
+        "allotment": estimation.allotment,
     }
 
 
@@ -861,17 +883,6 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
         "on the clipped outcome. Declare the range to avoid this and its cost.",
-    )
-
-
-def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
-    """The bounds of some columns."""
-    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
-    return Bounds(
-        {name: bounds[name] for name in names},
-        {name: bounds.source(name) for name in names},
-        frozenset(name for name in names if bounds.is_levels(name)),
-        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 

@@ -33,6 +33,16 @@ AREAS = {
             *("dp_did", "DidEffect", "EventStudy"),
         ],
     ),
+    "moments": (
+        "Moments that are released once",
+        "",
+        ["dp_moments", "Moments", "Regression", "combine_moments"],
+    ),
+    "designs": (
+        "Instruments",
+        "",
+        ["dp_late", "LateEffect"],
+    ),
     "tests": (
         "Tests",
         "Every average effect has a method ``test``, which spends nothing.",
@@ -45,7 +55,7 @@ AREAS = {
         ":doc:`/generated/vignettes/reading_budget`.",
         [
             *("declare", "Bounds", "Declared", "Guarantee", "Spend", "Ledger"),
-            *("create_ledger", "open_ledger", "DurableLedger"),
+            *("create_ledger", "open_ledger", "DurableLedger", "Allotment"),
         ],
     ),
     "plan": (

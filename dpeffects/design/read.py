@@ -48,6 +48,7 @@ from dpeffects.formula.expression import (
     Pair,
     Spline,
     Survival,
+    Taken,
     evaluate,
     needs_domain,
     number_columns,
@@ -553,6 +554,8 @@ class _ColumnReader:
         if dates.is_date(dtype):
             raise dates.undeclared(name)
         levels = name in self._known and self._known.is_levels(name)
+        if levels and name in _events(self._formula):
+            raise BoundsError(f"column {name!r} must be 0 or 1 here: it takes no levels")
         if levels and name in self._formula.outcome_columns:
             raise BoundsError(
                 f"outcome {name!r} has declared levels: use dp_ordinal for levels in order, or "
@@ -569,13 +572,18 @@ class _ColumnReader:
         if name in self._known:
             ends, source = self._known.interval(name), self._known.source(name)
             if name in _events(self._formula) and ends != (0.0, 1.0):
-                raise BoundsError(f"column {name!r} says whether the event was there: it is 0 or 1")
+                raise BoundsError(
+                    f"column {name!r} must be 0 or 1, with the bounds (0, 1) or none: write a "
+                    "comparison where it is a number"
+                )
         elif dtype == nw.Boolean:
             ends, source = (0.0, 1.0), "dtype"
         elif written := ends_in_formula(name, self._formula):
             ends, source = written, "declared"
         elif not needs_range:
             return
+        elif name in _events(self._formula):
+            ends, source = (0.0, 1.0), "dtype"
         elif source is not None:
             values = numbers(self._in_memory(name))
             ends = (float(values.min()), float(values.max()))
@@ -683,10 +691,10 @@ def _why_declared(blocked: list[str], formula: Formula) -> str:
 
 
 def _events(formula: Formula) -> tuple[str, ...]:
-    """Columns that say whether a time ended in the event."""
-    outcome = formula.outcome
-    if isinstance(outcome, Survival) and isinstance(outcome.event, Column):
-        return (outcome.event.name,)
+    """Columns that say whether a time ended in the event, or whether treatment was taken."""
+    match formula.outcome:
+        case Survival(_, Column(name)) | Taken(_, Column(name)):
+            return (name,)
     return ()
 
 

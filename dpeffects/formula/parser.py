@@ -133,15 +133,19 @@ class Formula:
         text = "".join(f" + {ex.source(factor)}" for (factor,) in more)
         return replace(self, source=self.source.rstrip() + text, terms=terms)
 
-    def with_outcomes_as_columns(self) -> Formula:
+    def with_outcomes_as_columns(self, available: Iterable[str] = ()) -> Formula:
         """Return the same with its outcomes as first terms, and none left: columns like all others.
+
+        After them come terms ``is_na(x)`` of columns that are not ``available`` for all records.
 
         Examples
         --------
         >>> str(parse("y1 + log(y2) ~ t | x").with_outcomes_as_columns())
         '0 ~ t | y1 + log(y2) + x'
         """
-        terms = tuple(sorted((*((y,) for y in self.outcomes), *self.terms), key=len))
+        flags = [x for x in map(ex.Missing, available) if x not in self.outcomes]
+        first = [(y,) for y in (*self.outcomes, *flags)]
+        terms = tuple(sorted((*first, *self.terms), key=len))
         nothing = ex.Number(0.0)
         return replace(self, outcome=nothing, more_outcomes=(), terms=terms, intercept=True)
 
