@@ -353,8 +353,8 @@ def test_what_else_is_refused():
     dated = data.assign(year=pd.to_datetime(data["year"], format="%Y"))
     with pytest.raises(DataError, match="holds dates"):
         dpe.dp_did("y ~ t", dated, epsilon=1, **TWO)
-    with pytest.raises(OptionError, match="leave them out"):
-        dpe.dp_did("y ~ t | x", data, epsilon=1, **FIVE)
+    with pytest.raises(OptionError, match="leave method out"):
+        dpe.dp_did("y ~ t", data, "one_step", epsilon=1, **FIVE)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "polars, lazy", "duckdb", "csv"])
@@ -445,6 +445,27 @@ def test_trends_before_treatment_are_tested():
     none = dpe.dp_did("y ~ t", data, epsilon=20, seed=1, **FIVE | {"start": 2018})
     assert none.leads == 0
     assert isinstance(none.pretrends(), Unavailable)
+
+
+def test_trends_that_are_parallel_for_the_same_covariates_only():
+    data = people(8000, seed=4)
+    arm = (np.random.default_rng(8).random(8000) < 0.2 + 0.5 * _of_units(data, "x")).astype(int)
+    data["t"] = data["id"].map(arm)
+    after = data["year"] >= 2020
+    data["y"] = 40 + (data["year"] - 2019) * 4 * data["x"] + 3 * data["t"] * after
+    data["y"] += np.random.default_rng(9).normal(size=len(data))
+    given = {**FIVE, "epsilon": 20, "seed": 1, "change": (-20, 20)}
+    plain, adjusted = (dpe.dp_did(f"y ~ t{x}", data, **given) for x in ("", " | x"))
+    assert "TRENDS DIFFER" in plain.caution
+    assert "TRENDS DIFFER" not in adjusted.caution
+    np.testing.assert_allclose(adjusted.estimates, [0, 0, 3, 3], atol=0.35)
+    assert "with the same covariates" in adjusted.assumes
+    assert adjusted.one().adjusted
+    assert dpe.EventStudy.from_json(adjusted.to_json()) == adjusted
+
+
+def _of_units(data, name):
+    return data.groupby("id")[name].first()
 
 
 @pytest.mark.parametrize("kind", ["polars", "polars, lazy", "duckdb", "csv"])
