@@ -30,6 +30,7 @@ AREAS = {
         [
             *("dp_survival", "SurvivalEffects", "dp_qte", "QuantileEffects"),
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
+            *("dp_did", "DidEffect", "EventStudy"),
         ],
     ),
     "moments": (
