@@ -99,23 +99,28 @@ class _Moments:
 
 def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:
     """Numbers of records by arm, which are not negative and add up, and the sd of their noise."""
-    margin = sums.unadjusted or sums.whole
-    sizes = margin.sizes[:, 0]
-    return not_negative(sizes, max(float(sizes.sum()), 0.0)), math.sqrt(margin.noise[0].max())
+    sizes = sums.plain.sizes[:, 0]
+    noise = math.sqrt(sums.plain.noise[0].max())
+    return not_negative(sizes, max(float(sizes.sum()), 0.0)), noise
 
 
 def table_one(sums: JointSums) -> Iterator[BaselineRow]:
     """Rows of Table 1: variables in the order of the formula, with all levels of a factor."""
     if sums.baseline is None:
         return
-    _, size_sd = arm_sizes(sums)
-    noise = np.vstack([np.full(len(sums.arms), size_sd**2), sums.baseline.noise[1:]])
-    before = replace(sums.baseline, noise=noise)
-    few = float(before.sizes.min()) <= _SURE * size_sd
+    before, after = _sized(sums.baseline, sums.plain), sums.weighted_baseline
+    if after is not None:
+        after = _sized(after, sums.whole)
+    few = bool((before.sizes[:, 0] <= _SURE * np.sqrt(before.noise[0])).any())
     columns = sums.baseline_columns
     flags = {flag: j for j in range(len(columns)) if (flag := _flag(columns, j)) >= 0}
     for group in _grouped(columns, set(flags)):
-        yield from _rows(columns, group, before, sums.weighted_baseline, few)
+        yield from _rows(columns, group, before, after, few)
+
+
+def _sized(margin: Margin, known: Margin) -> Margin:
+    """The same with the noise of sizes that another margin has."""
+    return replace(margin, noise=np.vstack([known.noise[:1], margin.noise[1:]]))
 
 
 def _grouped(columns: tuple[StudyColumn, ...], flags: set[int]) -> Iterator[list[int]]:
