@@ -20,6 +20,7 @@ from dpeffects import documents, writing
 from dpeffects.errors import BoundsError, OptionError, ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
+from dpeffects.flow import Estimation
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import BASES
 from dpeffects.inference.joint import JointSums, Margin
@@ -212,14 +213,21 @@ def study_release(
     document.text(request, "request", empty=True)
     if made.sites and site not in made.sites:
         raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
-    ready = made.begin(data, ledger=ledger, dataset=dataset, seed=seed)
+    who = {"ledger": ledger, "dataset": dataset, "seed": seed}
+    study = made.result_of(begin_study(made, data, **who))
+    return StudyRelease.from_result(study, site, request=request)
+
+
+def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
+    """Check all that can be checked before the first charge of a site's study."""
+    ready = protocol.begin(data, **more)
     if missing := list(ready.design.missing):
         ready.close()
         raise BoundsError(
             f"the protocol declares no bounds of {', '.join(missing)}: sites would find different "
             "ones, which cannot be combined"
         )
-    return StudyRelease.from_result(made.result_of(ready), site, request=request)
+    return ready
 
 
 def read_study(source: Any) -> StudyRelease:
