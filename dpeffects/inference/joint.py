@@ -270,12 +270,8 @@ class JointSums:
         m = len(margin.levels)
         noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
         own = replace(margin, noise=noise)
-        sites = [list(site.effects_apart(group)) for site in self.sites]
         for k, level in enumerate(margin.levels):
-            if sites:
-                yield level, self._over_sites([levels[k][1] for levels in sites], group, k)
-            else:
-                yield level, tuple(self._effects(own, k))
+            yield level, tuple(self._effects(own, k))
 
     def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
         for j in range(len(self.outcomes)):
