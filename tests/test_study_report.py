@@ -128,6 +128,12 @@ def test_two_values_that_are_not_0_and_1_are_named():
     assert found["overall_mean"][0] == pytest.approx((data["grade"] == 2).mean(), abs=1e-4)
 
 
+def test_declared_levels_0_and_1_are_one_row():
+    found = study(made(), "pain ~ t | smokes", bounds=BOUNDS | {"smokes": [0, 1]}).table1()
+    assert found[["variable", "level"]].to_numpy().tolist() == [["smokes", ""]]
+    assert found["overall_mean"][0] == pytest.approx(made()["smokes"].mean(), abs=1e-4)
+
+
 @pytest.mark.parametrize("epsilon", [1e-4, 0.01, 1.0])
 @pytest.mark.parametrize("n", [4, 40, 1500])
 def test_numbers_are_possible_whatever_the_noise(epsilon, n):

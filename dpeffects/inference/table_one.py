@@ -127,16 +127,21 @@ def _grouped(columns: tuple[StudyColumn, ...], flags: set[int]) -> Iterator[list
     """Columns of one variable: the levels of a factor, or a number and where it is missing."""
     levels: dict[tuple[str, str], list[int]] = {}
     for j, column in enumerate(columns):
-        if column.level:
+        if _is_level(column):
             levels.setdefault((column.variable, column.first), []).append(j)
     for j, column in enumerate(columns):
-        if column.level:
+        if _is_level(column):
             group = levels[column.variable, column.first]
             if group[0] == j:
                 yield group
         elif j not in flags:
             flag = _flag(columns, j)
             yield [j, flag] if flag >= 0 else [j]
+
+
+def _is_level(column: StudyColumn) -> bool:
+    """Whether a column is a level among several; 0 and 1 are one variable with its own name."""
+    return bool(column.level) and column.name != column.variable
 
 
 def _flag(columns: tuple[StudyColumn, ...], j: int) -> int:
@@ -157,7 +162,7 @@ def _rows(
 ) -> Iterator[BaselineRow]:
     """The rows of one variable."""
     margins, column = [m for m in (before, after) if m is not None], columns[group[0]]
-    if column.level:
+    if _is_level(column):
         names = [columns[j].level for j in group]
         if column.first not in names:
             names = [column.first, *names]
