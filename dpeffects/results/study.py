@@ -239,8 +239,6 @@ class StudyEffects(AtOnce):
         ax
             Axes to draw on; by default those of a new figure.
         """
-        if by is not None:
-            self._group(by)
         return draw(
             self,
             conf_level=conf_level,
