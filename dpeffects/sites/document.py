@@ -140,7 +140,7 @@ def flag(value: Any, name: str) -> bool:
 
 def array(value: Any, name: str) -> FloatArray:
     """Numbers in lists of lists of the same lengths."""
-    found = _numbers(value, name)
+    found = many(value, name, check=_numbers)
     try:
         return np.array(found, dtype=np.float64)
     except ValueError:
