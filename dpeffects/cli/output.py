@@ -80,9 +80,8 @@ def check_files(args: argparse.Namespace) -> None:
     """Refuse inputs that are no files, and outputs that exist, are inputs or cannot be written."""
     for path in _inputs(args):
         _refuse_devices(path)
-    for path in (args.out, getattr(args, "record", None)):
-        if _is_word(path):
-            word_file(path)
+    for word in filter(_is_word, (args.out, getattr(args, "record", None))):
+        word_file(word)
     outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
     paths = [path for path in outputs if path is not None]
     for path in paths:
