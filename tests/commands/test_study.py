@@ -5,25 +5,13 @@ import json
 import pytest
 
 import dpeffects as dpe
-from tests.commands.shell import ESTIMATE, program, refused, run
+from tests.commands.shell import ESTIMATE, PROTOCOL, program, refused, run
 
-PROTOCOL = """\
-formula = "y + I(age > 60) ~ t"
-subgroups = ["sex"]
-epsilon = 1
-design = "randomised"
-
-[bounds]
-y = [0, 1]
-age = [18, 90]
-sex = ["f", "m"]
-"""
 ARGUMENTS = ["study", "y + I(age > 60) ~ t", *ESTIMATE, "--design", "randomised", "--seed", "1"]
 
 
 @pytest.fixture
 def asked(study):
-    (study / "protocol.toml").write_text(PROTOCOL)
     return ["study", "data.csv", "--protocol", "protocol.toml", "--seed"]
 
 
