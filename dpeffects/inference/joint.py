@@ -9,7 +9,7 @@ add up to the whole (`agreeing`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -235,13 +235,26 @@ class JointSums:
 
     def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
         """Levels of a factor, and the estimates within each."""
+        if self.sites:
+            yield from self._levels_over_sites(
+                [x.effects_by_level(group) for x in self.sites], group
+            )
+            return
         margin = self.groups[group]
-        own = [list(site.effects_by_level(group)) for site in self.sites]
         for k, level in enumerate(margin.levels):
-            if own:
-                yield level, self._over_sites([levels[k][1] for levels in own], group, k)
-            else:
-                yield level, tuple(self._effects(margin, k))
+            yield level, tuple(self._effects(margin, k))
+
+    def effects_at_sites(self) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """Names of sites, and the estimates at each."""
+        for name, site in zip(self.site_names, self.sites, strict=True):
+            yield name, site.effects()
+
+    def _levels_over_sites(
+        self, sites: Sequence[Iterable[tuple[str, tuple[Estimate, ...]]]], group: int
+    ) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """Levels of a factor, and the estimates within each that those of the sites make."""
+        for k, found in enumerate(zip(*sites, strict=True)):
+            yield found[0][0], self._over_sites([effects for _, effects in found], group, k)
 
     def _over_sites(
         self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
@@ -271,6 +284,9 @@ class JointSums:
         Levels that were made to add up to the whole have errors that are opposite. Noise as it was
         before has the variance of their differences, or more where sizes are unequal.
         """
+        if self.sites:
+            yield from self._levels_over_sites([x.effects_apart(group) for x in self.sites], group)
+            return
         margin = self.groups[group]
         m = len(margin.levels)
         noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
