@@ -251,6 +251,23 @@ def _site_and_file(given: str) -> tuple[str, str]:
     return Path(given).stem, given
 
 
+# --- regressions on moments -------------------------------------------------------------------
+
+
+def add_regress_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the formula, the files of the moments, and the output."""
+    parser.add_argument("formula", help='"y ~ t + x1", of columns that the moments have')
+    about = "moments in JSON (dpeffects moments ... --out); those of several sites are added"
+    parser.add_argument("releases", nargs="+", metavar="FILE", help=about)
+    add_output_arguments(parser, record=True)
+
+
+def run_regress(args: argparse.Namespace) -> None:
+    """Read moments, and regress."""
+    check_files(args)
+    put_result(args, dpe.combine_moments(args.releases).regression(args.formula))
+
+
 # --- the commands -----------------------------------------------------------------------------
 
 _METHODS = """\
@@ -292,6 +309,10 @@ _COMBINE = """\
 _TABLES = """\
   dpeffects combine-tables north.json south.json --plot curves.png
   dpeffects combine-tables North=files/1.json South=files/2.json
+"""
+_REGRESS = """\
+  dpeffects regress "cost ~ treated + age" moments.json
+  dpeffects regress "cost ~ treated*sex" north.json south.json --out table.tex
 """
 _SENSITIVITY = """\
   dpeffects sensitivity effect.json
@@ -369,6 +390,13 @@ COMMANDS = (
         add_tables_arguments,
         run_tables,
         _TABLES,
+    ),
+    Command(
+        "regress",
+        "regress on moments that were released (dpeffects moments); nothing is spent",
+        add_regress_arguments,
+        run_regress,
+        _REGRESS,
     ),
     Command(
         "sensitivity",

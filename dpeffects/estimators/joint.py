@@ -75,6 +75,9 @@ them by less than a column of it would."""
 NEARLY_NORMAL = 5
 """From this many columns on, noise of the shape of a cube has tails no heavier than normal ones."""
 MOST_OUTCOMES = 500
+_CONFOUNDED = 0.3
+"""Bias without adjustment that the penalty of the model goes by: that of the outcome that is
+confounded most, among several."""
 _AT_RANDOM = (
     "An outcome is compared among the records that have it: within an arm, those that lack it are "
     "taken to be like these."
@@ -91,6 +94,8 @@ class JointOptions(TableOptions):
     for, None where there are any, treatment was not randomised, and a propensity model can be
     learnt. ``model_share``: part of the budget for that model, by default from public numbers.
     """
+
+    confounded: ClassVar[float] = _CONFOUNDED
 
     def resolve(self, facts: Facts) -> PlannedJoint:
         """Decide whether to adjust; refuse what is too much."""
@@ -419,7 +424,6 @@ class Joint:
             self.weighted_baseline and self.weighted_baseline.of_sizes(whole.sizes),
             normal=self.normal,
             unequal=self.unequal,
-            known_total=n is not None and plain is None,
             confounding=self.confounding,
             unadjusted=plain,
         )
@@ -581,7 +585,7 @@ def _adjustment(
     deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
-    found = Adjustment.released(seen, estimand, deviation, noise_sd)
+    found = Adjustment.released(seen, estimand, deviation, noise_sd, _CONFOUNDED)
     return found, BaselineWeight(columns, found.weight)
 
 

@@ -1,12 +1,13 @@
 """Whether an effect differs between the levels of a factor, from the released numbers.
 
-All pairs of levels are compared by the exact law of their difference, noise included. The smallest
-p-value times the number of pairs is that of the hypothesis that the effect is the same at all
-levels (Bonferroni), and the pair that it belongs to says where effects differ most.
+Of all pairs of levels, the one whose effects differ by most standard deviations is tested by the
+exact law of the difference, noise included. Its p-value times the number of pairs is that of the
+hypothesis that the effect is the same at all levels (Bonferroni).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -52,9 +53,12 @@ def interaction(levels: Sequence[str], effects: Sequence[Estimate]) -> Interacti
     ]
     if not pairs:
         return None
-    return Interaction(*min(pairs, key=lambda pair: _clear(pair[2])), pairs=len(pairs))
+    return Interaction(*max(pairs, key=lambda pair: _clear(pair[2])), pairs=len(pairs))
 
 
-def _clear(difference: Estimate) -> tuple[float, float]:
-    p = p_value(difference)
-    return (1.0 if isinstance(p, Unavailable) else p), -abs(difference.point)
+def _clear(difference: Estimate) -> float:
+    """How many standard deviations a difference is, about."""
+    own = difference.sampling
+    sampling = 0.0 if isinstance(own, Unavailable) else max(own.value, 0.0)
+    variance = sampling + difference.noise_variance + difference.bias_variance
+    return abs(difference.point) / math.sqrt(max(variance, 1e-300))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpeffects.inference.estimate import Unavailable
@@ -22,7 +23,7 @@ from dpeffects.report.blocks import (
     p_text,
     percent,
 )
-from dpeffects.report.paragraph import describe, effect_words, p_words, paragraph
+from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise, tabulate
@@ -180,16 +181,25 @@ def _by_level(
     most: int | None,
 ) -> Made:
     """Effects at the levels of a factor, and the test whether they differ."""
-    effects, count = fit.by(factor), len(fit.labels)
-    shown = effects.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+    effects = fit.by(factor)
+    names, total = fit.labels[:most], len(effects.labels)
+    kept = [i for i in range(total) if i % len(fit.labels) < len(names)]
+    effects = replace(
+        effects,
+        labels=tuple(effects.labels[i] for i in kept),
+        effects=tuple(effects.effects[i] for i in kept),
+        subsets=tuple(effects.subsets[i] for i in kept),
+    )
+    level = 1.0 - (1.0 - conf_level) * len(kept) / total if simultaneous else conf_level
+    shown = effects.tidy(level, simultaneous=simultaneous).to_dict("records")
     rows = []
-    for i, label in enumerate(fit.labels[:most]):
+    for i, label in enumerate(names):
         column, _ = fit._about(i)
-        for k, row in enumerate(shown[i::count]):
+        for k, row in enumerate(shown[i :: len(names)]):
             name = "" if k else _named(label, column)
             p = "" if k or i >= len(p_values) else _p(p_values[i])
-            level = effects.subsets[i + k * count]
-            rows.append((name, level, *_cells(row, column, _INTERVAL), p))
+            where = effects.subsets[i + k * len(names)]
+            rows.append((name, where, *_cells(row, column, _INTERVAL), p))
     what = "Associations" if fit.associated else "Effects"
     columns = ("outcome", "subgroup", "difference", *limits(conf_level), "interaction p")
     notes = []
@@ -285,7 +295,16 @@ def _(fit: StudyEffects, conf_level: float) -> str:
         _baseline_sentence(fit),
         noise_sentence(rows),
     ]
-    return paragraph(fit, findings, "", effect_words(fit))
+    return paragraph(fit, findings, "", _subject(fit))
+
+
+def _subject(fit: StudyEffects) -> str:
+    """What was estimated, with the outcomes by name where they are few."""
+    names = fit.outcomes
+    said = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} outcomes"
+    if fit.associated:
+        return f"the association of {fit.treatment} with {said}"
+    return f"the {called(fit)} ({fit.estimand}) of {fit.treatment} on {said}"
 
 
 def _subgroup_sentence(fit: StudyEffects) -> str:
