@@ -75,7 +75,7 @@ _SQUARES = 0.1, 5.0, 0.03, 0.12
 epsilon 1, and by the third root of how many there are for each unit of epsilon; least and largest.
 It makes intervals shortest within 3 % for 1 to 100 outcomes, 2,000 and 10,000 records, epsilon 0.5
 to 4, and standard deviations of a sixth and a twentieth of the range."""
-_BASELINE_SQUARES = Fraction(3, 20)
+_BASELINE_SQUARES = Fraction(3, 10)
 """The same of baseline variables, which differences are divided by."""
 _MANY = 30
 """From this many columns on, pure noise has counts of their own beside the cube: a record moves
