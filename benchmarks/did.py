@@ -92,10 +92,8 @@ def setting(n: int, treated: float, rho: float, skewed: bool, adjusted: bool) ->
                 "epsilon": epsilon,
                 "covered": round(100.0 * hits.mean(), 1),
                 "width": round(float(np.median(width)), 3),
-                "error": round(float(np.sqrt((error**2).mean())), 3),
-                "over non-private": round(
-                    float(np.sqrt((error**2).mean() / (without**2).mean())), 2
-                ),
+                "error": round(size, 3),
+                "over non-private": round(size / of_plain, 2),
             }
         )
     return rows

@@ -28,7 +28,7 @@ from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
-from dpeffects.planning import Plan, TermPlan, plan, rehearse
+from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Allotment, Ledger
 from dpeffects.protocols import Protocol, read_protocol
@@ -110,6 +110,7 @@ __all__ = [
     "Spend",
     "Study",
     "StudyEffects",
+    "StudyPlan",
     "StudyRelease",
     "SubsetEffects",
     "Summary",
@@ -157,6 +158,7 @@ __all__ = [
     "open_ledger",
     "pehe",
     "plan",
+    "plan_study",
     "plots",
     "read_protocol",
     "reference",

@@ -5,8 +5,10 @@ They go through `dpeffects.flow` as all others do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, cast
 
 from dpeffects.design.bounds import SOURCES
@@ -18,7 +20,7 @@ from dpeffects.estimators import get, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Binary, Expression, Survival, columns, shown, source
+from dpeffects.formula.expression import Binary, Clip, Expression, Survival, columns, shown, source
 from dpeffects.guarantee import printed
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
@@ -38,6 +40,7 @@ def dp_did(
     unit: str | None = None,
     start: float | str | None = None,
     periods: Sequence[float | str] | None = None,
+    change: tuple[float, float] | None = None,
     epsilon: float,
     delta: float = 0.0,
     estimand: str = "ATT",
@@ -61,11 +64,12 @@ def dp_did(
     ----------
     formula
         ``"y_after ~ treatment"``, or ``"y_after ~ treatment | x1 + x2"`` where trends are parallel
-        for the same covariates only. Of long data ``"y ~ treatment | x1"``.
+        for the same covariates only (with two periods). Of long data ``"y ~ treatment | x1"``.
     method
         One of :func:`methods`; it estimates the effect on the change of the outcome.
     before
-        Where the data have one row for each record: the outcome before treatment.
+        Where the data have one row for each record: the outcome before treatment. Of several, in
+        their order, the last is the one that changes are measured from.
     time, unit
         Where the data are long: the columns that say of which period a row is, and whose it is.
         Everything about a unit is protected, in however many rows, and n is the number of units.
@@ -74,6 +78,10 @@ def dp_did(
     periods
         The periods, in their order: ``[2019, 2020]``. Rows of other periods are not read. They are
         declared because it is private which periods are in the data.
+    change
+        A range that changes lie in, such as ``(-20, 20)``, where it is narrower than the bounds of
+        the outcome say: those beyond it are clipped. The noise of more than two periods is in
+        proportion to it; with two periods a clip is found privately.
     estimand
         "ATT" (default), whose effect parallel trends speak of; "ATE" or "ATC".
     missing
@@ -87,7 +95,9 @@ def dp_did(
 
     Returns
     -------
-    DidEffect
+    DidEffect or EventStudy
+        The second with more than two periods: differences by period from one joint release, those
+        before treatment as a test of parallel trends.
 
     Examples
     --------
@@ -107,14 +117,16 @@ def dp_did(
 class _Panel:
     """What a call compares: the outcome in each period, and which period is the reference.
 
-    ``given`` are the other arguments, for one record each; ``made_of`` is the column of units, and
-    ``words`` say what a record is, where the data are long.
+    ``given`` are the other arguments, for one record each; changes are clipped to lie ``within``
+    two numbers. ``made_of`` is the column of units, and ``words`` say what a record is, where the
+    data are long.
     """
 
     given: dict[str, Any]
     formula: Formula
     outcomes: Mapping[str, Expression]
     reference: int
+    within: tuple[float, float] | None
     made_of: str | None = None
     words: Mapping[str, str] = field(default_factory=dict)
 
@@ -123,7 +135,11 @@ class _Panel:
         """Changes against the reference, by period."""
         before = list(self.outcomes.values())[self.reference]
         after = {name: x for name, x in self.outcomes.items() if x is not before}
-        return {name: Binary("-", x, before) for name, x in after.items()}
+        found: dict[str, Expression]
+        found = {name: Binary("-", x, before) for name, x in after.items()}
+        if self.within is None:
+            return found
+        return {name: Clip(x, *self.within) for name, x in found.items()}
 
     def released(self, estimand: str, method: str | MethodSpec) -> Any:
         """The result on the changes; without covariates there is nothing to adjust for."""
@@ -161,7 +177,7 @@ def _panel(given: dict[str, Any]) -> _Panel:
     outcomes = {source(x): _number(x) for x in (*earlier, *formula.outcomes)}
     if len(outcomes) < len(earlier) + len(formula.outcomes) or not earlier:
         raise OptionError("before must be other outcomes than those in the formula, each once")
-    return _Panel(given, formula, outcomes, len(earlier) - 1)
+    return _Panel(given, formula, outcomes, len(earlier) - 1, _range(given.pop("change")))
 
 
 def _number(outcome: Any) -> Expression:
@@ -199,7 +215,19 @@ def _from_long(given: dict[str, Any], **asked: Any) -> _Panel:
     words = f"each {printed(panel.unit)} is one record, with treatment as of {label(panel.start)}"
     words += f" and covariates as of {label(panel.reference)}" if formula.has_covariates else ""
     reference = panel.periods.index(panel.reference)
-    return _Panel(given, formula, outcomes, reference, panel.unit, {"panel": words})
+    within = _range(given.pop("change"))
+    return _Panel(given, formula, outcomes, reference, within, panel.unit, {"panel": words})
+
+
+def _range(change: Any) -> tuple[float, float] | None:
+    """The declared range of a change."""
+    if change is None:
+        return None
+    given = list(change) if isinstance(change, list | tuple) else []
+    known = [x for x in given if isinstance(x, Real) and math.isfinite(x)]
+    if len(known) != 2 or len(given) != 2 or not known[0] < known[1]:
+        raise OptionError("change must be its range, such as change=(-20, 20)")
+    return float(known[0]), float(known[1])
 
 
 def _in_two_periods(asked: _Panel, estimand: str) -> DidEffect:

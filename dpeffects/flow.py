@@ -725,7 +725,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
         case ReleasedTest():
             return RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
-            space = _only(design.bounds, design.formula.covariate_columns)
+            space = design.bounds.only(design.formula.covariate_columns)
             details = released.details
             return CateFunction(
                 function=released, space=space, details=details, notes=notes, **about
@@ -883,17 +883,6 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
         "on the clipped outcome. Declare the range to avoid this and its cost.",
-    )
-
-
-def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
-    """The bounds of some columns."""
-    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
-    return Bounds(
-        {name: bounds[name] for name in names},
-        {name: bounds.source(name) for name in names},
-        frozenset(name for name in names if bounds.is_levels(name)),
-        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 

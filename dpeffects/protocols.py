@@ -18,7 +18,7 @@ from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
 from dpeffects.files import toml_key, toml_text
 from dpeffects.flow import Estimation, Request, checked
-from dpeffects.formula import parse
+from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.results import StudyEffects
@@ -36,7 +36,7 @@ class Protocol:
 
     Parameters
     ----------
-    formula, subgroups, epsilon, delta, design, bounds, shares, contrasts
+    formula, subgroups, estimand, epsilon, delta, design, bounds, shares, contrasts
         As in :func:`dp_study`.
     unit, missing, weights, subset, check_bounds
         As in :func:`dp_study`.
@@ -68,6 +68,7 @@ class Protocol:
     formula: str
     epsilon: float
     subgroups: tuple[str, ...] = ()
+    estimand: str = "ATE"
     delta: float = 0.0
     design: str = "observational"
     contrasts: str = "reference"
@@ -120,8 +121,14 @@ class Protocol:
         """The study on some data; ``more`` says who pays."""
         left_out = {*_OF_SITES, "options"}
         asked = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
-        asked |= {"shares": dict(self.shares) or None, "data": data}
+        asked |= {"shares": dict(self.shares) or None, "bounds": self.bounds or None, "data": data}
         return study_request(**asked, **self.options, **more)
+
+    @property
+    def subgroup_terms(self) -> Formula | None:
+        """The terms that make subgroups, as covariates of a formula."""
+        terms = " + ".join(self.subgroups)
+        return parse(f"`no outcome` ~ `no treatment` | {terms}") if terms else None
 
     def run(
         self,
@@ -149,8 +156,11 @@ class Protocol:
 
     def result_of(self, ready: Estimation) -> StudyEffects:
         """The result of the study that is ready to run, with the protocol's fingerprint."""
-        found: StudyEffects = ready.result()
-        return replace(found, details={**found.details, "protocol": self.fingerprint})
+        return self.named(ready.result())
+
+    def named(self, study: StudyEffects) -> StudyEffects:
+        """A study that says that this is its protocol."""
+        return replace(study, details={**study.details, "protocol": self.fingerprint})
 
     @property
     def fingerprint(self) -> str:

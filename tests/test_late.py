@@ -168,15 +168,16 @@ def test_the_law_is_that_of_the_combination():
 
 
 def test_shapes_of_intervals():
-    def shape(effect, first, sd=0.1):
-        exact = SamplingVariance(sd**2, 0.0, 1.0)
-        wald = Wald(Estimate(effect, exact), Estimate(first, exact), 0.0, 0.0, 0.0, (-1.0, 1.0))
-        fit = late(study(200), epsilon=1.0)
+    fit = late(study(200), epsilon=1.0)
+
+    def shape(effect, first, most=1.0):
+        exact = SamplingVariance(0.01, 0.0, 1.0)
+        wald = Wald(Estimate(effect, exact), Estimate(first, exact), 0.0, 0.0, 0.0, (-most, most))
         return type(fit)(**{**vars(fit), "table": wald}).shape()
 
     assert shape(0.1, 1.0) == "interval"
     assert shape(0.35, 0.5) == "half"
-    assert shape(0.3, 0.05) == "outside"
+    assert shape(0.3, 0.05, 10.0) == "outside"
     assert shape(0.0, 0.05) == "everything"
     nothing = Wald(
         Estimate(0.1, Unavailable("none")), Estimate(0.1, Unavailable("none")), 0, 0, 0, (-1, 1)

@@ -110,7 +110,8 @@ def _on_scale(fit: dpe.Result, args: argparse.Namespace) -> ScaledEffect | Unava
 # --- the release of a site --------------------------------------------------------------------
 
 
-def _add_sign(parser: argparse.ArgumentParser) -> None:
+def add_sign(parser: argparse.ArgumentParser) -> None:
+    """Add the private key with which a site signs."""
     about = "private key of this site (PEM); see dpeffects keygen"
     parser.add_argument("--sign", metavar="KEY", help=about)
 
@@ -327,7 +328,7 @@ COMMANDS = (
         "site_release",
         _RELEASE,
         like=("dp_ate", "site_release"),
-        more=_add_sign,
+        more=add_sign,
         prepare=_with_key_and_data,
         show=_show_release,
         formats=(),

@@ -32,6 +32,7 @@ def function_command(
     changes: Mapping[str, dict[str, Any]] | None = None,
     more: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     prepare: Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]] | None = None,
+    call: Callable[[argparse.Namespace, dict[str, Any]], Any] | None = None,
     show: Callable[..., int | None] = put_result,
     **output: Any,
 ) -> Command:
@@ -47,6 +48,8 @@ def function_command(
         What differs in a shell, as in `add_parameters`; a function that adds other arguments.
     prepare
         Checks the arguments of the call and reads the files that they name.
+    call
+        Calls the function, or what the arguments ask for in its place.
     show
         Prints or writes the result; what it returns is the exit code.
     **output
@@ -74,6 +77,8 @@ def function_command(
             values |= {"ledger": _allotment(args), "dataset": None}
         if prepare is not None:
             values = prepare(args, values)
+        if call is not None:
+            return show(args, call(args, values))
         return show(args, getattr(dpe, function)(**values))
 
     first, *_ = re.split(r"[.;]", getattr(dpe, function).__doc__ or name)

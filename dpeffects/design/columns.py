@@ -138,7 +138,7 @@ class Design:
         """
         outcome, found = self.formula.outcome, list[float]()
         if isinstance(outcome, Taken):
-            return range_of(outcome.first, intervals_of(self.bounds))
+            return _usable(range_of(outcome.first, intervals_of(self.bounds)))
         for term in (outcome.first, outcome.second) if isinstance(outcome, Pair) else ():
             lower, upper = range_of(term, intervals_of(self.bounds))
             if not (lower >= 0.0 and _NARROWEST <= upper <= 1.0 / _NARROWEST and lower < upper):
@@ -157,11 +157,7 @@ class Design:
             outcome = replace(outcome, count=self.values[-1])
         lower, upper = (0.0, 1.0)
         if self.formula.outcome_columns:  # else the call reads no outcome
-            lower, upper = range_of(outcome, intervals)
-        if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
-            raise BoundsError(
-                f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
-            )
+            lower, upper = _usable(range_of(outcome, intervals))
         self.encoding.ranges(intervals)
         try:
             discrete = self.strata()
@@ -170,6 +166,16 @@ class Design:
         if isinstance(outcome, Pair):
             outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
+
+
+def _usable(ends: tuple[float, float]) -> tuple[float, float]:
+    """The range of an outcome, which sums are made of."""
+    lower, upper = ends
+    if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
+        raise BoundsError(
+            f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
+        )
+    return ends
 
 
 def intervals_of(bounds: Bounds) -> dict[str, tuple[float, float]]:

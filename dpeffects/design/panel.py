@@ -118,21 +118,31 @@ def label(period: Period) -> str:
 
 @dataclass(frozen=True)
 class Wide:
-    """One record for each unit, with its bounds, and what the outcome is called in each period."""
+    """One record for each unit, with its bounds, and what the outcome is called in each period.
+
+    ``once`` are the treatment and the covariates, which have one value for a unit.
+    """
 
     data: Declared
     names: Mapping[str, Mapping[Period, str]]
+    once: tuple[str, ...]
 
     def outcome(self, outcome: Tree, period: Period) -> Tree:
         """Return the outcome of a period, as an expression of the wide columns."""
         return _renamed(outcome, {name: found[period] for name, found in self.names.items()})
 
     def missing(self, missing: Any) -> Any:
-        """What becomes of missing values, by columns of the wide table."""
+        """What becomes of missing values, by columns of the wide table.
+
+        Where units without an outcome count as nothing, those without its row do: they have no
+        treatment or covariates either.
+        """
         if not isinstance(missing, Mapping):
             return missing
+        rows = {missing.get(name) for name in self.names} == {"complete"}
+        found = dict.fromkeys(self.once, "complete") if rows else {}
         wide = {k: tuple(self.names[k].values()) if k in self.names else (k,) for k in missing}
-        return {name: how for k, how in missing.items() for name in wide[k]}
+        return found | {name: how for k, how in missing.items() for name in wide[k]}
 
 
 def _renamed(tree: Any, names: Mapping[str, str]) -> Any:
@@ -177,7 +187,7 @@ def wide_of(
     once = dict.fromkeys((*formula.covariate_columns, *sample.columns), panel.reference)
     once |= dict.fromkeys(formula.treatment_columns, panel.start)
     wide = _pivoted(frame, panel, names, once, strict)
-    return Wide(Declared(wide.to_native(), known), names)
+    return Wide(Declared(wide.to_native(), known), names, formula.columns[len(names) :])
 
 
 def _text_kinds(formula: Formula, known: Bounds, panel: Panel, sample: Sample) -> dict[str, str]:

@@ -554,6 +554,8 @@ class _ColumnReader:
         if dates.is_date(dtype):
             raise dates.undeclared(name)
         levels = name in self._known and self._known.is_levels(name)
+        if levels and name in _events(self._formula):
+            raise BoundsError(f"column {name!r} must be 0 or 1 here: it takes no levels")
         if levels and name in self._formula.outcome_columns:
             raise BoundsError(
                 f"outcome {name!r} has declared levels: use dp_ordinal for levels in order, or "
@@ -570,7 +572,10 @@ class _ColumnReader:
         if name in self._known:
             ends, source = self._known.interval(name), self._known.source(name)
             if name in _events(self._formula) and ends != (0.0, 1.0):
-                raise BoundsError(f"column {name!r} says whether something was so: it is 0 or 1")
+                raise BoundsError(
+                    f"column {name!r} must be 0 or 1, with the bounds (0, 1) or none: write a "
+                    "comparison where it is a number"
+                )
         elif dtype == nw.Boolean:
             ends, source = (0.0, 1.0), "dtype"
         elif written := ends_in_formula(name, self._formula):

@@ -76,6 +76,7 @@ class TableOptions(StudyOptions):
     ``model_share``: part of the budget for that model, by default from public numbers.
     """
 
+    confounded: ClassVar[float] = _CONFOUNDED
     adjust: bool | None = None
     model_share: float | None = None
 
@@ -120,14 +121,15 @@ class TableOptions(StudyOptions):
         parts = _PARTS if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
-        setting = _setting(facts.n, facts.width, facts.budget.delta / 3.0)
+        delta = facts.budget.delta / 3.0
+        setting = _setting(facts.n, facts.width, delta, self.confounded)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, facts.width, facts.n)
         return part, min(1.0, UNDO * kept)
 
 
-def _setting(n: int, width: int, delta: float) -> Setting:
-    return Setting((n, n), width, delta, _CLIP, "objective", confounded=_CONFOUNDED)
+def _setting(n: int, width: int, delta: float, confounded: float) -> Setting:
+    return Setting((n, n), width, delta, _CLIP, "objective", confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
@@ -212,13 +214,19 @@ class Adjustment:
 
     @classmethod
     def released(
-        cls, curator: Curator, estimand: str, deviation: float = 0.5, noise_sd: float | None = None
+        cls,
+        curator: Curator,
+        estimand: str,
+        deviation: float = 0.5,
+        noise_sd: float | None = None,
+        confounded: float = _CONFOUNDED,
     ) -> Adjustment:
         """Release a model; free where covariates and treatment are public.
 
         ``deviation`` is the mean deviation of what is compared, in ranges of the outcome. The
         smaller it is, the less truncated weights matter, and the more noise does. ``noise_sd`` is
         the standard deviation of that in a weighted sum, by default what a table has.
+        ``confounded`` is the bias without adjustment that the penalty of the model goes by.
         """
         if noise_sd is None:
             noise_sd = _CELLS * curator.noise_sd("table")
@@ -228,7 +236,8 @@ class Adjustment:
         if curator.is_public("covariates"):
             model = public_model(curator, None)
         else:
-            setting = _setting(curator.n, curator.width, curator.delta("model"))
+            delta = curator.delta("model")
+            setting = _setting(curator.n, curator.width, delta, confounded)
             model, _ = private_model(curator, setting, estimate)
         noise = 0.5 / deviation * noise_sd / curator.n
         limits = model.limits(estimand, noise, _LEAST_DEPTH)

@@ -274,12 +274,12 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
         own = replace(own, levels=np.full(2, middle), slopes=np.zeros_like(own.slopes))
     row = Weighted(Residual(ends, 0.0), replace(term, residual=own, clip=half), half * reach)
     sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")
-    unit = half * reach / curator.n
-    noise = (unit * sums.sd) ** 2 + (half * reach) ** 2 / curator.n / 4.0
+    unit = reach / 2.0 / curator.n  # in ranges of the outcome
+    noise = (unit * sums.sd) ** 2 + reach**2 / (16.0 * curator.n)
     least = first.noise_variance + first.bias_variance + 1.0 / curator.n
     found = unit * float(sums) * first.value
-    found /= first.value**2 + least + noise / (_USUAL * 2.0 * half) ** 2
-    return min(max(found, -2.0 * half), 2.0 * half)
+    found /= first.value**2 + least + noise / _USUAL**2
+    return 2.0 * half * min(max(found, -1.0), 1.0)
 
 
 TABLE = MethodSpec(

@@ -42,8 +42,8 @@ class Strata:
     def build(cls, formula: Formula, levels: Levels, binary: Collection[str] = ()) -> Strata:
         """Collect the factors of all terms; an interaction adds nothing to its factors.
 
-        ``binary`` names numeric columns that are 0 or 1 by their type or declared range. A factor that is not
-        discrete is refused.
+        ``binary`` names numeric columns that are 0 or 1 by their type or declared range. A factor
+        that is not discrete is refused.
         """
         found = dict.fromkeys(resolve(f, levels) for f in formula.factors)
         alone = {ex.columns(f): f for f in reversed(found) if not isinstance(f, Missing)}

@@ -62,7 +62,8 @@ class Margin:
     (arms, levels, columns), and the variances of the noise in an entry of the three (3, arms).
 
     The levels are those of ``factor``; without a factor there is one, the whole. Where records have
-    weights, sizes are sums of these.
+    weights, sizes are sums of these. Where the sizes of the arms add up to a known number, the
+    noise in two of them has the covariance -``opposite``.
     """
 
     sizes: FloatArray
@@ -71,6 +72,7 @@ class Margin:
     noise: FloatArray
     factor: str = ""
     levels: tuple[str, ...] = ("",)
+    opposite: float = 0.0
 
     def __post_init__(self) -> None:
         noise = np.asarray(self.noise, float).reshape(3, -1)
@@ -89,6 +91,11 @@ class Margin:
     def records(self) -> FloatArray:
         """Sizes to divide by: at least one record."""
         return np.maximum(self.sizes, 1.0)
+
+    def of_sizes(self, sizes: FloatArray) -> Margin:
+        """The same where sizes are better known; squares were released less 1/8 each."""
+        squares = self.squares + (sizes - self.sizes)[..., None] / 8.0
+        return replace(self, sizes=sizes, squares=squares)
 
     def means(self) -> FloatArray:
         """Means of z, which are within the range."""
@@ -125,6 +132,7 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
     margins = [whole, *parts]
     columns: list[list[FloatArray]] = [[] for _ in margins]
     noises: list[list[FloatArray]] = [[] for _ in margins]
+    opposite = 0.0
     for k, name in enumerate(("sizes", "sums", "squares")):
         entries = [getattr(margin, name) for margin in margins]
         variances = [margin.noise[k] for margin in margins]
@@ -137,12 +145,20 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
         if name == "sizes" and n is not None:
             every = max(float(of_total.sum()), 1e-300)
             total = total + (n - total.sum()) * of_total / every
+            opposite = float(of_total.min()) ** 2 / every
             of_total = of_total * (1.0 - of_total / every)
         for i, (entry, v, m) in enumerate(zip(entries, variances, levels, strict=True)):
             columns[i].append(entry + ((total - seen[i]) / m)[:, None])
             noises[i].append(v * (1.0 - 1.0 / m) + of_total / m**2)
     return tuple(
-        replace(margin, sizes=new[0], sums=new[1], squares=new[2], noise=np.array(noise))
+        replace(
+            margin,
+            sizes=new[0],
+            sums=new[1],
+            squares=new[2],
+            noise=np.array(noise),
+            opposite=opposite / len(margin.levels) ** 2,
+        )
         for margin, new, noise in zip(margins, columns, noises, strict=True)
     )
 
@@ -157,12 +173,12 @@ class JointSums:
     """What a study releases: margins of its outcomes, those of its baseline variables, and facts.
 
     ``arms`` are in the order of the first axis, ``contrasts`` pairs of them. ``noise`` in a sum is
-    Laplace unless ``normal``: noise of several columns together is close to it. ``known_total``
-    says that sizes of the whole add up to a known number. Where records count
+    Laplace unless ``normal``: noise of several columns together is close to it. Where records count
     by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
     ``confounding`` is what they leave of it, None where treatment was randomised, and
     ``unadjusted`` the whole without weights. ``sites`` are what sites released by themselves, where
-    this is all of them together (`together`), and ``site_names`` their names.
+    this is all of them together (`together`), ``site_names`` their names, and ``target`` the arms
+    whose records an effect is for.
     """
 
     arms: tuple[str, ...]
@@ -174,12 +190,12 @@ class JointSums:
     baseline: Margin | None = None
     weighted_baseline: Margin | None = None
     normal: bool = True
-    known_total: bool = False
     unequal: tuple[float, ...] = ()
     confounding: Confounding | None = None
     unadjusted: Margin | None = None
     sites: tuple[JointSums, ...] = ()
     site_names: tuple[str, ...] = ()
+    target: tuple[int, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, JointSums):
@@ -206,6 +222,12 @@ class JointSums:
             return self._over_sites([site.effects() for site in self.sites])
         return tuple(self._effects(self.whole, 0))
 
+    def spread(self, j: int) -> float:
+        """Standard deviation of an outcome within arms, NaN where noise hides it."""
+        own, unknown = _spread(*self._whole(j))
+        mean, noise = float(own.mean()), float(np.hypot.reduce(unknown)) / len(unknown)
+        return self.outcomes[j].width * math.sqrt(mean) if mean > 2.0 * noise else math.nan
+
     def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
         """Levels of a factor, and the estimates within each."""
         margin = self.groups[group]
@@ -220,18 +242,36 @@ class JointSums:
         self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
     ) -> tuple[Estimate, ...]:
         """Effects at the sites, each for its own records, or for those at a level of a factor."""
-        records = np.array([site._stands_for(group, level) for site in self.sites])
+        own = [site._stands_for(self.target, group, level) for site in self.sites]
+        records = np.array(own)
         shares = (records / records.sum()).tolist()
         return tuple(weighted(each, shares) for each in zip(*effects, strict=True))
 
-    def _stands_for(self, group: int | None, level: int) -> float:
-        """Records of all arms, or those of them that are at a level."""
-        plain = self.whole if self.unadjusted is None else self.unadjusted
-        records = float(plain.records.sum())
+    @property
+    def plain(self) -> Margin:
+        """The whole without weights."""
+        return self.whole if self.unadjusted is None else self.unadjusted
+
+    def _stands_for(self, arms: Sequence[int], group: int | None, level: int) -> float:
+        """Records of some arms, or those of them that are at a level."""
+        records = float(self.plain.records[list(arms)].sum())
         if group is None:
             return records
-        sizes = self.groups[group].records.sum(axis=0)
+        sizes = self.groups[group].records[list(arms)].sum(axis=0)
         return records * float(sizes[level] / sizes.sum())
+
+    def effects_apart(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """The same for comparisons between levels, with noise that is independent between them.
+
+        Levels that were made to add up to the whole have errors that are opposite. Noise as it was
+        before has the variance of their differences, or more where sizes are unequal.
+        """
+        margin = self.groups[group]
+        m = len(margin.levels)
+        noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
+        own = replace(margin, noise=noise)
+        for k, level in enumerate(margin.levels):
+            yield level, tuple(self._effects(own, k))
 
     def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
         for j in range(len(self.outcomes)):
@@ -270,12 +310,14 @@ class JointSums:
     def _known(self, margin: Margin, level: int, j: int) -> Margin:
         """One column at one level: sums over the records that have a value."""
         sizes, (size, total, square) = margin.sizes[:, [level]], margin.noise
+        opposite = margin.opposite
         if (flag := self.outcomes[j].missing) >= 0:  # z is 0 where it is missing
             there = 0.5 * sizes - margin.sums[:, [level], flag]
             sizes, size = np.clip(there, 1.0, np.maximum(sizes, 1.0)), 0.25 * size + total
+            opposite = 0.25 * opposite
         sums, squares = margin.sums[:, [level], [j]], margin.squares[:, [level], [j]]
         noise = np.array([size, total, square])
-        return Margin(sizes, sums[..., None], squares[..., None], noise)
+        return Margin(sizes, sums[..., None], squares[..., None], noise, opposite=opposite)
 
     def _estimate(
         self,
@@ -290,6 +332,7 @@ class JointSums:
         """The difference between two arms, with the law of its error."""
         column, at = self.outcomes[j], self._known(margin, level, j)
         width, sizes = column.width, at.records[pair, 0]
+        single = width * _noise_in_means(at, pair)
         sampling = [
             SamplingVariance(
                 width**2 * float(variances[a]),
@@ -298,8 +341,6 @@ class JointSums:
             )
             for a in pair
         ]
-        opposite = margin is self.whole and self.known_total and column.missing < 0
-        single = self._noises(at, pair, opposite) * width
         one, two = (column.low + width * (means[pair] + 0.5)).tolist()
         left = width * np.sqrt(self._left(margin, level, j, pair))
         both = Means(
@@ -315,21 +356,6 @@ class JointSums:
         whole = both.combined(1.0, -1.0)
         parts = (Part(LEFT, float(left @ left)),) if left.any() else ()
         return replace(whole, means=both, parts=parts, possible=(-width, width))
-
-    def _noises(self, at: Margin, pair: list[int], opposite: bool) -> FloatArray:
-        """What each independent noise does to two means, one row each, as standard deviations.
-
-        Errors of sizes that add up to a known total are ``opposite``.
-        """
-        records, arms = at.records[:, 0], len(self.arms)
-        size, total, _ = at.noise
-        by_size = np.diag(np.sqrt(size) * at.means()[:, 0, 0] / records)
-        if opposite:
-            turn = np.eye(arms) - 1.0 / arms
-            by_size = turn @ by_size / math.sqrt(1.0 - 1.0 / arms)
-        by_sum = np.diag(np.sqrt(total) / records)
-        found = np.vstack([by_sum, -by_size])[:, pair]
-        return found[np.abs(found).max(axis=1) > 0.0]
 
     def _design(self, sizes: FloatArray, pair: list[int]) -> tuple[float, float, float]:
         """Variances of the means of an indicator, over m (1 - m)."""
@@ -375,32 +401,55 @@ class JointSums:
         return np.asarray(removed), np.asarray(error)
 
 
-def _pairs(rows: FloatArray) -> tuple[tuple[float, float], ...]:
-    return tuple((float(a), float(b)) for a, b in rows)
-
-
-def together(sites: Mapping[str, JointSums]) -> JointSums:
+def together(sites: Mapping[str, JointSums], estimand: str = "ATE") -> JointSums:
     """Studies of disjoint groups of records, such as sites, as one.
 
-    Each site's effects stand for its own records, so that sites that differ in their outcomes and
-    in how many are treated do not confound the two. Baseline variables by arm are those of all
-    records: sums add up.
+    Each site's effects stand for its own records, or for those that the estimand is about, so that
+    sites that differ in their outcomes and in how many are treated do not confound the two.
+    Baseline variables by arm are those of all records: sums add up. Where records have weights,
+    both arms of a site count for the same records, as in `tables.together`.
     """
     everyone = tuple(sites.values())
-    first = everyone[0]
+    arms = np.array([x.plain.records[:, 0] for x in everyone])
+    target = {"ATT": (0,), "ATC": (1,)}.get(estimand, tuple(range(arms.shape[1])))
+    parts = arms[:, target].sum(axis=1)[:, None] * arms.sum(axis=0) / arms[:, target].sum()
+    scaled = [_scaled(x, part) for x, part in zip(everyone, parts, strict=True)]
+    worst = [x.confounding for x in everyone if x.confounding is not None]
     return replace(
-        first,
-        whole=_added([x.whole for x in everyone]),
-        groups=tuple(
-            _added(margins) for margins in zip(*(x.groups for x in everyone), strict=True)
+        everyone[0],
+        outcomes=tuple(map(_one_column, zip(*(x.outcomes for x in everyone), strict=True))),
+        baseline_columns=tuple(
+            map(_one_column, zip(*(x.baseline_columns for x in everyone), strict=True))
         ),
-        baseline=_all_added([x.baseline for x in everyone]),
-        weighted_baseline=_all_added([x.weighted_baseline for x in everyone]),
-        unadjusted=_all_added([x.unadjusted for x in everyone]),
+        whole=_added([x.whole for x in scaled]),
+        groups=tuple(map(_added, zip(*(x.groups for x in scaled), strict=True))),
+        baseline=_all_added([x.baseline for x in scaled]),
+        weighted_baseline=_all_added([x.weighted_baseline for x in scaled]),
+        unadjusted=_all_added([x.unadjusted for x in scaled]),
         normal=all(x.normal for x in everyone),
-        known_total=all(x.known_total for x in everyone),
+        unequal=(),
+        confounding=max(worst, key=lambda x: x.part * x.prior + x.moved, default=None),
         sites=everyone,
         site_names=tuple(sites),
+        target=target,
+    )
+
+
+def _one_column(columns: Sequence[StudyColumn]) -> StudyColumn:
+    """A column of all sites; it has two values where they all say so."""
+    return replace(columns[0], two_valued=all(column.two_valued for column in columns))
+
+
+def _scaled(site: JointSums, records: FloatArray) -> JointSums:
+    """A site whose weights add up to so many records by arm; as it is where there are none."""
+    if site.unadjusted is None:
+        return site
+    factor = records / site.whole.records[:, 0]
+    return replace(
+        site,
+        whole=site.whole.times(factor),
+        groups=tuple(margin.times(factor) for margin in site.groups),
+        weighted_baseline=site.weighted_baseline and site.weighted_baseline.times(factor),
     )
 
 
@@ -411,11 +460,23 @@ def _all_added(margins: Sequence[Margin | None]) -> Margin | None:
 
 def _added(margins: Sequence[Margin]) -> Margin:
     """Margins of disjoint groups of records as one."""
-    sizes, sums, squares = (
-        np.sum([getattr(x, name) for x in margins], axis=0) for name in ("sizes", "sums", "squares")
-    )
-    noise = np.sum([x.noise for x in margins], axis=0)
-    return replace(margins[0], sizes=sizes, sums=sums, squares=squares, noise=noise)
+    added = {
+        name: np.sum([getattr(x, name) for x in margins], axis=0)
+        for name in ("sizes", "sums", "squares", "noise")
+    }
+    return replace(margins[0], **added, opposite=sum(x.opposite for x in margins))
+
+
+def _noise_in_means(at: Margin, pair: list[int]) -> FloatArray:
+    """What a standard deviation of each independent noise does to the means of two arms."""
+    by_sums, by_sizes = (np.sqrt(x[pair, 0, 0]) for x in at.mean_noise())
+    both = -at.means()[pair, 0, 0] / at.records[pair, 0] * math.sqrt(at.opposite) * [1.0, -1.0]
+    own = np.sqrt(np.maximum(by_sizes**2 - both**2, 0.0))
+    return np.vstack([np.diag(by_sums), np.diag(own), both])
+
+
+def _pairs(single: FloatArray) -> tuple[tuple[float, float], ...]:
+    return tuple((a, b) for a, b in single.tolist() if a or b)
 
 
 def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -114,9 +115,20 @@ class Wald:
 
     def region(self, conf_level: float = 0.95) -> tuple[Interval, ...]:
         """All effects that are not rejected, in up to a few pieces; all, where it rejects all."""
+        level = check_conf_level(conf_level)
+        if level not in self._regions:
+            self._regions[level] = self._not_rejected(level)
+        return self._regions[level]
+
+    @cached_property
+    def _regions(self) -> dict[float, tuple[Interval, ...]]:
+        """What was computed so far."""
+        return {}
+
+    def _not_rejected(self, conf_level: float) -> tuple[Interval, ...]:
         from scipy.optimize import brentq
 
-        level = 1.0 - check_conf_level(conf_level)
+        level = 1.0 - conf_level
         if isinstance(interval(replace(self.residual, basis="")), Unavailable):
             return (Interval(*self.possible, conf_level),)
         tried = sorted({*np.linspace(*self.possible, _TRIED).tolist(), self.value})

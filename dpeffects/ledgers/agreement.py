@@ -103,7 +103,7 @@ class Agreement:
     ) -> BudgetError:
         shown, kept = self.composition.largest_call, Cost(*kept_in(state.allotments))
         left = shown(self.left(state, allotment))
-        error = refusal(needed, self.budget, left, allotment, (0, 0) if allotment else shown(kept))
+        error = refusal(needed, self.budget, left, (0, 0) if allotment else shown(kept), allotment)
         calls = state.held.minus(kept)
         if calls.first > 0 or calls.delta > 0:
             held = shown(calls)

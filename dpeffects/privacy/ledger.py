@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from numbers import Real
 from typing import NamedTuple, Self
 
@@ -20,7 +21,7 @@ from dpeffects.privacy.charges import Spend
 
 Amounts = tuple[Fraction, Fraction]
 """Exact epsilon and delta."""
-ZERO = Fraction(0)
+NONE: Amounts = (Fraction(0), Fraction(0))
 
 
 class Terms(NamedTuple):
@@ -76,7 +77,7 @@ class Part(NamedTuple):
 
     share: Fraction
     left: Amounts
-    spent: Amounts = (ZERO, ZERO)
+    spent: Amounts = NONE
     open: bool = True
 
     def less(self, cost: Amounts) -> Self:
@@ -89,7 +90,7 @@ class Part(NamedTuple):
 
     def released(self) -> Self:
         """After what is left was given back."""
-        return self._replace(left=(ZERO, ZERO), open=False)
+        return self._replace(left=NONE, open=False)
 
 
 Parts = Mapping[str, Part]
@@ -287,7 +288,7 @@ class Ledger(Divisible):
     ) -> None:
         self._allowed = Budget(epsilon, delta)
         self._spends: list[Spend] = []
-        self._spent = self._held = (ZERO, ZERO)
+        self._spent = self._held = NONE
         self._parent, self._terms = parent, terms or agreed_terms(unit)
         self._allotted: Parts = {}
         self._void: set[str] = set()
@@ -321,13 +322,17 @@ class Ledger(Divisible):
         require_like(self._terms, terms)
         if self._parent is not None:
             self._parent.check(epsilon, delta, self._terms)
-        left = open_part(self._allotted, allotment).left if allotment else self._left()
-        self._require_room((epsilon, delta), left, allotment)
+        if allotment:
+            left = open_part(self._allotted, allotment).left
+            self._require_room((epsilon, delta), left, allotment=allotment)
+        else:
+            self._require_room((epsilon, delta), self._left(), kept_in(self._allotted))
 
-    def _require_room(self, price: Amounts, left: Amounts, allotment: str = "") -> None:
+    def _require_room(
+        self, price: Amounts, left: Amounts, kept: Amounts = NONE, allotment: str = ""
+    ) -> None:
         if price[0] > left[0] or price[1] > left[1]:
-            kept = (0.0, 0.0) if allotment else _all_shown(kept_in(self._allotted))
-            raise refusal(price, self._allowed, _all_shown(left), allotment, kept)
+            raise refusal(price, self._allowed, _all_shown(left), _all_shown(kept), allotment)
 
     @property
     def allotments(self) -> dict[str, Allotted]:
@@ -355,7 +360,7 @@ class Ledger(Divisible):
             raise OptionError("this ledger charges another one too: allot a share of that one")
         with self._lock:
             if is_new(self._allotted, name, share):
-                self._require_room(self._size(share), self._left())
+                self._require_room(self._size(share), self._left(), kept_in(self._allotted))
                 self._held = _plus(self._held, self._size(share))
                 self._put(name, Part(share, self._size(share)))
 
@@ -483,7 +488,7 @@ class Reserved(Account):
                 ledger._put(self.allotment_name, part.after(rest))
             elif part is not None and part.open:  # it stays held
                 ledger._put(self.allotment_name, part.less((-rest[0], -rest[1])))
-                rest = (ZERO, ZERO)
+                rest = NONE
             ledger._held = _minus(ledger._held, rest)
         if self.above is not None:
             self.above.settle()
@@ -565,8 +570,7 @@ def _all_shown(left: Amounts) -> tuple[float, float]:
 
 def kept_in(parts: Parts) -> Amounts:
     """What allotments have left, in sum."""
-    lefts = [part.left for part in parts.values()]
-    return sum((x[0] for x in lefts), ZERO), sum((x[1] for x in lefts), ZERO)
+    return reduce(_plus, (part.left for part in parts.values()), NONE)
 
 
 def part_of(parts: Parts, name: str) -> Part:
@@ -664,8 +668,8 @@ def refusal(
     needed: Amounts,
     allowed: Budget,
     left: tuple[float, float],
-    allotment: str = "",
     kept: tuple[float, float] = (0.0, 0.0),
+    allotment: str = "",
 ) -> BudgetError:
     """The error that says what is needed, what is left, and what allotments keep."""
     return BudgetError(

@@ -16,6 +16,7 @@ from dpeffects.report import (
     about_sensitivity,
     about_simulations,
     about_sites,
+    about_study,
     about_survival,
     about_tables,
     about_tests,
@@ -25,6 +26,7 @@ from dpeffects.report import (
     plots,
     review_record,
     text,
+    word,
 )
 from dpeffects.report.comparison import Comparison, compare
 
@@ -42,6 +44,7 @@ __all__ = [
     "about_sensitivity",
     "about_simulations",
     "about_sites",
+    "about_study",
     "about_survival",
     "about_tables",
     "about_tests",
@@ -52,4 +55,5 @@ __all__ = [
     "plots",
     "review_record",
     "text",
+    "word",
 ]

@@ -23,7 +23,6 @@ from dpeffects.report.paragraph import describe, effect_words, paragraph
 from dpeffects.results.did import EventStudy
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.several import ArmEffects, AtOnce, SubsetEffects
-from dpeffects.results.study import StudyEffects
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 
@@ -45,7 +44,7 @@ def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summa
         "lrrrrr",
     )
     more = f"The first {EFFECTS} of {len(shown)}; tidy() has them all."
-    at_once = _at_once(fit, conf_level, simultaneous)
+    at_once = family_words(fit, conf_level, simultaneous, _each(fit))
     notes = (
         at_once,
         *_missing(fit),
@@ -76,7 +75,7 @@ def _(fit: AtOnce, conf_level: float) -> str:
         f"The {name.lower()} are {named.replace(' (reference)', '')}. {what} {_where(fit)}, with "
         f"{percent(conf_level)} intervals, are {listed(rows)}.",
         "All of them are averages over the records of all arms." if over_all else "",
-        _at_once(fit, conf_level, True),
+        family_words(fit, conf_level),
         noise_sentence(rows),
         *_trends(fit, conf_level),
         f"The estimates assume {fit.assumes}." if fit.assumes else "",
@@ -99,8 +98,6 @@ def _named(fit: AtOnce) -> tuple[str, str]:
     """What the effects are for: arms, or subsets with their conditions."""
     if isinstance(fit, ArmEffects):
         return "Arms", ", ".join((f"{fit.arms[0]} (reference)", *fit.arms[1:]))
-    if isinstance(fit, StudyEffects):
-        return "Outcomes", ", ".join(fit.outcomes)
     if isinstance(fit, EventStudy):
         here = {fit.reference: f"{fit.reference} (reference)"}
         return "Periods", ", ".join(here.get(name, name) for name in fit.periods)
@@ -114,20 +111,21 @@ def _named(fit: AtOnce) -> tuple[str, str]:
 def _where(fit: AtOnce, count: bool = False) -> str:
     if isinstance(fit, ArmEffects):
         return f"between {len(fit.arms)} arms" if count else "between arms"
-    if isinstance(fit, StudyEffects):
-        return f"on {len(fit.outcomes)} outcomes" if count else "by outcome"
     if isinstance(fit, EventStudy):
         return f"in {len(fit.periods)} periods" if count else "by period"
     return f"in {len(fit.labels)} subsets" if count else "by subset"
 
 
 def _each(fit: AtOnce) -> str:
-    if isinstance(fit, StudyEffects | EventStudy):
-        return "outcome" if isinstance(fit, StudyEffects) else "period"
+    if isinstance(fit, EventStudy):
+        return "period"
     return "contrast" if isinstance(fit, ArmEffects) else "subset"
 
 
-def _at_once(fit: AtOnce, conf_level: float, simultaneous: bool) -> str:
+def family_words(
+    fit: AtOnce, conf_level: float, simultaneous: bool = True, each: str = "effect"
+) -> str:
+    """Say for how many effects intervals and p-values hold at once."""
     if all(isinstance(effect.sampling, Unavailable) for effect in fit.effects):
         return ""
     if simultaneous:
@@ -135,7 +133,7 @@ def _at_once(fit: AtOnce, conf_level: float, simultaneous: bool) -> str:
         count, level = len(fit.labels), percent(conf_level, "g")
         return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
     what = "Intervals" if fit.associated else "Intervals and p-values"
-    return f"{what} are for one {_each(fit)} at a time, not for all at once."
+    return f"{what} are for one {each} at a time, not for all at once."
 
 
 def _over_periods(fit: AtOnce, conf_level: float) -> tuple[Table, ...]:

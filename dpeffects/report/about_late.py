@@ -42,10 +42,10 @@ def _given(fit: LateEffect) -> str:
 
 def assumptions(fit: LateEffect) -> str:
     """What has to be true for the effect among compliers to be what it is called."""
-    chance = "was randomised" if fit.options.get("design") == "randomised" else ""
-    chance = chance or f"is as good as random{_given(fit)}"
+    by_chance = fit.options.get("design") == "randomised"
+    how = "was randomised" if by_chance else f"is as good as random{_given(fit)}"
     return (
-        f"{fit.instrument} {chance}, affects {fit.outcome} only through {fit.treatment}, and makes "
+        f"{fit.instrument} {how}, affects {fit.outcome} only through {fit.treatment}, and makes "
         "nobody do the opposite"
     )
 

@@ -47,7 +47,8 @@ class Reported(Shown, JsonRecord):
         """Write about the release: a paragraph for a paper, or a record for a review board.
 
         Without a path, return the paragraph on methods and results. With a path that ends in
-        ``.html``, write the release record there, its twin in JSON beside it, and return the path:
+        ``.html`` (or ``.docx``, for Word, with ``pip install "dpeffects[word]"``), write the
+        release record there, its twin in JSON beside it, and return the path:
         summary, paragraph, all charges with the claims that prove them, bounds, options, versions
         and the checklist for review boards. All of it is public. ``conf_level`` is by default that
         of the summary.

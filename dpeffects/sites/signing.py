@@ -20,7 +20,7 @@ from dpeffects.errors import MissingExtraError, ReleaseError
 from dpeffects.sites.document import read_file
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import Signature, check_site
-from dpeffects.sites.study_release import StudyRelease
+from dpeffects.sites.study_document import StudyRelease
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519

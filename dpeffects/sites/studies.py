@@ -21,10 +21,11 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.study_release import StudyRelease, read_study, why_not
+from dpeffects.sites.study_document import StudyRelease, read_study, why_not
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
     "the protocol": lambda release: release.protocol,
+    "the estimand": lambda release: release.study.estimand,
     "the formula": lambda release: release.study.formula,
     "the treatment": lambda release: release.study.treatment,
     "the arms": lambda release: ", ".join(release.study.sums.arms),
@@ -133,13 +134,19 @@ def _check_protocol(sent: Sequence[StudyRelease], protocol: Protocol) -> None:
 
 def _check_columns(one: StudyRelease, other: StudyRelease) -> None:
     """Refuse columns that are not the same, naming the first."""
-    columns = [(*x.study.sums.outcomes, *x.study.sums.baseline_columns) for x in (one, other)]
+    columns = [_columns(x) for x in (one, other)]
     for first, second in zip(*columns, strict=False):
         if first != second:
             told = f"{_described(first)} and {_described(second)}"
             raise _differ(one, other, f"a column or its bounds: {told}; declare the same")
     if len(columns[0]) != len(columns[1]):
         raise _differ(one, other, f"columns: {len(columns[0])} and {len(columns[1])}")
+
+
+def _columns(release: StudyRelease) -> list[StudyColumn]:
+    """All columns; that one has two values is seen in the types of some files, not of others."""
+    sums = release.study.sums
+    return [replace(x, two_valued=False) for x in (*sums.outcomes, *sums.baseline_columns)]
 
 
 def _described(column: StudyColumn) -> str:
@@ -165,7 +172,7 @@ def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyE
     bases = {study.stands_on for study in studies}
     basis = bases.pop() if len(bases) == 1 else "association" if "association" in bases else ""
     with np.errstate(all="ignore"):
-        sums = together({release.site: release.study.sums for release in sent})
+        sums = together({x.site: x.study.sums for x in sent}, studies[0].estimand)
         effects = tuple(replace(effect, basis=basis) for effect in sums.effects())
     own = {f"site {x.site}": _facts(x.study) for x in sent}
     own |= {f"site {site}": f"left out: {reason}" for site, reason in absent.items()}

@@ -41,6 +41,7 @@ from dpeffects.estimators import (
     _weighted_arms,
     balance,
     clipped_contrast,
+    joint,
     kept_moments,
     one_step,
     private_ipw,
@@ -259,6 +260,20 @@ CASES = {
     "Lacking": [
         rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
         for weight in (None, TABLE_WEIGHT)
+    ],
+    "CentredColumns": [
+        joint.CentredColumns(*(np.array(x) for x in columns), counted)
+        for columns in (([1, 2], [1, 2]), ([1, 2, 3, 4], [4, 2, 4, 4]))
+        for counted in (False, True)
+    ],
+    "CentredSquares": [joint.CentredSquares(np.array([1, 2]), np.array([3, 2]))],
+    "ArmByLevel": [joint.ArmByLevel(2, 3, 1), joint.ArmByLevel(3, 2, 2)],
+    "BaselineColumns": [joint.BaselineColumns(first) for first in (1, 3)],
+    "BaselineWeight": [
+        joint.BaselineWeight(
+            joint.BaselineColumns(3),
+            _tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
+        )
     ],
 }
 

@@ -9,6 +9,7 @@ from dpeffects.report.plots.diagnostics import budget, love, overlap
 from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
 from dpeffects.report.plots.life_curves import survival
 from dpeffects.report.plots.periods import event_study
+from dpeffects.report.plots.several_outcomes import outcomes
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "leaderboard",
     "levels",
     "love",
+    "outcomes",
     "overlap",
     "sensitivity",
     "survival",

@@ -18,7 +18,9 @@ import numpy as np
 
 from dpeffects import documents, writing
 from dpeffects.errors import BoundsError, OptionError, ReleaseError
+from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
+from dpeffects.flow import Estimation
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import BASES
 from dpeffects.inference.joint import JointSums, Margin
@@ -48,7 +50,7 @@ from dpeffects.sites.release_fields import (
 
 FORMAT, VERSION = "dpeffects study release", 1
 _MOST_BYTES = 50_000_000
-_OF_A_CENTRE = ("sites", "site_names")
+_OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
 _LEAST, _FAR = 0.5, 100.0
 """As in `plausible`: parts of the least noise that are asked for, and noises that are too far."""
@@ -104,6 +106,7 @@ class StudyRelease:
             "site": self.site,
             "request": self.request,
             "protocol": self.protocol,
+            "estimand": study.estimand,
             "formula": _one_line(study.formula),
             "treatment": study.treatment,
             "n": int(study.n),
@@ -210,14 +213,21 @@ def study_release(
     document.text(request, "request", empty=True)
     if made.sites and site not in made.sites:
         raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
-    ready = made.begin(data, ledger=ledger, dataset=dataset, seed=seed)
+    who = {"ledger": ledger, "dataset": dataset, "seed": seed}
+    study = made.result_of(begin_study(made, data, **who))
+    return StudyRelease.from_result(study, site, request=request)
+
+
+def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
+    """Check all that can be checked before the first charge of a site's study."""
+    ready = protocol.begin(data, **more)
     if missing := list(ready.design.missing):
         ready.close()
         raise BoundsError(
             f"the protocol declares no bounds of {', '.join(missing)}: sites would find different "
             "ones, which cannot be combined"
         )
-    return StudyRelease.from_result(made.result_of(ready), site, request=request)
+    return ready
 
 
 def read_study(source: Any) -> StudyRelease:
@@ -239,6 +249,7 @@ _FIELDS: Fields = {
     "site": check_site,
     "request": partial(text, empty=True),
     "protocol": partial(text, empty=True),
+    "estimand": partial(one_of, allowed=AVERAGES),
     "formula": text,
     "treatment": text,
     "n": partial(whole, least=1),
@@ -279,7 +290,6 @@ def _study(sums: JointSums, basis: str, caution: str, protocol: str, **about: An
     with np.errstate(all="ignore"):
         effects = tuple(replace(effect, basis=basis) for effect in sums.effects())
     return StudyEffects(
-        estimand="ATE",
         method=spec.name,
         method_title=spec.title,
         outcome=" + ".join(column.name for column in sums.outcomes),
@@ -326,22 +336,23 @@ def _has_shape(margin: Margin, arms: int, columns: int) -> bool:
         margin.sizes.shape == (arms, levels)
         and margin.sums.shape == margin.squares.shape == (arms, levels, columns)
         and len(set(margin.levels)) == levels > 0
-        and bool((np.asarray(margin.noise) >= 0.0).all())
+        and margin.noise.shape == (3, arms)
+        and bool((margin.noise >= 0.0).all())
     )
 
 
 def why_not(release: StudyRelease) -> str:
     """Say why a release cannot be what it says, or return an empty text."""
-    study, whole = release.study, release.study.sums.whole
+    study, plain = release.study, release.study.sums.plain
     if reason := charges_add_up(study.spends, study.guarantee):
         return reason
-    noise = np.sqrt(np.asarray(whole.noise, float).reshape(3, -1))
+    noise = np.sqrt(plain.noise)
     if noise[1].min() < _LEAST / study.guarantee.epsilon:
         return "it claims less noise than its epsilon allows for"
     far = _FAR * (1.0 + noise.max())
-    if whole.sizes.sum() > study.n + far:
+    if plain.sizes.sum() > study.n + far:
         return "it has more records than it says"
-    if (np.abs(whole.sums) > np.abs(whole.sizes)[..., None] / 2.0 + far).any():
+    if (np.abs(plain.sums) > np.abs(plain.sizes)[..., None] / 2.0 + far).any():
         return "its sums are far beyond the ranges of their columns and its noise"
     return ""
 
