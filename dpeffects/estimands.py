@@ -61,4 +61,6 @@ ESTIMANDS = {
         Estimand("CATE", "conditional average treatment effect", conditional=True),
     )
 }
+LATE = Estimand("LATE", "average treatment effect on the compliers")
+"""Of those who are treated because of an instrument, and of no other method than `dp_late`."""
 AVERAGES = tuple(name for name, estimand in ESTIMANDS.items() if not estimand.conditional)

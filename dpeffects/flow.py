@@ -50,6 +50,7 @@ from dpeffects.estimators._clusters import (
 )
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.joint import Joint, columns_missing
+from dpeffects.estimators.kept_moments import Kept
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
@@ -64,7 +65,7 @@ from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, Ledger, Terms
+from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -73,6 +74,7 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    Moments,
     RandomisationTest,
     Result,
     StudyEffects,
@@ -136,6 +138,8 @@ class Request:
     """What is released of conditional effects: "function", "points" or "groups"."""
     at: Any = None
     by: str | None = None
+    made_of: str | None = None
+    """The column of units, where each record was made of all rows of one (`design.panel`)."""
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -185,7 +189,8 @@ class Request:
     def written_out(self) -> Request:
         """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
         bounds = opened(self.bounds)
-        left_out = (self.unit, self.cluster, self.weights, self.options.get("offset"))
+        beside = (self.options.get(name) for name in ("offset", "instrument"))
+        left_out = (self.unit, self.cluster, self.weights, *beside)
         formula = written_out(self.formula, self.data, bounds, left_out)
         return replace(self, formula=formula, bounds=bounds)
 
@@ -231,7 +236,7 @@ class Estimation:
 
     def __init__(self, request: Request) -> None:
         request = self.request = request.written_out()
-        self.spec, self.options, self.formula = _checked(request)
+        self.spec, self.options, self.formula = checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
         self.sample = self._sample()
@@ -241,6 +246,7 @@ class Estimation:
         terms = Terms(self.protects, tuple(sorted(self.public)), void)
         budget, account = request.budget, account_of(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
+        self.allotment = account.allotment_name if account else ""
         self._reservation = account.reserve(budget, terms, about) if account else None
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
         try:
@@ -253,8 +259,9 @@ class Estimation:
     @property
     def protects(self) -> str:
         """What one of the two neighbours has in the place of another."""
-        if self.sample.unit is not None:
-            return rows_of(self.sample.unit)
+        unit = self.request.made_of or self.sample.unit
+        if unit is not None:
+            return rows_of(unit)
         return "outcome" if self.level == "label" else "record"
 
     def _sample(self) -> Sample:
@@ -329,6 +336,8 @@ class Estimation:
             own = columns_missing(self.design, asked)
             groups = self._group_sizes()
             facts = replace(facts, outcomes=len(own), missing=own, groups=groups)
+            names = (self.formula.treatment_name, *map(str, (self.design.columns.arms or ())[1:]))
+            facts = replace(facts, encoded=self.design.encoding.columns, treatment=names)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
@@ -505,7 +514,7 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
-            if self.effective is not None and isinstance(released, Tabled | Joint):
+            if self.effective is not None and isinstance(released, Tabled | Joint | Kept):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
@@ -591,7 +600,7 @@ class Estimation:
             warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
 
-def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
+def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     """What can be checked without data: method, options and formula."""
     spec = request.method
     if not isinstance(spec, MethodSpec):
@@ -626,12 +635,13 @@ def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
     if spec.several:
+        options.of_outcome(formula.outcome)
         policies = _policies(request, formula)
         return formula.with_outcomes_as_columns(k for k, x in policies.items() if x == "available")
     if formula.more_outcomes and spec.uses_outcome:
         raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
-    own = options.of_outcome(formula.outcome) if spec.uses_outcome else formula.outcome
-    return replace(formula, outcome=own, more_outcomes=())
+    formula = replace(formula, more_outcomes=())
+    return options.of_formula(formula) if spec.uses_outcome else formula
 
 
 def _policies(request: Request, formula: Formula) -> dict[str, str]:
@@ -678,7 +688,8 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
-    own = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
+    own = whole.dataset if isinstance(whole, DurableLedger) else None
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != own:
@@ -714,13 +725,13 @@ def _result(estimation: Estimation, released: Any) -> Any:
         case ReleasedTest():
             return RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
-            space = _only(design.bounds, design.formula.covariate_columns)
+            space = design.bounds.only(design.formula.covariate_columns)
             details = released.details
             return CateFunction(
                 function=released, space=space, details=details, notes=notes, **about
             )
         case Tabled():
-            fields = {**released.fields, **about, "details": released.details}
+            fields = {**about, **released.fields, "details": released.details}
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
@@ -729,6 +740,8 @@ def _result(estimation: Estimation, released: Any) -> Any:
             n = float(design.n) if estimation.size is None else None
             made = released.study(design, groups, n, estimation.contrasts)
             return StudyEffects(notes=(*released.notes, *notes), **about | made)
+        case Kept():
+            return Moments(notes=notes, **about | released.made(design, parse(request.formula)))
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(
@@ -802,7 +815,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": formula.treatment_name,
+        "treatment": parse(request.formula).treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "spends": estimation.ledger.spends,
@@ -812,6 +825,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
         "options": estimation.options.shown(),
         "citation": spec.citation,
+        "allotment": estimation.allotment,
     }
 
 
@@ -869,17 +883,6 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
         "on the clipped outcome. Declare the range to avoid this and its cost.",
-    )
-
-
-def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
-    """The bounds of some columns."""
-    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
-    return Bounds(
-        {name: bounds[name] for name in names},
-        {name: bounds.source(name) for name in names},
-        frozenset(name for name in names if bounds.is_levels(name)),
-        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 

@@ -33,6 +33,8 @@ AT = {"x1": [0.1, 0.9, 0.5], "x2": [-1.0, 0.0, 1.0], "g": ["a", "b", "c"]}
 GROUPS = "g + cut(x1, [0, 0.5, 1])"
 ALL = ("y", "x1", "x2", "g", "z")
 TABLED = {
+    "dp_late": "late",
+    "dp_moments": "moments",
     "dp_ordinal": "ordinal_table",
     "dp_qte": "quantile_table",
     "dp_rate": "rate",
@@ -435,6 +437,28 @@ STUDIES = {
     )
 }
 
+MOMENTS = {
+    name: Call("dp_moments", "", formula, n=n, given=given)
+    for name, n, formula, given in (
+        ("moments", 60, "y + I(y**2) ~ t | x1 + g", {}),
+        ("moments by level", 60, "y ~ t | x1", {"by": "g"}),
+        ("moments, Gaussian", 60, "y ~ t | x1 + x2 + g", DELTA),
+        ("moments, arms", 60, "y ~ g | x1 + t", {"by": "t", "design": "randomised"}),
+        ("moments, subset, weights", 400, "y ~ t | x1", {"subset": "x2 > -0.8", "weights": "z"}),
+    )
+}
+
+LATES = {
+    name: Call("dp_late", "", f"y ~ I(z > 0.2){right}", n=n, given={"instrument": "t", **given})
+    for name, n, right, given in (
+        ("compliers", 60, "", {}),
+        ("compliers, adjusted", 400, " | x1 + x2", {"epsilon": 40.0}),
+        ("compliers, Gaussian", 400, " | x1 + x2", {"epsilon": 20.0, **DELTA}),
+        ("compliers, trial, subset", 60, " | g", {"design": "randomised", "subset": "x2 > -0.8"}),
+        ("compliers, weights", 60, "", {"weights": "x1"}),
+    )
+}
+
 AT_SITES = {
     f"{function}, {method}": Call(function, method, given=given, n=n)
     for function, n in (("site_release", 60), ("dp_multisite", 120))
@@ -471,7 +495,9 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **LATES, **DISTRIBUTIONS},
     **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **STUDIES, **DISTRIBUTIONS},
+    **MOMENTS,
     **{**TABLES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }

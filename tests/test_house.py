@@ -35,7 +35,7 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "datasets", "metrics"],
-    ["flow", "subsets", "effects", "distributions", "designs", "studies"],
+    ["flow", "subsets", "effects", "distributions", "designs", "studies", "protocols"],
     ["nonprivate"],
     ["planning", "sites", "auditing", "simulations", "papers"],
     ["leaderboard"],

@@ -32,6 +32,16 @@ AREAS = {
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
         ],
     ),
+    "moments": (
+        "Moments that are released once",
+        "",
+        ["dp_moments", "Moments", "Regression", "combine_moments"],
+    ),
+    "designs": (
+        "Instruments",
+        "",
+        ["dp_late", "LateEffect"],
+    ),
     "tests": (
         "Tests",
         "Every average effect has a method ``test``, which spends nothing.",
@@ -44,7 +54,7 @@ AREAS = {
         ":doc:`/generated/vignettes/reading_budget`.",
         [
             *("declare", "Bounds", "Declared", "Guarantee", "Spend", "Ledger"),
-            *("create_ledger", "open_ledger", "DurableLedger"),
+            *("create_ledger", "open_ledger", "DurableLedger", "Allotment"),
         ],
     ),
     "plan": (

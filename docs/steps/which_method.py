@@ -40,6 +40,7 @@ ADVICE = {
     "life_table": "times to an event, some censored: `dp_survival`",
     "quantile_table": "quantiles of skewed outcomes: `dp_qte`",
     "ordinal_table": "outcomes of ordered levels: `dp_ordinal`",
+    "late": "an instrument, and treatment that is not as good as random: `dp_late`",
     "rate": "counts of events in unequal times: `dp_rate`",
     "randomisation_test": "a trial with an outcome of 0 and 1, and an exact p-value: "
     "`dp_randomisation_test`",

@@ -110,7 +110,8 @@ def _on_scale(fit: dpe.Result, args: argparse.Namespace) -> ScaledEffect | Unava
 # --- the release of a site --------------------------------------------------------------------
 
 
-def _add_sign(parser: argparse.ArgumentParser) -> None:
+def add_sign(parser: argparse.ArgumentParser) -> None:
+    """Add the private key with which a site signs."""
     about = "private key of this site (PEM); see dpeffects keygen"
     parser.add_argument("--sign", metavar="KEY", help=about)
 
@@ -178,6 +179,18 @@ _RATE = """\
       --bounds bounds.toml --design randomised --per 1000
   dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
       --epsilon 1 --bounds bounds.toml --unit patient
+"""
+_LATE = """\
+  dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \\
+      --bounds bounds.toml --design randomised
+  dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \\
+      --epsilon 1 --bounds bounds.toml --format html --out late.html
+"""
+_MOMENTS = """\
+  dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
+      --by sex --epsilon 1 --bounds bounds.toml --out moments.json
+  dpeffects moments "y ~ treated | age" patients.csv --epsilon 1 --delta 1e-6 \\
+      --bounds bounds.toml --format html --out moments.html
 """
 _TEST = """\
   dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
@@ -280,6 +293,25 @@ COMMANDS = (
         record=True,
     ),
     function_command(
+        "late",
+        "dp_late",
+        _LATE,
+        changes={"design": {**_OF_TABLES["design"], "help": "of the instrument"}},
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+    ),
+    function_command(
+        "moments",
+        "dp_moments",
+        _MOMENTS,
+        changes={
+            "by": {"help": "factors by whose levels effects are wanted, joined by +"},
+            "design": _OF_TABLES["design"],
+        },
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+    ),
+    function_command(
         "randomisation-test",
         "dp_randomisation_test",
         _TEST,
@@ -296,7 +328,7 @@ COMMANDS = (
         "site_release",
         _RELEASE,
         like=("dp_ate", "site_release"),
-        more=_add_sign,
+        more=add_sign,
         prepare=_with_key_and_data,
         show=_show_release,
         formats=(),

@@ -108,7 +108,7 @@ def _add_half_width(parser: argparse.ArgumentParser) -> None:
     add("--of", choices=["epsilon", "n"], default="epsilon", help="in epsilon (default) or n")
 
 
-def _show_plan(args: argparse.Namespace, plan: dpe.Plan) -> None:
+def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None:
     """Show a plan, and what is needed for a half-width where asked."""
     width = args.half_width
     needed = None if width is None else plan.needed(width, of=args.of)
@@ -121,24 +121,28 @@ def _show_plan(args: argparse.Namespace, plan: dpe.Plan) -> None:
     )
 
 
-def _plan_summary(plan: dpe.Plan, needed: pd.DataFrame | None, width: float) -> Summary:
+def _plan_summary(
+    plan: dpe.Plan | dpe.StudyPlan, needed: pd.DataFrame | None, width: float
+) -> Summary:
     summary = plan.summary()
     if needed is None:
         return summary
     found = [(str(name), value, str(why)) for name, value, why in needed.itertuples(index=False)]
     rows = ((name, number(x) if x == x else "out of reach") for name, x, _ in found)
     title = f"Needed for a half-width of {number(width)}"
-    table = Table(title, ("method", str(needed.columns[1])), tuple(rows), "lr")
+    table = Table(title, (str(needed.columns[0]), str(needed.columns[1])), tuple(rows), "lr")
     notes = noted(f"{name}: {why}" for name, x, why in found if why and x != x)
     header, first, *rest = summary.blocks
     more = (table, notes) if notes else (table,)
     return Summary(summary.title, summary.alert, (header, first, *more, *rest))
 
 
-def _plan_dict(plan: dpe.Plan, needed: pd.DataFrame | None) -> dict[str, Any]:
+def _plan_dict(plan: dpe.Plan | dpe.StudyPlan, needed: pd.DataFrame | None) -> dict[str, Any]:
+    more = {} if needed is None else {"needed": plain(needed.to_dict("records"))}
+    if isinstance(plan, dpe.StudyPlan):
+        return plan.to_dict() | more
     setting = asdict(plan.setting) | {"bounds": dict(plan.setting.bounds)}
     methods = [asdict(row) | {"shares": dict(row.shares)} for row in plan.rows]
-    more = {} if needed is None else {"needed": plain(needed.to_dict("records"))}
     return {"setting": plain(setting), "methods": plain(methods), **more}
 
 
@@ -261,6 +265,13 @@ _PLAN = """\
   dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \\
       --plot plan.png
 """
+_PLAN_STUDY = """\
+  dpeffects plan-study "pain + died ~ t | age" --n 5000 --epsilon 1 \\
+      --bounds bounds.toml --design randomised --outcome-sd pain=12 \\
+      --outcome-mean died=0.1
+  dpeffects plan-study "pain + died ~ t" --n 5000 --epsilon 1 \\
+      --bounds bounds.toml --design randomised --half-width 0.05
+"""
 _AUDIT = """\
   dpeffects audit private_psm --level sample --epsilon 1 --workers 2
   dpeffects audit diff_in_means --epsilon 1 --format json --seed 1
@@ -305,6 +316,15 @@ COMMANDS = (
         more=_add_half_width,
         show=_show_plan,
         plot="draw half-width against epsilon (slow)",
+    ),
+    function_command(
+        "plan-study",
+        "plan_study",
+        _PLAN_STUDY,
+        skip=["conf_level"],
+        changes={"bounds": {"required": True}},
+        more=_add_half_width,
+        show=_show_plan,
     ),
     function_command(
         "audit",

@@ -34,6 +34,7 @@ from dpeffects.formula.expression import (
     Ordered,
     Pair,
     Survival,
+    Taken,
     columns,
     evaluate,
     is_flag,
@@ -81,6 +82,7 @@ class Design:
             if float(lower).is_integer() and float(upper).is_integer():
                 counts[name] = int(upper - lower) + 1
         outcome = self.formula.outcome
+        outcome = outcome.first if isinstance(outcome, Taken) else outcome
         last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
         last = 2 if isinstance(outcome, Missing | Compare) else last
         last = outcome.cells if isinstance(outcome, Survival) else last
@@ -102,7 +104,9 @@ class Design:
     def strata(self) -> Strata:
         """Read the covariates as strata; raises where one is not discrete."""
         numeric, bounds = self.columns.numeric, self.bounds
-        binary = [n for n in numeric if n in bounds and bounds.source(n) == "dtype"]
+        known = [n for n in numeric if n in bounds]
+        binary = [n for n in known if bounds.source(n) == "dtype"]
+        binary += [n for n in known if n in self.whole and bounds.interval(n) == (0.0, 1.0)]
         return Strata.build(self.formula, levels_of(self.formula, bounds), binary)
 
     def grouping(self) -> Recipe:
@@ -128,8 +132,13 @@ class Design:
 
     @property
     def tops(self) -> tuple[float, ...]:
-        """The largest that both numbers of a `Pair` can be; none of another outcome."""
-        outcome, found = self.formula.outcome, []
+        """The largest that both numbers of a `Pair` can be; none of another outcome.
+
+        Where it says whether treatment was taken: the ends of the range of the outcome.
+        """
+        outcome, found = self.formula.outcome, list[float]()
+        if isinstance(outcome, Taken):
+            return _usable(range_of(outcome.first, intervals_of(self.bounds)))
         for term in (outcome.first, outcome.second) if isinstance(outcome, Pair) else ():
             lower, upper = range_of(term, intervals_of(self.bounds))
             if not (lower >= 0.0 and _NARROWEST <= upper <= 1.0 / _NARROWEST and lower < upper):
@@ -148,11 +157,7 @@ class Design:
             outcome = replace(outcome, count=self.values[-1])
         lower, upper = (0.0, 1.0)
         if self.formula.outcome_columns:  # else the call reads no outcome
-            lower, upper = range_of(outcome, intervals)
-        if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
-            raise BoundsError(
-                f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
-            )
+            lower, upper = _usable(range_of(outcome, intervals))
         self.encoding.ranges(intervals)
         try:
             discrete = self.strata()
@@ -161,6 +166,16 @@ class Design:
         if isinstance(outcome, Pair):
             outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
+
+
+def _usable(ends: tuple[float, float]) -> tuple[float, float]:
+    """The range of an outcome, which sums are made of."""
+    lower, upper = ends
+    if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
+        raise BoundsError(
+            f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
+        )
+    return ends
 
 
 def intervals_of(bounds: Bounds) -> dict[str, tuple[float, float]]:
@@ -257,9 +272,10 @@ class Columns:
         found = {name: numbers(frame[name], name in self.lenient) for name in wanted}
         for name in set(self.events) & found.keys():
             if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
+                shown = show_name(name)
                 raise DataError(
-                    f"column {name!r} must be 0 or 1, for censored and event: write "
-                    f"Surv(time, {show_name(name)} == 2) where 2 is the event"
+                    f"column {name!r} must be 0 or 1: write Surv(time, {shown} == 2) where 2 is "
+                    f"the event, or I({shown} == 2) where 2 is the treatment"
                 )
         for x in (x for x in self.ordered if x.column in names):
             found[x.key] = codes(frame[x.column], self.levels[x.column], x.column in self.lenient)

@@ -55,7 +55,7 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.sets import Cube, Within, entries
+from dpeffects.privacy.sets import COUNT, Cube, Within, entries
 from dpeffects.privacy.units import seen_as
 
 _OUTCOMES, _SUBGROUPS = 0.7, 0.3
@@ -64,6 +64,9 @@ _BASELINE = 0.1, 0.05, 0.25
 """Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
 SQUARES = Fraction(3, 20)
 """Part of pure noise's price that goes to squares, where a column needs them."""
+_MANY = 30
+"""From this many columns on, pure noise has counts of their own beside the cube: a record moves
+them by less than a column of it would."""
 NEARLY_NORMAL = 5
 """From this many columns on, noise of the shape of a cube has tails no heavier than normal ones."""
 MOST_OUTCOMES = 500
@@ -304,30 +307,46 @@ class MarginAsked:
             return [Asked(self.label, phi, within, cells, share, self.price)]
         other = self.columns[~self.two_valued]
         part = SQUARES if other.size else Fraction()
-        within = _cube(self.columns.size + self.counted)
-        phi = CentredColumns(self.columns, self.gone, self.counted)
-        found = [Asked(self.label, phi, within, cells, share, self.price * (1 - part))]
+        rest = self.price * (1 - part - self._count_part)
+        in_cube = self.counted and not self._count_part
+        phi = CentredColumns(self.columns, self.gone, in_cube)
+        found = [Asked(self.label, phi, _cube(self.columns.size + in_cube), cells, share, rest)]
         if other.size:
             squares, label = _cube(other.size, 0.125), f"squares of {self.label}"
-            price = self.price * part
-            phi_2 = CentredSquares(other, self.gone[~self.two_valued])
+            phi_2, price = CentredSquares(other, self.gone[~self.two_valued]), self.price * part
             found.append(Asked(label, phi_2, squares, cells, share, price))
+        if self._count_part:
+            label, price = f"numbers of records, {self.label}", self.price * self._count_part
+            found.append(Asked(label, None, COUNT, cells, share, price))
         return found
+
+    @property
+    def _count_part(self) -> Fraction:
+        """Part of the price for counts of their own: what makes rare outcomes best known.
+
+        An error of a size multiplies how far a mean is from the middle of its range.
+        """
+        k = self.columns.size
+        if self.gaussian or not self.counted or k < _MANY:
+            return Fraction()
+        relative = (2.4 / k**2) ** (1.0 / 3.0)
+        return Fraction(relative / (1.0 + relative)).limit_denominator(1000)
 
     def read(self, released: Sequence[Noisy], sizes: FloatArray | None = None) -> Margin:
         """The margin; ``sizes`` by arm and level where they are known."""
-        k, of_size = self.columns.size, 0.0
-        first = released[0]
+        k, of_size, first = self.columns.size, 0.0, released[0]
         values = first.value.reshape(*self.shape, -1)
-        if sizes is None:
+        inside = self.counted and not self._count_part
+        if sizes is None and inside:
             one = self._constant if self.gaussian else 0.5
             sizes, of_size = values[..., 0] / one, first.variance / one**2
-        sums, square = values[..., self.counted :][..., :k], first.variance
+        elif sizes is None:
+            sizes, of_size = released[-1].value.reshape(self.shape), released[-1].variance
+        sums, square = values[..., inside:][..., :k], first.variance
         squares = np.full(sums.shape, 0.25) * sizes[..., None]  # of indicators they are known
         other = ~self.two_valued
         if self.gaussian:
-            found = values[..., self.counted + k :]
-            squares[..., other] = found[..., other] + sizes[..., None] / 8.0
+            squares[..., other] = values[..., inside + k :][..., other] + sizes[..., None] / 8.0
         elif other.any():
             found, square = released[1].value.reshape(*self.shape, -1), released[1].variance
             squares[..., other] = found + sizes[..., None] / 8.0
@@ -384,8 +403,8 @@ class Joint:
             whole,
             tuple(parts),
             columns[released:],
-            self.baseline and replace(self.baseline, sizes=(plain or whole).sizes),
-            self.weighted_baseline and replace(self.weighted_baseline, sizes=whole.sizes),
+            self.baseline and self.baseline.of_sizes((plain or whole).sizes),
+            self.weighted_baseline and self.weighted_baseline.of_sizes(whole.sizes),
             normal=self.normal,
             unequal=self.unequal,
             confounding=self.confounding,
@@ -421,7 +440,8 @@ def study_columns(design: Design) -> tuple[StudyColumn, ...]:
             levels = factor.labels if isinstance(factor, Cut) else factor.levels or ()
             variable = source(factor.x) if isinstance(factor, Cut) else factor.column
             level, first = str(levels[index]), str(levels[0])
-            made = replace(made, variable=variable, level=level, first=first)
+            name = variable if set(levels) == {0, 1} else made.name  # "died", not "died[T.1]"
+            made = replace(made, name=name, variable=variable, level=level, first=first)
         found.append(made)
     return tuple(found[1:])
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.formula import Formula
+from dpeffects.formula.encoding import EncodedColumn
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
-from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 
@@ -53,6 +54,10 @@ class Facts:
     """For each of these the column that says where it is missing, 0 where none does."""
     groups: tuple[int, ...] = ()
     """Levels of each factor that makes groups."""
+    encoded: tuple[EncodedColumn, ...] = ()
+    """What the encoded columns are made of, where there are several outcomes."""
+    treatment: tuple[str, ...] = ()
+    """The treatment, and the declared levels after the first, where there are several outcomes."""
 
     @property
     def columns(self) -> int:
@@ -83,6 +88,10 @@ class Options:
         if isinstance(written, Survival):
             raise OptionError("Surv(time, event) is for dp_survival")
         return written
+
+    def of_formula(self, written: Formula) -> Formula:
+        """Return what is made of a formula, by default of its outcome."""
+        return replace(written, outcome=self.of_outcome(written.outcome))
 
     def resolve(self, facts: Facts) -> Options:
         """Return options with every open choice made from public numbers."""
@@ -180,7 +189,7 @@ class MethodSpec:
     shares: Callable[[str, Any], Mapping[str, float]]
     fit: Callable[[Curator, Any, Any], Any]
     citation: str
-    fit_arms: Callable[[Curator, Any, Any, Contrasts], Effects] | None = None
+    fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
     reference: Callable[..., tuple[float, float]] = _no_reference
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
@@ -251,7 +260,12 @@ class MethodSpec:
         return self.options(**given)
 
 
-_ELSEWHERE = {"offset": "dp_rate", "horizon": "dp_survival", "quantiles": "dp_qte"}
+_ELSEWHERE = {
+    "horizon": "dp_survival",
+    "instrument": "dp_late",
+    "offset": "dp_rate",
+    "quantiles": "dp_qte",
+}
 """Options that other public functions have."""
 _ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
 

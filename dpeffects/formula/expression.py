@@ -171,6 +171,19 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Taken(Pair):
+    """An outcome and whether treatment was taken, where another column is compared by arm.
+
+    ``tops`` are the ends of the range of the outcome.
+    """
+
+    def together(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+        """Steps of the outcome above the lower end of its range, and whether it was taken."""
+        low, high = self.tops
+        return Pair.together(Pair(self.first, self.second), (first - low) / (high - low), second)
+
+
+@dataclass(frozen=True)
 class Categorical:
     """A column of levels, the first of them the reference; None if declared with the bounds."""
 
@@ -349,6 +362,8 @@ def render(expr: Expression) -> tuple[str, int]:
             return f"Surv({render(time)[0]}, {render(event)[0]})", _ATOM
         case Ordered(column):
             return show_name(column), _ATOM
+        case Taken(first):
+            return render(first)
         case Pair(first, second):
             return f"{child(first, 2)} / {child(second, 3)}", 2
     least = _BINDING[expr.op]

@@ -9,7 +9,7 @@ add up to the whole (`agreeing`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from dpeffects.inference.estimate import (
     SamplingVariance,
 )
 from dpeffects.inference.tables import Confounding
+from dpeffects.inference.weighted import weighted
 
 LEFT = "confounding left by the model"
 _UNLIKE = 0.5
@@ -90,6 +91,11 @@ class Margin:
     def records(self) -> FloatArray:
         """Sizes to divide by: at least one record."""
         return np.maximum(self.sizes, 1.0)
+
+    def of_sizes(self, sizes: FloatArray) -> Margin:
+        """The same where sizes are better known; squares were released less 1/8 each."""
+        squares = self.squares + (sizes - self.sizes)[..., None] / 8.0
+        return replace(self, sizes=sizes, squares=squares)
 
     def means(self) -> FloatArray:
         """Means of z, which are within the range."""
@@ -170,7 +176,9 @@ class JointSums:
     Laplace unless ``normal``: noise of several columns together is close to it. Where records count
     by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
     ``confounding`` is what they leave of it, None where treatment was randomised, and
-    ``unadjusted`` the whole without weights.
+    ``unadjusted`` the whole without weights. ``sites`` are what sites released by themselves, where
+    this is all of them together (`together`), ``site_names`` their names, and ``target`` the arms
+    whose records an effect is for.
     """
 
     arms: tuple[str, ...]
@@ -185,6 +193,9 @@ class JointSums:
     unequal: tuple[float, ...] = ()
     confounding: Confounding | None = None
     unadjusted: Margin | None = None
+    sites: tuple[JointSums, ...] = ()
+    site_names: tuple[str, ...] = ()
+    target: tuple[int, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, JointSums):
@@ -207,13 +218,60 @@ class JointSums:
 
     def effects(self) -> tuple[Estimate, ...]:
         """Estimates on all records, in the order of `labels`."""
+        if self.sites:
+            return self._over_sites([site.effects() for site in self.sites])
         return tuple(self._effects(self.whole, 0))
+
+    def spread(self, j: int) -> float:
+        """Standard deviation of an outcome within arms, NaN where noise hides it."""
+        own, unknown = _spread(*self._whole(j))
+        mean, noise = float(own.mean()), float(np.hypot.reduce(unknown)) / len(unknown)
+        return self.outcomes[j].width * math.sqrt(mean) if mean > 2.0 * noise else math.nan
 
     def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
         """Levels of a factor, and the estimates within each."""
         margin = self.groups[group]
+        own = [list(site.effects_by_level(group)) for site in self.sites]
         for k, level in enumerate(margin.levels):
-            yield level, tuple(self._effects(margin, k))
+            if own:
+                yield level, self._over_sites([levels[k][1] for levels in own], group, k)
+            else:
+                yield level, tuple(self._effects(margin, k))
+
+    def _over_sites(
+        self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
+    ) -> tuple[Estimate, ...]:
+        """Effects at the sites, each for its own records, or for those at a level of a factor."""
+        own = [site._stands_for(self.target, group, level) for site in self.sites]
+        records = np.array(own)
+        shares = (records / records.sum()).tolist()
+        return tuple(weighted(each, shares) for each in zip(*effects, strict=True))
+
+    @property
+    def plain(self) -> Margin:
+        """The whole without weights."""
+        return self.whole if self.unadjusted is None else self.unadjusted
+
+    def _stands_for(self, arms: Sequence[int], group: int | None, level: int) -> float:
+        """Records of some arms, or those of them that are at a level."""
+        records = float(self.plain.records[list(arms)].sum())
+        if group is None:
+            return records
+        sizes = self.groups[group].records[list(arms)].sum(axis=0)
+        return records * float(sizes[level] / sizes.sum())
+
+    def effects_apart(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """The same for comparisons between levels, with noise that is independent between them.
+
+        Levels that were made to add up to the whole have errors that are opposite. Noise as it was
+        before has the variance of their differences, or more where sizes are unequal.
+        """
+        margin = self.groups[group]
+        m = len(margin.levels)
+        noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
+        own = replace(margin, noise=noise)
+        for k, level in enumerate(margin.levels):
+            yield level, tuple(self._effects(own, k))
 
     def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
         for j in range(len(self.outcomes)):
@@ -353,6 +411,72 @@ def _noise_in_means(at: Margin, pair: list[int]) -> FloatArray:
 
 def _pairs(single: FloatArray) -> tuple[tuple[float, float], ...]:
     return tuple((a, b) for a, b in single.tolist() if a or b)
+
+
+def together(sites: Mapping[str, JointSums], estimand: str = "ATE") -> JointSums:
+    """Studies of disjoint groups of records, such as sites, as one.
+
+    Each site's effects stand for its own records, or for those that the estimand is about, so that
+    sites that differ in their outcomes and in how many are treated do not confound the two.
+    Baseline variables by arm are those of all records: sums add up. Where records have weights,
+    both arms of a site count for the same records, as in `tables.together`.
+    """
+    everyone = tuple(sites.values())
+    arms = np.array([x.plain.records[:, 0] for x in everyone])
+    target = {"ATT": (0,), "ATC": (1,)}.get(estimand, tuple(range(arms.shape[1])))
+    parts = arms[:, target].sum(axis=1)[:, None] * arms.sum(axis=0) / arms[:, target].sum()
+    scaled = [_scaled(x, part) for x, part in zip(everyone, parts, strict=True)]
+    worst = [x.confounding for x in everyone if x.confounding is not None]
+    return replace(
+        everyone[0],
+        outcomes=tuple(map(_one_column, zip(*(x.outcomes for x in everyone), strict=True))),
+        baseline_columns=tuple(
+            map(_one_column, zip(*(x.baseline_columns for x in everyone), strict=True))
+        ),
+        whole=_added([x.whole for x in scaled]),
+        groups=tuple(map(_added, zip(*(x.groups for x in scaled), strict=True))),
+        baseline=_all_added([x.baseline for x in scaled]),
+        weighted_baseline=_all_added([x.weighted_baseline for x in scaled]),
+        unadjusted=_all_added([x.unadjusted for x in scaled]),
+        normal=all(x.normal for x in everyone),
+        unequal=(),
+        confounding=max(worst, key=lambda x: x.part * x.prior + x.moved, default=None),
+        sites=everyone,
+        site_names=tuple(sites),
+        target=target,
+    )
+
+
+def _one_column(columns: Sequence[StudyColumn]) -> StudyColumn:
+    """A column of all sites; it has two values where they all say so."""
+    return replace(columns[0], two_valued=all(column.two_valued for column in columns))
+
+
+def _scaled(site: JointSums, records: FloatArray) -> JointSums:
+    """A site whose weights add up to so many records by arm; as it is where there are none."""
+    if site.unadjusted is None:
+        return site
+    factor = records / site.whole.records[:, 0]
+    return replace(
+        site,
+        whole=site.whole.times(factor),
+        groups=tuple(margin.times(factor) for margin in site.groups),
+        weighted_baseline=site.weighted_baseline and site.weighted_baseline.times(factor),
+    )
+
+
+def _all_added(margins: Sequence[Margin | None]) -> Margin | None:
+    there = [margin for margin in margins if margin is not None]
+    return _added(there) if len(there) == len(margins) else None
+
+
+def _added(margins: Sequence[Margin]) -> Margin:
+    """Margins of disjoint groups of records as one."""
+    added = {
+        name: np.sum([getattr(x, name) for x in margins], axis=0)
+        for name in ("sizes", "sums", "squares", "noise")
+    }
+    return replace(margins[0], **added, opposite=sum(x.opposite for x in margins))
 
 
 def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:

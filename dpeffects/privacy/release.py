@@ -105,6 +105,7 @@ class Releaser:
         pool = [split.shares[name] for name in split.mu]
         self._unpaid = [sum(map(Fraction, x), Fraction()) for x in zip(*pool, strict=True)]
         self._halves: list[Releaser] = []
+        self._name = ""
 
     def share(self, name: str) -> Share:
         """Return the epsilon and delta of a named share."""
@@ -259,6 +260,7 @@ class Releaser:
 
     def charge(self, spend: Spend) -> None:
         """Charge the ledger; also for what a library is going to draw."""
+        spend = replace(spend, label=self._name + spend.label) if self._name else spend
         self._ledger.charge(spend if self._alone else replace(spend, alone=False))
         if self._covering is not None:
             self._covering.cover(spend)
@@ -272,6 +274,16 @@ class Releaser:
         rests = [x._unpaid for x in (self, *self._halves) if x._entries < MOST_ENTRIES]
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
+
+    def for_part(self, split: Split, name: str) -> Releaser:
+        """Return a releaser for a part of the budget that is divided by itself, on the same ledger.
+
+        Its Gaussian shares are a pool of their own (claim 4). Its charges have its name.
+        """
+        part = type(self)(split, self._ledger, self._noise, self._alone, self._covering)
+        part._name = f"{name}: "
+        self._halves.append(part)
+        return part
 
     def for_subset(self, split: Split, ledger: Ledger | None = None) -> Releaser:
         """Return a releaser for a part of the rows, by default on the same ledger (claim 11).

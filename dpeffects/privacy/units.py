@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator, all_reads, values_of
+from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import (
     MOST_ROWS,
     Block,
@@ -79,10 +80,12 @@ def row_weights(
 
 @dataclass(frozen=True)
 class View:
-    """Rows seen in another way: with less weight, another treatment, other covariates.
+    """Rows seen in another way: with less weight, another treatment, outcome or covariates.
 
     Its row functions are not trusted: a ``factor`` is brought into [0, 1], and only makes weights
-    smaller (claim 29). Who is treated is who has more than 1/2.
+    smaller (claim 29). Who is treated is who has more than 1/2. Another ``outcome`` lies within
+    ``ends``, or is their middle where it is no number. Rows with another outcome alone count as
+    they did.
     """
 
     source: Source
@@ -91,7 +94,13 @@ class View:
     matrix: RowFunction | None = None
     names: tuple[str, ...] = ()
     values: tuple[int, ...] = ()
-    weighted: ClassVar[bool] = True
+    outcome: RowFunction | None = None
+    ends: Interval | None = None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.outcome is None or self.source.weighted
 
     @property
     def arms(self) -> int:
@@ -116,7 +125,7 @@ class View:
     @property
     def outcome_range(self) -> Interval:
         """Range that outcomes are clipped to."""
-        return self.source.outcome_range
+        return self.ends or self.source.outcome_range
 
     @property
     def n_strata(self) -> int | None:
@@ -141,10 +150,12 @@ class View:
     def _through(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> tuple[Any, ...]:
         """The function of the rows as they are, and what it reads of them."""
         matrix = self.matrix if "covariates" in parts else None
-        kept = [part for part in parts if not (part == "covariates" and matrix)]
-        reads = dict.fromkeys([*kept, *all_reads(self.factor, self.treatment, matrix)])
-        changes = (self.factor, self.treatment, matrix, self.width)
-        return partial(_seen, function, changes), *reads
+        outcome = self.outcome if "outcome" in parts else None
+        made = {"covariates": matrix, "outcome": outcome}
+        kept = [part for part in parts if made.get(part) is None]
+        own = (self.factor, self.treatment, matrix, outcome)
+        changes = _Changes(*own, self.outcome_range, self.width, self.weighted)
+        return partial(_seen, function, changes), *dict.fromkeys([*kept, *all_reads(*own)])
 
 
 def seen_as(
@@ -163,21 +174,49 @@ def seen_as(
     return Curator(view, curator._releaser, frozenset())
 
 
-_Changes = tuple[RowFunction | None, RowFunction | None, RowFunction | None, int]
+def with_outcome(
+    curator: Curator, outcome: RowFunction, ends: Interval, values: int, split: Split, name: str
+) -> Curator:
+    """A curator of the same rows with another outcome, which pays from a part of the budget.
+
+    ``ends`` are those of its range, ``values`` how many it can take, 0 for a continuum; charges
+    have the ``name``. What was released of ``n`` still holds.
+    """
+    counts = (*curator.values[:-1], values)
+    view = View(curator._source, names=curator.names, values=counts, outcome=outcome, ends=ends)
+    made = Curator(view, curator._releaser.for_part(split, name), frozenset())
+    made.n, made.size_sd = curator.n, curator.size_sd
+    return made
+
+
+class _Changes(NamedTuple):
+    """What a `View` makes of a block."""
+
+    factor: RowFunction | None
+    treatment: RowFunction | None
+    matrix: RowFunction | None
+    outcome: RowFunction | None
+    ends: Interval
+    width: int
+    weighted: bool
 
 
 def _seen(function: Callable[[Block], T], changes: _Changes, block: Block) -> T:
     """A function of a block that is seen in another way."""
-    factor, treatment, matrix, width = changes
+    factor, treatment, matrix, outcome, (low, high), width, weighted = changes
     made: dict[str, Any] = {}
-    weight = block.weight if block.weight.size else np.ones(block.size)
-    if factor is not None:
-        weight = row_weights(weight * row_weights(evaluate(factor, block, 1)[:, 0]))
-    made["weight"] = weight
+    if weighted:
+        weight = block.weight if block.weight.size else np.ones(block.size)
+        if factor is not None:
+            weight = row_weights(weight * row_weights(evaluate(factor, block, 1)[:, 0]))
+        made["weight"] = weight
     if treatment is not None:
         made["treated"] = evaluate(treatment, block, 1)[:, 0] > 0.5
     if matrix is not None:
         made["covariates"] = evaluate(matrix, block, width, "units.matrix")
+    if outcome is not None:
+        found = evaluate(outcome, block, 1, "units.outcome")[:, 0]
+        made["outcome"] = np.clip(np.nan_to_num(found, nan=(low + high) / 2.0), low, high)
     return function(replace(block, **made))
 
 

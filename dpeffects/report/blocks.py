@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from dpeffects.errors import FormulaError
-from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimands import ESTIMANDS, LATE
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import NO_CONFOUNDER
 from dpeffects.formula import parse
@@ -17,6 +17,7 @@ from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
+from dpeffects.results.did import DidEffect, EventStudy
 from dpeffects.results.numbers import joined, number, numbers, text_of
 from dpeffects.results.record import Record
 from dpeffects.results.several import AtOnce
@@ -56,11 +57,14 @@ def size_words(result: Record, always: bool = False) -> str:
 
 def words_of(estimand: str) -> str:
     """An estimand in words."""
-    return ESTIMANDS[estimand].words if estimand in ESTIMANDS else "effect"
+    known = {**ESTIMANDS, LATE.name: LATE}
+    return known[estimand].words if estimand in known else "effect"
 
 
 def called(result: Record | Combined) -> str:
     """What was estimated: an effect, in the words of its estimand, or an association."""
+    if isinstance(result, DidEffect | EventStudy) and not result.associated:
+        return "difference in differences"
     return "association" if result.associated else words_of(result.estimand)
 
 
@@ -151,6 +155,7 @@ def header(result: Record) -> Pairs:
         ("Assumes", assumed(result)),
         ("Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
+        ("Paid by", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
         ("Who counts", "; ".join(result.sample.values())),
@@ -189,12 +194,18 @@ def assumed(result: Record) -> str:
     if result.basis == "randomised":
         said = "treatment was randomised, as the call said: nothing is allowed for confounding"
         return f"{said}; {table.assumes}" if table and table.assumes else said
+    if table and result.assumes:
+        return result.assumes
     if table:
         first = NO_CONFOUNDER if table.uses_covariates else ""
         return "; ".join(filter(None, (first, table.assumes)))
     known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
     spec = (conditional_methods() if known else registry()).get(result.method)
-    return spec.assumes if spec else ""
+    by_method = spec.assumes if spec else ""
+    if not result.assumes:
+        return by_method
+    _, apart, models = by_method.partition(f"{NO_CONFOUNDER}; ")
+    return f"{result.assumes}; {models}" if apart and result.basis == "adjusted" else result.assumes
 
 
 def bounds_text(result: Record) -> str:

@@ -42,6 +42,7 @@ from dpeffects.estimators import (
     balance,
     clipped_contrast,
     joint,
+    kept_moments,
     one_step,
     private_ipw,
     quantiles,
@@ -57,6 +58,7 @@ from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Influence
+from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
@@ -240,6 +242,20 @@ CASES = {
     "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
     "group": [_nuisance.group],
     "covariate_bins": [_nuisance.covariate_bins],
+    "MomentRow": [
+        kept_moments.MomentRow(
+            kept_moments.Layout(
+                tuple(
+                    MomentColumn(str(k), (), kind, 0.3, 0.3, parts=(1, 3))
+                    for k, kind in enumerate((ARM,) * (arms - 1) + (NUMBER,) * 3 + (PRODUCT,))
+                ),
+                (1, 3, 4),
+                0.2,
+                arms,
+            )
+        )
+        for arms in (2, 3)
+    ],
     "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
     "Lacking": [
         rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
