@@ -28,7 +28,7 @@ from dpeffects.cli.studies import add_bench_arguments
 from dpeffects.leaderboard import Leaderboard, bench, entries, tasks
 from dpeffects.leaderboard.benchmark import COLUMNS, FACTS, KEYS
 from dpeffects.leaderboard.cells import NEAR
-from dpeffects.study.file import on_file
+from dpeffects.simulations.file import on_file
 
 RUNS = RESULTS / "leaderboard_runs.csv"
 KEPT = RUNS.with_suffix(".parquet")

@@ -3,7 +3,7 @@
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.designs import dp_late
+from dpeffects.designs import dp_did, dp_late
 from dpeffects.distributions import (
     dp_ordinal,
     dp_qte,
@@ -28,44 +28,56 @@ from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
-from dpeffects.planning import Plan, TermPlan, plan, rehearse
+from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
     Balance,
     CateEffects,
     CateFunction,
+    DidEffect,
+    EventStudy,
     LateEffect,
+    Moments,
     OrdinalEffects,
     QuantileEffects,
     RandomisationTest,
     RateEffects,
+    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
+    StudyEffects,
     SubsetEffects,
     SurvivalEffects,
     Test,
     Tests,
     load_cate,
 )
+from dpeffects.simulations import Study, simulate_study
 from dpeffects.sites import (
     Combined,
     SiteRelease,
+    StudyRelease,
     combine,
+    combine_moments,
+    combine_studies,
     combine_tables,
     dp_multisite,
     site_release,
+    study_release,
 )
-from dpeffects.study import Study, simulate_study
+from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Allotment",
     "ArmEffects",
     "AuditResult",
     "Balance",
@@ -76,22 +88,30 @@ __all__ = [
     "Comparison",
     "DPEffectsError",
     "Declared",
+    "DidEffect",
     "DurableLedger",
+    "EventStudy",
     "Guarantee",
     "LateEffect",
     "Leaderboard",
     "Ledger",
+    "Moments",
     "OrdinalEffects",
     "Plan",
+    "Protocol",
     "QuantileEffects",
     "RandomisationTest",
     "RateEffects",
+    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
     "SiteRelease",
     "Spend",
     "Study",
+    "StudyEffects",
+    "StudyPlan",
+    "StudyRelease",
     "SubsetEffects",
     "Summary",
     "SurvivalEffects",
@@ -101,6 +121,8 @@ __all__ = [
     "audit",
     "bench",
     "combine",
+    "combine_moments",
+    "combine_studies",
     "combine_tables",
     "compare",
     "create_ledger",
@@ -111,12 +133,15 @@ __all__ = [
     "dp_att",
     "dp_balance",
     "dp_cate",
+    "dp_did",
     "dp_late",
+    "dp_moments",
     "dp_multisite",
     "dp_ordinal",
     "dp_qte",
     "dp_randomisation_test",
     "dp_rate",
+    "dp_study",
     "dp_survival",
     "ipw_bias",
     "ipw_bias_bound",
@@ -133,11 +158,14 @@ __all__ = [
     "open_ledger",
     "pehe",
     "plan",
+    "plan_study",
     "plots",
+    "read_protocol",
     "reference",
     "rehearse",
     "simulate",
     "simulate_study",
     "site_release",
+    "study_release",
     "wrong_sign_probability",
 ]

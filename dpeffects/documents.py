@@ -186,7 +186,7 @@ def _fits(value: Any, hint: Any) -> bool:
 def _described(hint: Any) -> str:
     outer, inner = get_origin(hint) or hint, get_args(hint)
     if outer in (Union, UnionType):
-        return " or ".join(_KINDS.get(choice, "a value") for choice in inner)
+        return " or ".join(_KINDS.get(get_origin(x) or x, "a value") for x in inner)
     entries = f" of {_KINDS[inner[0]]}" if outer is tuple else ""
     return _KINDS.get(outer, "a value") + entries
 

@@ -144,7 +144,8 @@ def dp_ate(
         subsets come before the first charge.
     ledger
         A :class:`Ledger` that is charged too, and that may refuse; or the path or URL of one that
-        outlives the process (:func:`create_ledger`).
+        outlives the process (:func:`create_ledger`), or a share of one for these calls
+        (:meth:`Ledger.allot`).
     dataset
         Which dataset's budget in that file or on that server; needed where it has several.
     seed

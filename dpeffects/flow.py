@@ -49,15 +49,23 @@ from dpeffects.estimators._clusters import (
     with_group_variances,
 )
 from dpeffects.estimators._response import Response, respond
+from dpeffects.estimators.joint import Joint, columns_missing
+from dpeffects.estimators.kept_moments import Kept
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Number, Ordered, Pair, Survival, source
+from dpeffects.formula.expression import (
+    Number,
+    Ordered,
+    Pair,
+    Survival,
+    source,
+)
 from dpeffects.guarantee import Guarantee, cautions, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, Ledger, Terms
+from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -66,12 +74,14 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
+    Moments,
     RandomisationTest,
     Result,
+    StudyEffects,
 )
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.randomisation import ReleasedTest
-from dpeffects.results.tabled import Tabled, TableEffects
+from dpeffects.results.tabled import Tabled
 from dpeffects.unproved.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
@@ -87,6 +97,8 @@ _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
 _LEAST_RECORDS = 10.0
+_NOBODYS = "`outcome of nobody`"
+"""Stands where a formula needs an outcome, and the call has none."""
 _COUNTING = ("unit", "max_rows", "cluster", "missing", "weights", "subset")
 _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
 
@@ -126,6 +138,8 @@ class Request:
     """What is released of conditional effects: "function", "points" or "groups"."""
     at: Any = None
     by: str | None = None
+    made_of: str | None = None
+    """The column of units, where each record was made of all rows of one (`design.panel`)."""
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -222,7 +236,7 @@ class Estimation:
 
     def __init__(self, request: Request) -> None:
         request = self.request = request.written_out()
-        self.spec, self.options, self.formula = _checked(request)
+        self.spec, self.options, self.formula = checked(request)
         self.level = self.spec.check_level(request.level)
         self.public = self.options.public(self.level)
         self.sample = self._sample()
@@ -232,6 +246,7 @@ class Estimation:
         terms = Terms(self.protects, tuple(sorted(self.public)), void)
         budget, account = request.budget, account_of(request.ledger, request.dataset)
         about = {"method": self.spec.name, "formula": self.formula.source}
+        self.allotment = account.allotment_name if account else ""
         self._reservation = account.reserve(budget, terms, about) if account else None
         self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
         try:
@@ -244,8 +259,9 @@ class Estimation:
     @property
     def protects(self) -> str:
         """What one of the two neighbours has in the place of another."""
-        if self.sample.unit is not None:
-            return rows_of(self.sample.unit)
+        unit = self.request.made_of or self.sample.unit
+        if unit is not None:
+            return rows_of(unit)
         return "outcome" if self.level == "label" else "record"
 
     def _sample(self) -> Sample:
@@ -256,8 +272,11 @@ class Estimation:
             _with_groups(x, request.by)
             for x in (_parsed(request, spec, self.options), self.formula)
         )
+        if spec.several:  # where an outcome is missing, the formula says
+            policies = _policies(request, parse(request.formula))
+            asked["missing"] = {k: x for k, x in policies.items() if x != "available"}
         sample = Sample.asked(formula, read.columns, **asked)
-        wanted = [name for name, value in asked.items() if value not in (None, "error")]
+        wanted = [name for name in _COUNTING if getattr(request, name) not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
@@ -292,12 +311,14 @@ class Estimation:
         if spec.guarantee != "none":
             budget = request.budget
             self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
-        self.unread = not spec.uses_covariates and parse(request.formula).has_covariates
+        asked = parse(request.formula)
+        self.unread = not spec.uses_covariates and asked.has_covariates
         if self.unread:
             note = _FOR_RESPONSE if self.sample.observed else _UNREAD
             self.notes.append(note.format(spec.name))
         subset = self.sample.subset
-        if subset is not None and set(subset.columns) & set(self.formula.outcome_columns):
+        outcomes = (asked if spec.several else self.formula).outcome_columns
+        if subset is not None and set(subset.columns) & set(outcomes):
             self.notes.append(_BY_OUTCOME)
         if request.by is not None:
             self.groups = self._read_groups(request.by)
@@ -311,10 +332,20 @@ class Estimation:
         about = (self.design.width, request.budget, self.level, count, values, arms)
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
+        if spec.several:
+            own = columns_missing(self.design, asked)
+            groups = self._group_sizes()
+            facts = replace(facts, outcomes=len(own), missing=own, groups=groups)
+            names = (self.formula.treatment_name, *map(str, (self.design.columns.arms or ())[1:]))
+            facts = replace(facts, encoded=self.design.encoding.columns, treatment=names)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
         self.split = self._divide(facts)
+
+    def _group_sizes(self) -> tuple[int, ...]:
+        """Levels of each factor that makes groups."""
+        return () if self.groups is None else self.groups.design.strata().sizes
 
     def _adds_means(self, facts: Facts) -> bool:
         """Whether a level is released beside what the method releases; refuses where it cannot."""
@@ -483,7 +514,7 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
-            if self.effective is not None and isinstance(released, Tabled):
+            if self.effective is not None and isinstance(released, Tabled | Joint | Kept):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
@@ -569,7 +600,7 @@ class Estimation:
             warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
 
 
-def _checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
+def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     """What can be checked without data: method, options and formula."""
     spec = request.method
     if not isinstance(spec, MethodSpec):
@@ -595,14 +626,27 @@ def _with_groups(formula: Formula, by: str | None) -> Formula:
     """The formula, with the terms that make groups after its own."""
     if not isinstance(by, str):
         return formula
-    groups = parse(f"{source(formula.outcome)} ~ {source(formula.treatment)} | {by}")
+    outcome = source(formula.outcome) if formula.outcome_columns else _NOBODYS
+    groups = parse(f"{outcome} ~ {source(formula.treatment)} | {by}")
     return replace(formula, terms=(*formula.terms, *groups.terms))
 
 
 def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
     """The formula, with what the options make of its outcome."""
     formula = parse(request.formula)
+    if spec.several:
+        options.of_outcome(formula.outcome)
+        policies = _policies(request, formula)
+        return formula.with_outcomes_as_columns(k for k, x in policies.items() if x == "available")
+    if formula.more_outcomes and spec.uses_outcome:
+        raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
+    formula = replace(formula, more_outcomes=())
     return options.of_formula(formula) if spec.uses_outcome else formula
+
+
+def _policies(request: Request, formula: Formula) -> dict[str, str]:
+    """What is done about missing values of several outcomes and of the baseline variables."""
+    return missing_by_column(request.missing, _with_groups(formula, request.by), several=True)
 
 
 def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
@@ -613,8 +657,10 @@ def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
         raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    policies = missing_by_column(request.missing, _with_groups(formula, request.by))
-    responds = "weight" in policies.values()
+    responds = False
+    if not spec.several:
+        policies = missing_by_column(request.missing, _with_groups(formula, request.by))
+        responds = "weight" in policies.values()
     if not spec.uses_covariates and not responds:
         formula = replace(formula, terms=())
     if not spec.uses_outcome:
@@ -642,7 +688,8 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
-    own = ledger.dataset if isinstance(ledger, DurableLedger) else None
+    whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
+    own = whole.dataset if isinstance(whole, DurableLedger) else None
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != own:
@@ -665,9 +712,7 @@ def _adds_up(options: Options) -> bool:
     return not options.needs_memory() and not options.memory_per_row()[0]
 
 
-def _result(
-    estimation: Estimation, released: Any
-) -> Result | ArmEffects | CateFunction | CateEffects | Balance | TableEffects | RandomisationTest:
+def _result(estimation: Estimation, released: Any) -> Any:
     """The record of what was released: which one follows from what the method hands back."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
@@ -680,7 +725,7 @@ def _result(
         case ReleasedTest():
             return RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
-            space = _only(design.bounds, design.formula.covariate_columns)
+            space = design.bounds.only(design.formula.covariate_columns)
             details = released.details
             return CateFunction(
                 function=released, space=space, details=details, notes=notes, **about
@@ -690,6 +735,13 @@ def _result(
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
+        case Joint():
+            groups = estimation.groups.design.strata() if estimation.groups is not None else None
+            n = float(design.n) if estimation.size is None else None
+            made = released.study(design, groups, n, estimation.contrasts)
+            return StudyEffects(notes=(*released.notes, *notes), **about | made)
+        case Kept():
+            return Moments(notes=notes, **about | released.made(design, parse(request.formula)))
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
             return ArmEffects(
@@ -773,6 +825,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
         "options": estimation.options.shown(),
         "citation": spec.citation,
+        "allotment": estimation.allotment,
     }
 
 
@@ -830,17 +883,6 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
         "on the clipped outcome. Declare the range to avoid this and its cost.",
-    )
-
-
-def _only(bounds: Bounds, names: Sequence[str]) -> Bounds:
-    """The bounds of some columns."""
-    names = [name for name in names if name in bounds]  # of the others is_na(x) alone is read
-    return Bounds(
-        {name: bounds[name] for name in names},
-        {name: bounds.source(name) for name in names},
-        frozenset(name for name in names if bounds.is_levels(name)),
-        dates={name: x for name, x in bounds.dates.items() if name in names},
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from dpeffects.errors import ReleaseError
 
 Unit = str
 """Whose change is hidden: "record" (all columns of one row), "outcome" (its outcome only), or, for
@@ -286,3 +289,16 @@ def cautions(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
             "somebody to be published."
         )
     return tuple(lines)
+
+
+def weakest(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """What holds for the records of every site."""
+    if len({g.kind for g in guarantees}) > 1:
+        raise ReleaseError("the sites promise different kinds of guarantees")
+    return replace(
+        guarantees[0],
+        epsilon=max(g.epsilon for g in guarantees),
+        delta=max(g.delta for g in guarantees),
+        public=tuple(dict.fromkeys(x for g in guarantees for x in g.public)),
+        void=tuple(dict.fromkeys(reason for g in guarantees for reason in g.void)),
+    )

@@ -1,7 +1,8 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
-Results, plans and ledgers know nothing of how they are shown: `summarise`, `write_about` and `draw`
-find by its type what the package `report` has registered for them, and `RENDERERS` has its formats.
+Results, plans and ledgers know nothing of how they are shown: `summarise`, `tabulate`,
+`write_about` and `draw` find by its type what the package `report` has registered for them, and
+`RENDERERS` has its formats.
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ RENDERERS: dict[str, Renderer] = {}
 """Output formats by name."""
 
 
+WRITERS: dict[str, Callable[..., Path]] = {}
+"""Formats that are files and no text, by the ending of their names."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """A title, an alert (empty when all is well), and blocks in reading order.
@@ -118,6 +123,13 @@ class Summary:
     def as_markdown(self) -> str:
         """Return the summary as Markdown, with tables as GitHub reads them."""
         return RENDERERS["markdown"].summary(self)
+
+    def as_docx(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the summary to a Word file, with its tables as tables of Word; return the path.
+
+        It needs python-docx: ``pip install "dpeffects[word]"``.
+        """
+        return WRITERS[".docx"](self, path, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         return self.as_html()
@@ -181,6 +193,12 @@ class Shown:
 def summarise(result: Any, **options: Any) -> Summary:
     """Build the summary of a result; each type has its own function."""
     raise NotImplementedError(f"no summary of {type(result).__name__}")
+
+
+@singledispatch
+def tabulate(result: Any, **options: Any) -> dict[str, Summary]:
+    """Build the tables of a result, each as a summary of its own."""
+    raise NotImplementedError(f"no tables of {type(result).__name__}")
 
 
 @singledispatch

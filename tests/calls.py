@@ -34,9 +34,11 @@ GROUPS = "g + cut(x1, [0, 0.5, 1])"
 ALL = ("y", "x1", "x2", "g", "z")
 TABLED = {
     "dp_late": "late",
+    "dp_moments": "moments",
     "dp_ordinal": "ordinal_table",
     "dp_qte": "quantile_table",
     "dp_rate": "rate",
+    "dp_study": "study",
     "dp_survival": "life_table",
 }
 """Methods that have a function of their own."""
@@ -417,6 +419,34 @@ RATES = {
         ("rates, weights", 400, {"weights": "z", "epsilon": 8.0, "design": "randomised"}),
     )
 }
+STUDIES = {
+    name: Call("dp_study", "", formula, n=n, given=given)
+    for name, formula, n, given in (
+        ("study, trial", "y + z ~ t | x1", 60, {"design": "randomised"}),
+        ("study, Gaussian", "y + z ~ t", 200, {"design": "randomised", **DELTA}),
+        ("study, subgroups", "y ~ t | x2", 60, {"subgroups": GROUPS, "adjust": False}),
+        ("study, observational", "y + x2 ~ t | x1 + g", 400, {"epsilon": 4.0}),
+        ("study, Gaussian, ATT", "y ~ t | x1", 400, {"adjust": True, "estimand": "ATT", **DELTA}),
+        ("study, three arms", "y + x1 ~ g | x2", 60, {"contrasts": "pairwise"}),
+        (
+            "study, missing",
+            "y + x1 ~ t | x2",
+            400,
+            {"missing": "available", "subgroups": "g", "epsilon": 8.0, "weights": "z"},
+        ),
+    )
+}
+
+MOMENTS = {
+    name: Call("dp_moments", "", formula, n=n, given=given)
+    for name, n, formula, given in (
+        ("moments", 60, "y + I(y**2) ~ t | x1 + g", {}),
+        ("moments by level", 60, "y ~ t | x1", {"by": "g"}),
+        ("moments, Gaussian", 60, "y ~ t | x1 + x2 + g", DELTA),
+        ("moments, arms", 60, "y ~ g | x1 + t", {"by": "t", "design": "randomised"}),
+        ("moments, subset, weights", 400, "y ~ t | x1", {"subset": "x2 > -0.8", "weights": "z"}),
+    )
+}
 
 LATES = {
     name: Call("dp_late", "", f"y ~ I(z > 0.2){right}", n=n, given={"instrument": "t", **given})
@@ -466,6 +496,8 @@ ON_SOME = {
 
 CALLS: dict[str, Call] = {
     **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **LATES, **DISTRIBUTIONS},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **STUDIES, **DISTRIBUTIONS},
+    **MOMENTS,
     **{**TABLES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }

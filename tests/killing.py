@@ -1,10 +1,12 @@
 """Processes that charge a ledger and are killed at any moment, and a count of what came of it.
 
     python -m tests.killing calls ADDRESS KILLS PROCESSES CHARGES SECONDS
+    python -m tests.killing allotment ADDRESS KILLS PROCESSES CHARGES SECONDS
     python -m tests.killing site ADDRESS KILLS PROCESSES CHARGES SECONDS
 
 A call reserves, charges and settles. After each charge, and a moment for drawing, it writes the
-label of the charge to a log: what is in the log was released. A site finds, pays for, draws and
+label of the charge to a log: what is in the log was released. Of "allotment", every other process
+asks for the same half of the budget, and charges that. A site finds, pays for, draws and
 answers requests, some of its own and some that all processes are asked; the log has what it has
 drawn and what it has sent. The budget is for CHARGES charges; processes are killed within SECONDS
 of their start. Prints the counts as JSON.
@@ -43,11 +45,12 @@ def spend(label: str, epsilon: float = PRICE, delta: float = 0.0) -> Spend:
     return Spend(label, "estimate", epsilon, delta, "Laplace", (1.0,), (1.0,), 2, alone=True)
 
 
-def call_until_killed(address: str, name: int, log: int) -> None:
+def call_until_killed(address: str, name: int, log: int, share: float | None = None) -> None:
     ledger = open_ledger(address, "nsw")
     with contextlib.suppress(BudgetError):
+        account = ledger if share is None else ledger.allot("odd", share)
         for call in count():
-            room = ledger.reserve(WHOLE, TERMS, {"method": "writer"})
+            room = account.reserve(WHOLE, TERMS, {"method": "writer"})
             for charge in range(2):
                 label = f"{name}.{call}.{charge}"
                 room.charge(spend(label), TERMS)
@@ -55,6 +58,10 @@ def call_until_killed(address: str, name: int, log: int) -> None:
                 os.write(log, f"{label}\n".encode())
             room.settle()
     time.sleep(60)
+
+
+def allot_until_killed(address: str, name: int, log: int) -> None:
+    call_until_killed(address, name, log, 0.5 if name % 2 else None)
 
 
 def answer_until_killed(address: str, name: int, log: int) -> None:
@@ -142,9 +149,17 @@ def count_calls(ledger, released: list[str], failed: int) -> dict:
     charged = [s.label for s in ledger.spends if s.share != "rest"]
     calls = {label.rpartition(".")[0] for label in charged}
     allowed = ledger.agreement.limits.first
+    odd = [label for label in released if int(label.split(".")[0]) % 2]
+    kept = ledger._parts.get("odd")
     return {
         "charges": len(charged),
         "releases": len(released),
+        "over-release of the allotment": float(
+            max(Fraction(0), len(odd) * Fraction(PRICE) - kept.share * allowed) if kept else 0
+        ),
+        "lost in the allotment": float(
+            abs(kept.left[0] + kept.spent[0] - kept.share * allowed) if kept else 0
+        ),
         "charged, killed before the draw": len(set(charged) - set(released)),
         "released without a charge": len(set(released) - set(charged)),
         "charged twice": len(charged) - len(set(charged)),
@@ -190,6 +205,7 @@ def count_requests(ledger, lines: list[str], failed: int) -> dict:
 
 WORK = {
     "calls": (call_until_killed, count_calls),
+    "allotment": (allot_until_killed, count_calls),
     "site": (answer_until_killed, count_requests),
 }
 ZEROS = (
@@ -198,6 +214,8 @@ ZEROS = (
     "drawn twice",
     "sent, and not what was kept",
     "over-release",
+    "over-release of the allotment",
+    "lost in the allotment",
     "lost in the total",
     "failed to open",
     "other errors",

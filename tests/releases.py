@@ -56,7 +56,12 @@ SITES = {
     "seeded site": ("all", {"seed": 3}),
     "blind site": ("all", {"variance": False}),
 }
-NAMES = [*AVERAGES, *CATE, *SITES]
+STUDIES = {
+    "study": {},
+    "study of three arms": {"formula": "y + I(y > 0.5) ~ h | x1 + x2", "contrasts": "pairwise"},
+    "study without baseline": {"formula": "y ~ t", "subgroups": (), "design": "observational"},
+}
+NAMES = [*AVERAGES, *CATE, *SITES, *STUDIES]
 """All effects; the balance of the arms is beside them."""
 
 
@@ -74,7 +79,17 @@ def release(name):
         return dpe.dp_balance("y ~ t | x1 + g", frame(200), overlap=True, **CALL)
     if name == "randomisation test":
         return dpe.dp_randomisation_test("I(y > 0.5) ~ t", frame(200), treated_share=0.4, **CALL)
+    if name in STUDIES:
+        return _study(**STUDIES[name])
     return _combined(*SITES[name])
+
+
+def _study(formula="y + I(y > 0.5) ~ t | x1 + g", subgroups=("g", "cut(x1, [0, 0.5, 1])"), **more):
+    data = frame(400)
+    data["h"] = np.array(["none", "low", "high"])[np.arange(400) % 3]
+    bounds = BOUNDS | {"h": ["none", "low", "high"]}
+    call = {"design": "randomised", "epsilon": 2.0, "bounds": bounds, **more}
+    return dpe.dp_study(formula, data, subgroups=subgroups, **call)
 
 
 def _average(name, level, estimand):

@@ -35,9 +35,9 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "datasets", "metrics"],
-    ["flow", "subsets", "effects", "distributions", "designs"],
+    ["flow", "subsets", "effects", "distributions", "designs", "studies", "protocols"],
     ["nonprivate"],
-    ["planning", "sites", "auditing", "study", "papers"],
+    ["planning", "sites", "auditing", "simulations", "papers"],
     ["leaderboard"],
     ["claims", "report", "vignettes"],
     ["federation", "cli"],
@@ -101,7 +101,12 @@ def circles(files):
 
 
 MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
-MAY_DRAW |= {"study.runs", "study.simulation", "planning.made_up", "leaderboard.problems"}
+MAY_DRAW |= {
+    "simulations.runs",
+    "simulations.simulation",
+    "planning.made_up",
+    "leaderboard.problems",
+}
 MAY_DRAW |= {
     "unproved.seeded",
     "unproved.generators.worker",

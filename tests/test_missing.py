@@ -329,7 +329,7 @@ def test_public_ranges_and_levels_are_those_of_values_that_are_there():
     ("missing", "words"),
     [
         ({"q": "complete"}, "column 'q' that is not in the formula"),
-        ({"x": "drop"}, "must be one of error, indicator, complete, weight, got 'drop'"),
+        ({"x": "drop"}, "must be one of error, indicator, complete, weight, available, got 'drop'"),
         ({"y": "indicator"}, 'is the outcome: write "complete"'),
         ({"t": "indicator"}, 'is the treatment: write "complete"'),
     ],

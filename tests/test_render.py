@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpeffects as dpe
+from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.summary import Notes, Pairs, Prose, Summary, Table
 from tests.reading import (
@@ -53,6 +54,54 @@ def test_all_four_formats_of_all_results(name):
         assert made == [list(map(spaced, row)) for row in (block.columns, *block.rows)]
     assert fit._repr_html_() == summary.as_html() == summary._repr_html_()
     assert str(fit) == text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_word_files_have_the_same_tables(name, tmp_path):
+    docx = pytest.importorskip("docx")
+    summary = release(name).summary()
+    path = summary.as_docx(tmp_path / "summary.docx")
+    found = docx.Document(str(path))
+    texts = [paragraph.text for paragraph in found.paragraphs]
+    assert texts[0] == spaced(summary.title)
+    for line in summary.alerts:
+        assert any(spaced(line) in spaced(text) for text in texts)
+    made = [
+        [[spaced(cell.text) for cell in row.cells] for row in table.rows] for table in found.tables
+    ]
+    for block in summary.blocks:
+        if isinstance(block, Table):
+            assert [list(map(spaced, row)) for row in (block.columns, *block.rows)] in made
+        elif isinstance(block, Pairs):
+            assert [list(map(spaced, row)) for row in block.rows] in made
+        elif isinstance(block, Notes):
+            assert {spaced(item) for item in block.items} <= {spaced(text) for text in texts}
+
+
+def test_word_files_take_any_name_and_are_never_overwritten_unasked(tmp_path):
+    docx = pytest.importorskip("docx")
+    table = Table("Names", ("name", "n"), tuple((name, "1") for name in HOSTILE), "lr", total=True)
+    summary = Summary(HOSTILE[0], "*** \x00 loud ***", (table, Prose("\ud800 text"), Notes(("a",))))
+    path = summary.as_docx(tmp_path / "names.docx")
+    found = docx.Document(str(path)).tables[0]
+    shown_names = [spaced(row.cells[0].text) for row in found.rows[1:]]
+    assert shown_names == [spaced(name) for name in HOSTILE]
+    before = path.read_bytes()
+    with pytest.raises(OptionError, match="overwrite=True"):
+        summary.as_docx(path)
+    with pytest.raises(OptionError, match=r"study\.docx"):
+        summary.as_docx(tmp_path / "names.doc")
+    assert path.read_bytes() == before
+    assert [child.name for child in tmp_path.iterdir()] == ["names.docx"]
+
+
+def test_without_the_library_word_is_refused_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpeffects.report.word.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r'^Word files need .*"dpeffects\[word\]"$'):
+        Summary("a", "", ()).as_docx(tmp_path / "a.docx")
+    with pytest.raises(MissingExtraError):
+        release("study").report(tmp_path / "a.docx")
+    assert not list(tmp_path.iterdir())
 
 
 LOUD = {

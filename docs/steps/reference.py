@@ -32,6 +32,11 @@ AREAS = {
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
         ],
     ),
+    "moments": (
+        "Moments that are released once",
+        "",
+        ["dp_moments", "Moments", "Regression", "combine_moments"],
+    ),
     "designs": (
         "Instruments",
         "",
@@ -49,7 +54,7 @@ AREAS = {
         ":doc:`/generated/vignettes/reading_budget`.",
         [
             *("declare", "Bounds", "Declared", "Guarantee", "Spend", "Ledger"),
-            *("create_ledger", "open_ledger", "DurableLedger"),
+            *("create_ledger", "open_ledger", "DurableLedger", "Allotment"),
         ],
     ),
     "plan": (

@@ -52,6 +52,7 @@ SAMPLE = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subs
 _TABLES: dict[str, tuple[str, dict[str, Any]]] = {
     "ordinal_table": ("g ~ t | x", {}),
     "quantile_table": ("y ~ t | x", {"quantiles": (0.5,)}),
+    "moments": ("y ~ t | x + g", {"factors": "g"}),
     "late": ("y ~ I(x > 0.5)", {"instrument": "t"}),
     "rate": ("y ~ t", {"offset": "x", "design": "randomised"}),
     "life_table": ("Surv(y, y > 0.5) ~ t | x", {"horizon": 1.0, "bins": 4}),

@@ -202,6 +202,8 @@ def _kind(parameter: inspect.Parameter) -> dict[str, Any]:
         return {"action": "store_const", "const": not parameter.default}
     if annotation.startswith("Mapping[str, str]"):
         return _PAIRS | {"const": str}
+    if annotation.startswith("Mapping[str, "):
+        return dict(_PAIRS)
     if "Mapping[str, str]" in annotation:
         return _PAIRS | {"const": str, "action": WordsOrNamedValues}
     kind = next((kind for kind in (float, int) if kind.__name__ in annotation), str)

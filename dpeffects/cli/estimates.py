@@ -110,7 +110,8 @@ def _on_scale(fit: dpe.Result, args: argparse.Namespace) -> ScaledEffect | Unava
 # --- the release of a site --------------------------------------------------------------------
 
 
-def _add_sign(parser: argparse.ArgumentParser) -> None:
+def add_sign(parser: argparse.ArgumentParser) -> None:
+    """Add the private key with which a site signs."""
     about = "private key of this site (PEM); see dpeffects keygen"
     parser.add_argument("--sign", metavar="KEY", help=about)
 
@@ -184,6 +185,12 @@ _LATE = """\
       --bounds bounds.toml --design randomised
   dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \\
       --epsilon 1 --bounds bounds.toml --format html --out late.html
+"""
+_MOMENTS = """\
+  dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
+      --by sex --epsilon 1 --bounds bounds.toml --out moments.json
+  dpeffects moments "y ~ treated | age" patients.csv --epsilon 1 --delta 1e-6 \\
+      --bounds bounds.toml --format html --out moments.html
 """
 _TEST = """\
   dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
@@ -294,6 +301,17 @@ COMMANDS = (
         record=True,
     ),
     function_command(
+        "moments",
+        "dp_moments",
+        _MOMENTS,
+        changes={
+            "by": {"help": "factors by whose levels effects are wanted, joined by +"},
+            "design": _OF_TABLES["design"],
+        },
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+    ),
+    function_command(
         "randomisation-test",
         "dp_randomisation_test",
         _TEST,
@@ -310,7 +328,7 @@ COMMANDS = (
         "site_release",
         _RELEASE,
         like=("dp_ate", "site_release"),
-        more=_add_sign,
+        more=add_sign,
         prepare=_with_key_and_data,
         show=_show_release,
         formats=(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from typing import Any
 
 import dpeffects as dpe
@@ -12,6 +13,13 @@ from dpeffects.cli.arguments import add_parameters, values_for
 from dpeffects.cli.commands import Command
 from dpeffects.cli.output import add_output_arguments, check_files, put_result
 from dpeffects.design.codebook import read_bounds
+from dpeffects.errors import OptionError
+
+
+def _allotment(args: argparse.Namespace) -> dpe.Allotment:
+    if args.ledger is None:
+        raise OptionError("--allotment is a part of a ledger: say which one with --ledger")
+    return dpe.open_ledger(args.ledger, args.dataset).allotment(args.allotment)
 
 
 def function_command(
@@ -24,6 +32,7 @@ def function_command(
     changes: Mapping[str, dict[str, Any]] | None = None,
     more: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     prepare: Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]] | None = None,
+    call: Callable[[argparse.Namespace, dict[str, Any]], Any] | None = None,
     show: Callable[..., int | None] = put_result,
     **output: Any,
 ) -> Command:
@@ -39,6 +48,8 @@ def function_command(
         What differs in a shell, as in `add_parameters`; a function that adds other arguments.
     prepare
         Checks the arguments of the call and reads the files that they name.
+    call
+        Calls the function, or what the arguments ask for in its place.
     show
         Prints or writes the result; what it returns is the exit code.
     **output
@@ -50,6 +61,9 @@ def function_command(
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_parameters(parser, *signatures(), skip=skip, **(changes or {}))
+        if any("ledger" in signature(each).parameters for each in signatures()):
+            about = "the part of the ledger to charge; see dpeffects ledger allot --help"
+            parser.add_argument("--allotment", metavar="NAME", help=about)
         more(parser)
         add_output_arguments(parser, **output)
 
@@ -59,8 +73,12 @@ def function_command(
         values = values_for(args, *signatures())
         if values.get("bounds") is not None:
             values["bounds"] = read_bounds(values["bounds"])
+        if getattr(args, "allotment", None) is not None:
+            values |= {"ledger": _allotment(args), "dataset": None}
         if prepare is not None:
             values = prepare(args, values)
+        if call is not None:
+            return show(args, call(args, values))
         return show(args, getattr(dpe, function)(**values))
 
     first, *_ = re.split(r"[.;]", getattr(dpe, function).__doc__ or name)

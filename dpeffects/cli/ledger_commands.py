@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands of the ledger, each with the function that runs it."""
     commands = parser.add_subparsers(metavar="command", required=True)
     parsers = {}
-    for function in (create, list_datasets, show, verify, export, settle, upgrade):
+    for function in (create, list_datasets, show, allot, release, verify, export, settle, upgrade):
         name, about = function.__name__.removesuffix("_datasets"), function.__doc__
         parsers[name] = commands.add_parser(name, help=about, description=about)
         parsers[name].add_argument("ledger", help="a path, or postgresql://user@host/database")
@@ -34,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--unit", help="the column of persons, say, all of whose rows every call must protect")
     parsers["show"].add_argument("--dataset", help="one dataset; all where it is left out")
     parsers["verify"].add_argument("--head", help="the head that an earlier check printed")
-    for name in ("export", "settle"):
+    for name in ("allot", "release"):
+        parsers[name].add_argument("name", help="of the allotment")
+    about = "part of the total epsilon and of the total delta, such as 0.3"
+    parsers["allot"].add_argument("share", type=float, help=about)
+    for name in ("allot", "release", "export", "settle"):
         parsers[name].add_argument("--dataset", help="needed where the ledger has several")
     parsers["export"].add_argument("file", help="a .csv or .json file")
     parsers["export"].add_argument("--force", action="store_true", help="overwrite the file")
@@ -69,6 +73,18 @@ def show(args: argparse.Namespace) -> None:
     """Show totals, open calls and charges."""
     names = (args.dataset,) if args.dataset else ledger_datasets(args.ledger)
     print("\n\n".join(str(open_ledger(args.ledger, name).summary()) for name in names))
+
+
+def allot(args: argparse.Namespace) -> None:
+    """Keep a share for later calls with --allotment."""
+    print(open_ledger(args.ledger, args.dataset).allot(args.name, args.share))
+
+
+def release(args: argparse.Namespace) -> None:
+    """Give back what an allotment has not spent."""
+    ledger = open_ledger(args.ledger, args.dataset)
+    ledger.release(args.name)
+    print(ledger)
 
 
 def verify(args: argparse.Namespace) -> None:
@@ -108,6 +124,7 @@ COMMANDS = (
   dpeffects ledger create study.db --dataset nsw --epsilon 3 --delta 1e-5
   dpeffects ledger list study.db
   dpeffects ledger show study.db --dataset nsw
+  dpeffects ledger allot study.db secondary 0.3
   dpeffects ledger verify study.db
 """,
     ),

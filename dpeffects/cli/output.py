@@ -16,11 +16,23 @@ from typing import Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.report.word import ENDING, render_word, word_file
 from dpeffects.summary import RENDERERS, Summary
 
 _ENDINGS = {".json": "json", **{r.ending: name for name, r in RENDERERS.items()}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
-_INPUTS = ("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases", "result")
+_INPUTS = (
+    "data",
+    "bounds",
+    "ledger",
+    "at",
+    "sign",
+    "path",
+    "trust",
+    "releases",
+    "result",
+    "protocol",
+)
 """Arguments that name files to read."""
 
 
@@ -68,6 +80,8 @@ def check_files(args: argparse.Namespace) -> None:
     """Refuse inputs that are no files, and outputs that exist, are inputs or cannot be written."""
     for path in _inputs(args):
         _refuse_devices(path)
+    for word in filter(_is_word, (args.out, getattr(args, "record", None))):
+        word_file(word)
     outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
     paths = [path for path in outputs if path is not None]
     for path in paths:
@@ -103,11 +117,15 @@ def _record_files(args: argparse.Namespace) -> tuple[str, ...]:
     path = getattr(args, "record", None)
     if path is None:
         return ()
-    if Path(path).suffix.lower() != ".html":
-        raise OptionError(f"--record takes the name of an .html file, got {path!r}")
+    if Path(path).suffix.lower() not in (".html", ENDING):
+        raise OptionError(f"--record takes the name of an .html or {ENDING} file, got {path!r}")
     from dpeffects.report.review_record import twin_of
 
     return path, str(twin_of(Path(path)))
+
+
+def _is_word(path: str | None) -> bool:
+    return path is not None and Path(path).suffix.lower() == ENDING
 
 
 def _plot_files(args: argparse.Namespace) -> tuple[str, ...]:
@@ -138,13 +156,16 @@ def put_result(
 
     The functions stand in for the methods of the result of that name.
     """
+    content: bytes | None = None
     if format_of(args) == "json":
         plain = (to_dict or _at_level(args, result.to_dict))()
         text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False)
     else:
         made = (summary or _at_level(args, result.summary))()
         text = RENDERERS[format_of(args)].document(made)
-    put_text(args, title or repr(result), text)
+        if args.format is None and _is_word(args.out):
+            content = render_word(made)
+    put_text(args, title or repr(result), text, content)
     if getattr(args, "save", None) is not None:
         _check_file(args, args.save)
         result.save(args.save, overwrite=args.force)
@@ -156,13 +177,16 @@ def put_result(
         _write_plot(args, plot or result.plot)
 
 
-def put_text(args: argparse.Namespace, title: str, text: str) -> None:
-    """Print a text, or write it to the file asked for; what was paid for is never lost."""
+def put_text(args: argparse.Namespace, title: str, text: str, content: bytes | None = None) -> None:
+    """Print a text, or write it to the file asked for; what was paid for is never lost.
+
+    ``content`` is what a file has in the place of the text.
+    """
     if args.out is None:
         print(text)
         return
     try:
-        _write(args, args.out, text.rstrip("\n") + "\n")
+        _write(args, args.out, text.rstrip("\n") + "\n" if content is None else content)
     except OptionError as error:
         print(text)
         raise OptionError(f"{error}; printed instead") from None

@@ -13,12 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpeffects.cli import demonstration, estimates, ledger_commands, setup, studies
+from dpeffects.cli import (
+    demonstration,
+    estimates,
+    ledger_commands,
+    setup,
+    studies,
+    study_commands,
+)
 from dpeffects.cli.commands import make_parser, one_line
 from dpeffects.errors import BoundsError, DPEffectsError
 
 COMMANDS = (
     *estimates.COMMANDS,
+    *study_commands.COMMANDS,
     *studies.COMMANDS,
     *ledger_commands.COMMANDS,
     *setup.COMMANDS,

@@ -45,10 +45,10 @@ def run_template(args: argparse.Namespace) -> None:
     check_files(args)
     what = "names and declared types" if is_parquet(args.data) else "header"
     head = _HEAD.format(what=what, path=one_line(args.data))
-    put_text(args, "template", "\n".join([head, *_lines(args.data)]))
+    put_text(args, "template", "\n".join([head, *entries_of(args.data)]))
 
 
-def _lines(path: str) -> Iterator[str]:
+def entries_of(path: str) -> Iterator[str]:
     """An entry for each column.
 
     A Parquet file declares types in its schema. A CSV file declares none, and working them out

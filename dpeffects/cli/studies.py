@@ -108,7 +108,7 @@ def _add_half_width(parser: argparse.ArgumentParser) -> None:
     add("--of", choices=["epsilon", "n"], default="epsilon", help="in epsilon (default) or n")
 
 
-def _show_plan(args: argparse.Namespace, plan: dpe.Plan) -> None:
+def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None:
     """Show a plan, and what is needed for a half-width where asked."""
     width = args.half_width
     needed = None if width is None else plan.needed(width, of=args.of)
@@ -121,24 +121,28 @@ def _show_plan(args: argparse.Namespace, plan: dpe.Plan) -> None:
     )
 
 
-def _plan_summary(plan: dpe.Plan, needed: pd.DataFrame | None, width: float) -> Summary:
+def _plan_summary(
+    plan: dpe.Plan | dpe.StudyPlan, needed: pd.DataFrame | None, width: float
+) -> Summary:
     summary = plan.summary()
     if needed is None:
         return summary
     found = [(str(name), value, str(why)) for name, value, why in needed.itertuples(index=False)]
     rows = ((name, number(x) if x == x else "out of reach") for name, x, _ in found)
     title = f"Needed for a half-width of {number(width)}"
-    table = Table(title, ("method", str(needed.columns[1])), tuple(rows), "lr")
+    table = Table(title, (str(needed.columns[0]), str(needed.columns[1])), tuple(rows), "lr")
     notes = noted(f"{name}: {why}" for name, x, why in found if why and x != x)
     header, first, *rest = summary.blocks
     more = (table, notes) if notes else (table,)
     return Summary(summary.title, summary.alert, (header, first, *more, *rest))
 
 
-def _plan_dict(plan: dpe.Plan, needed: pd.DataFrame | None) -> dict[str, Any]:
+def _plan_dict(plan: dpe.Plan | dpe.StudyPlan, needed: pd.DataFrame | None) -> dict[str, Any]:
+    more = {} if needed is None else {"needed": plain(needed.to_dict("records"))}
+    if isinstance(plan, dpe.StudyPlan):
+        return plan.to_dict() | more
     setting = asdict(plan.setting) | {"bounds": dict(plan.setting.bounds)}
     methods = [asdict(row) | {"shares": dict(row.shares)} for row in plan.rows]
-    more = {} if needed is None else {"needed": plain(needed.to_dict("records"))}
     return {"setting": plain(setting), "methods": plain(methods), **more}
 
 
@@ -247,6 +251,23 @@ def _site_and_file(given: str) -> tuple[str, str]:
     return Path(given).stem, given
 
 
+# --- regressions on moments -------------------------------------------------------------------
+
+
+def add_regress_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the formula, the files of the moments, and the output."""
+    parser.add_argument("formula", help='"y ~ t + x1", of columns that the moments have')
+    about = "moments in JSON (dpeffects moments ... --out); those of several sites are added"
+    parser.add_argument("releases", nargs="+", metavar="FILE", help=about)
+    add_output_arguments(parser, record=True)
+
+
+def run_regress(args: argparse.Namespace) -> None:
+    """Read moments, and regress."""
+    check_files(args)
+    put_result(args, dpe.combine_moments(args.releases).regression(args.formula))
+
+
 # --- the commands -----------------------------------------------------------------------------
 
 _METHODS = """\
@@ -260,6 +281,13 @@ _PLAN = """\
       --method diff_in_means --half-width 0.02
   dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \\
       --plot plan.png
+"""
+_PLAN_STUDY = """\
+  dpeffects plan-study "pain + died ~ t | age" --n 5000 --epsilon 1 \\
+      --bounds bounds.toml --design randomised --outcome-sd pain=12 \\
+      --outcome-mean died=0.1
+  dpeffects plan-study "pain + died ~ t" --n 5000 --epsilon 1 \\
+      --bounds bounds.toml --design randomised --half-width 0.05
 """
 _AUDIT = """\
   dpeffects audit private_psm --level sample --epsilon 1 --workers 2
@@ -281,6 +309,10 @@ _COMBINE = """\
 _TABLES = """\
   dpeffects combine-tables north.json south.json --plot curves.png
   dpeffects combine-tables North=files/1.json South=files/2.json
+"""
+_REGRESS = """\
+  dpeffects regress "cost ~ treated + age" moments.json
+  dpeffects regress "cost ~ treated*sex" north.json south.json --out table.tex
 """
 _SENSITIVITY = """\
   dpeffects sensitivity effect.json
@@ -305,6 +337,15 @@ COMMANDS = (
         more=_add_half_width,
         show=_show_plan,
         plot="draw half-width against epsilon (slow)",
+    ),
+    function_command(
+        "plan-study",
+        "plan_study",
+        _PLAN_STUDY,
+        skip=["conf_level"],
+        changes={"bounds": {"required": True}},
+        more=_add_half_width,
+        show=_show_plan,
     ),
     function_command(
         "audit",
@@ -349,6 +390,13 @@ COMMANDS = (
         add_tables_arguments,
         run_tables,
         _TABLES,
+    ),
+    Command(
+        "regress",
+        "regress on moments that were released (dpeffects moments); nothing is spent",
+        add_regress_arguments,
+        run_regress,
+        _REGRESS,
     ),
     Command(
         "sensitivity",

@@ -140,6 +140,16 @@ class Bounds(Mapping[str, "Interval | Levels"]):
                 found = found.with_interval(name, *self[name], source=self.source(name))
         return found
 
+    def only(self, names: Iterable[str]) -> Bounds:
+        """Return those of some columns; of what is not declared there are none."""
+        kept = [name for name in names if name in self]
+        return Bounds(
+            {name: self[name] for name in kept},
+            {name: self.source(name) for name in kept},
+            frozenset(name for name in kept if self.is_levels(name)),
+            dates={name: x for name, x in self.dates.items() if name in kept},
+        )
+
     def refuse_blank(self, names: Iterable[str]) -> None:
         """Refuse columns that a codebook names and does not declare."""
         for name in names:

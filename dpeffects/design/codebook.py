@@ -176,7 +176,12 @@ def _of_toml(path: str) -> Codebook:
         table = document
     elif len(document) > 1:
         raise BoundsError(f"{path} must hold one table, [bounds], or lines such as age = [18, 90]")
-    return Codebook({name: _entry(name, entry, path) for name, entry in table.items()})
+    return declarations(table, path)
+
+
+def declarations(table: Mapping[str, Any], where: str) -> Codebook:
+    """What a table of TOML declares; ``where`` is the file, for messages."""
+    return Codebook({name: _entry(name, entry, where) for name, entry in table.items()})
 
 
 def _entry(name: str, entry: Any, where: str) -> Any:

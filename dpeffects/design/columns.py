@@ -104,7 +104,9 @@ class Design:
     def strata(self) -> Strata:
         """Read the covariates as strata; raises where one is not discrete."""
         numeric, bounds = self.columns.numeric, self.bounds
-        binary = [n for n in numeric if n in bounds and bounds.source(n) == "dtype"]
+        known = [n for n in numeric if n in bounds]
+        binary = [n for n in known if bounds.source(n) == "dtype"]
+        binary += [n for n in known if n in self.whole and bounds.interval(n) == (0.0, 1.0)]
         return Strata.build(self.formula, levels_of(self.formula, bounds), binary)
 
     def grouping(self) -> Recipe:

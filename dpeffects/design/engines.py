@@ -252,13 +252,13 @@ def _units_of(native: Any, sample: Sample) -> Records | None:
 def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
     """Read text, of a CSV file or of dates, as it is declared; refuse what does not fit."""
     if questions := unreadable(frame, kinds):
-        refuse_text(_query(frame.lazy(), questions), kinds)
+        refuse_text(asked(frame.lazy(), questions), kinds)
     return by_declaration(frame, kinds)
 
 
 def rows_in(frame: nw.LazyFrame[Any]) -> int:
     """Number of rows: Parquet files know it."""
-    return int(_query(frame, {"n": nw.len()})["n"])
+    return int(asked(frame, {"n": nw.len()})["n"])
 
 
 def checked(
@@ -662,7 +662,7 @@ def _cut(arrays: tuple[Arrays, Arrays], some: slice) -> tuple[Arrays, Arrays]:
     return one, other
 
 
-def _query(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:
+def asked(frame: nw.LazyFrame[Any], ask: Mapping[str, nw.Expr]) -> dict[str, Any]:
     """One row of sums, made by the engine."""
     named = {f"q{k}": expression for k, expression in enumerate(ask.values())}
     with hide_engine_errors(frame):

@@ -174,12 +174,12 @@ def read(
     sample = sample or Sample()
     missing = {k: how for k, how in sample.policies.items() if k in formula.columns}
     read_here = (*formula.columns, *sample.columns)
-    frame, known, from_data = _unpack(data, bounds, read_here)
+    frame, known, from_data = unpack(data, bounds, read_here)
     schema = frame.collect_schema()
-    _require_columns(formula.columns, list(schema), "the formula")
+    require_columns(formula.columns, list(schema), "the formula")
     lenient = formula.flags | {name for name, how in missing.items() if how != "error"}
     for name, what in sample.columns.items():
-        _require_columns([name], list(schema), what)
+        require_columns([name], list(schema), what)
     text = is_text(data.frame if isinstance(data, Declared) else data)
     numbers_only = {} if sample.weights is None else {sample.weights: "number"}
     known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
@@ -187,7 +187,7 @@ def read(
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
     kinds: dict[str, str] = {}
     if text:
-        kinds = {**_sample_kinds(sample, known), **_kinds(formula, formula.columns, known)}
+        kinds = {**sample_kinds(sample, known), **kinds_of(formula, formula.columns, known)}
     kinds |= known.date_kinds(read_here)
     if kinds:
         frame = _with_dates(frame, known, read_here)
@@ -236,13 +236,13 @@ def read(
 
 def strata_of(data: Any, formula: Formula, bounds: Any) -> Strata:
     """The groups that the covariates of a formula make, by declared levels; no row is read."""
-    frame, known, _ = _unpack(data, bounds, formula.columns)
+    frame, known, _ = unpack(data, bounds, formula.columns)
     schema = frame.collect_schema()
-    _require_columns(formula.columns, list(schema), "by")
+    require_columns(formula.columns, list(schema), "by")
     text = is_text(data.frame if isinstance(data, Declared) else data)
     known = known.as_used(uses(formula, {} if text else schema))
     if text:
-        frame = by_declaration(frame, _kinds(formula, formula.columns, known))
+        frame = by_declaration(frame, kinds_of(formula, formula.columns, known))
     reader = _ColumnReader(frame, known, formula, formula.flags, ())
     for name in formula.covariate_columns:
         reader.covariate(name, None)
@@ -262,7 +262,7 @@ def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:
     )
 
 
-def _sample_kinds(sample: Sample, known: Bounds) -> dict[str, str]:
+def sample_kinds(sample: Sample, known: Bounds) -> dict[str, str]:
     """What the columns of a CSV file that say who counts are read as."""
     kinds = {} if sample.weights is None else {sample.weights: "number"}
     if sample.subset is not None:
@@ -318,7 +318,7 @@ def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
     return found | dict.fromkeys(factors, "factor")
 
 
-def _kinds(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
+def kinds_of(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str, str]:
     """What the columns of a CSV file are read as: levels as they are declared, else numbers."""
     levels = {name: list(known[name]) for name in known if known.is_levels(name)}
     levels |= {name: list(found) for name, found in formula.levels.items()}
@@ -341,12 +341,13 @@ def _with_dates(frame: Any, known: Bounds, names: Iterable[str]) -> Any:
 
 def is_lazy(data: Any) -> bool:
     """True where the rows are not in memory."""
-    return isinstance(_unpack(data, None)[0], nw.LazyFrame)
+    return isinstance(unpack(data, None)[0], nw.LazyFrame)
 
 
-def _unpack(
+def unpack(
     data: Any, bounds: Any, needed: Iterable[str] | None = None
 ) -> tuple[Frame, Bounds, bool]:
+    """A frame of any kind, what is declared about it, and whether the data may say the rest."""
     known = Bounds()
     if isinstance(data, Declared):
         data, known = data.frame, data.bounds
@@ -383,12 +384,13 @@ def written_out(formula: str, data: Any, bounds: Any, left_out: Iterable[str | N
     """
     if not has_dot(formula):
         return formula
-    frame, known, _ = _unpack(data, bounds)
+    frame, known, _ = unpack(data, bounds)
     there = set(frame.collect_schema()) - set(left_out)
     return parse(formula, [name for name in known if name in there]).source
 
 
-def _require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
+def require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> None:
+    """Refuse columns that the data does not have."""
     there = set(names)
     for name in wanted:
         if name not in there:
@@ -413,11 +415,12 @@ def _retyped(frame: nw.DataFrame[Any], names: Iterable[str]) -> nw.DataFrame[Any
     return nw.from_native(native.assign(**found), eager_only=True) if found else frame
 
 
-def _is_number(dtype: Any) -> bool:
+def is_number(dtype: Any) -> bool:
+    """Whether a column holds numbers, or true and false."""
     return dtype.is_numeric() or dtype == nw.Boolean
 
 
-def _not_numeric(name: str, dtype: Any) -> str:
+def not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
     plain = f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
     return plain + _as_numbers(name, dtype)
@@ -439,8 +442,8 @@ def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | No
     name, schema = formula.treatment_name, frame.collect_schema()
     if (computed := formula.computed_treatment) is not None:
         for column in number_columns(computed):
-            if not _is_number(schema[column]):
-                raise DataError(_not_numeric(column, schema[column]))
+            if not is_number(schema[column]):
+                raise DataError(not_numeric(column, schema[column]))
         return computed.labels if isinstance(computed, Cut) else None
     dtype = schema[name]
     levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
@@ -450,7 +453,7 @@ def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | No
         levels = _schema_levels(name, dtype, frame)
     if levels is not None and len(levels) < 2:
         raise DataError(f"treatment {name!r} has one level; at least two are needed")
-    if levels is None and not _is_number(dtype):
+    if levels is None and not is_number(dtype):
         raise DataError(
             f"treatment {name!r} is not 0/1 or bool: declare its levels, control first, "
             f"with bounds={{'{name}': ['CONTROL', 'TREATED']}}"
@@ -533,7 +536,7 @@ class _ColumnReader:
         levels = self._has_levels(name)
         ranged = name in self._known and not self._known.is_levels(name)
         if levels and ranged and name not in _names_in_c(self._formula):
-            raise DataError(_not_numeric(name, dtype))
+            raise DataError(not_numeric(name, dtype))
         if levels and name in _names_computed(self._formula):
             raise DataError(f"column {name!r} is categorical, but a term uses it as a number")
         if levels:
@@ -543,7 +546,7 @@ class _ColumnReader:
 
     def _has_levels(self, name: str) -> bool:
         declared = name in self._known and self._known.is_levels(name)
-        return declared or name in _names_in_c(self._formula) or not _is_number(self._schema[name])
+        return declared or name in _names_in_c(self._formula) or not is_number(self._schema[name])
 
     def numeric_column(self, name: str, source: str | None, needs_range: bool = True) -> None:
         """Read numbers, and their range from a declaration, the dtype, or public data."""
@@ -558,8 +561,8 @@ class _ColumnReader:
                 f"outcome {name!r} has declared levels: use dp_ordinal for levels in order, or "
                 f"write I({name} >= ...) and a range for numbers"
             )
-        if not _is_number(dtype):
-            raise DataError(_not_numeric(name, dtype))
+        if not is_number(dtype):
+            raise DataError(not_numeric(name, dtype))
         if levels:
             raise BoundsError(
                 f"column {name!r} is used as a number: declare a range as a tuple, "
@@ -736,10 +739,10 @@ def queries(
     levels = levels_of(formula, bounds)
     further = {name for name, found in levels.items() if found[-1:] == (MISSING_LEVEL,)}
     lenient = (formula.flags | further) & set(formula.covariate_columns)
-    frame, _, _ = _unpack(_as_frame(data, further), None)
+    frame, _, _ = unpack(_as_frame(data, further), None)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    _require_columns(formula.covariate_columns, frame.columns, "the formula")
-    kinds = _kinds(formula, formula.covariate_columns, bounds) if is_text(data) else {}
+    require_columns(formula.covariate_columns, frame.columns, "the formula")
+    kinds = kinds_of(formula, formula.covariate_columns, bounds) if is_text(data) else {}
     kinds |= bounds.date_kinds(formula.covariate_columns)
     frame = engines.typed(dates.from_objects(frame, kinds), kinds)
     frame = _retyped(frame, lenient)
@@ -755,8 +758,8 @@ def queries(
         if bounds.is_levels(name):
             coded[name] = codes(column, levels[name], name in lenient)
             continue
-        if not _is_number(column.dtype):
-            raise DataError(_not_numeric(name, column.dtype))
+        if not is_number(column.dtype):
+            raise DataError(not_numeric(name, column.dtype))
         values = numbers(column, name in lenient).astype(np.float64)
         numeric[name] = clip(values, bounds.interval(name))
         if outside := int(np.count_nonzero((numeric[name] != values) & ~np.isnan(values))):

@@ -27,6 +27,7 @@ MISSING = {
     "complete": "a record without a value counts as nothing",
     "weight": "of the outcome: records that have one stand for those that do not, by a released "
     "model of who has one",
+    "available": "of one of several outcomes: it is compared among the records that have it",
 }
 """What can be done about missing values of a column."""
 _MISSING_SAID = {
@@ -233,18 +234,21 @@ class Sample:
         return UnitSizes.of(identifiers(frame[self.unit]), self.own(frame) > 0.0)
 
 
-def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dict[str, str]:
+def missing_by_column(
+    missing: str | Mapping[str, str], formula: Formula, several: bool = False
+) -> dict[str, str]:
     """What is done about missing values, by column of the formula.
 
     One word is for all columns that it has a meaning for: "indicator" for covariates, "weight" for
-    the outcome, "complete" for all.
+    the outcome, "available" where there are ``several``, "complete" for all.
     """
     outcome, treatment = set(formula.outcome_columns), formula.treatment_columns
     covariates = set(formula.covariate_columns)
     known = dict.fromkeys(formula.columns, "error")
     if isinstance(missing, str):
         _check_word("missing", missing)
-        able = {"indicator": covariates, "weight": outcome, "error": set()}
+        _refuse_word(missing, several)
+        able = {"indicator": covariates, "weight": outcome, "error": set(), "available": outcome}
         return known | dict.fromkeys(able.get(missing, set(known)), missing)
     if not isinstance(missing, Mapping):
         raise OptionError(f"missing must be a word or a mapping, got {type(missing).__name__}")
@@ -256,9 +260,18 @@ def missing_by_column(missing: str | Mapping[str, str], formula: Formula) -> dic
         if word == "indicator" and name not in covariates:
             what = "treatment" if name in treatment else "outcome"
             raise OptionError(f'missing[{name!r}] is the {what}: write "complete", not "indicator"')
-        if word == "weight" and name not in outcome:
-            raise OptionError(f'missing[{name!r}]: "weight" is for the outcome')
+        _refuse_word(word, several)
+        if word in ("weight", "available") and name not in outcome:
+            raise OptionError(f'missing[{name!r}]: "{word}" is for the outcome')
     return known | {str(name): word for name, word in missing.items()}
+
+
+def _refuse_word(word: str, several: bool) -> None:
+    """Refuse a word that a call has no meaning for."""
+    if word == "available" and not several:
+        raise OptionError('missing="available" is for dp_study: write "complete"')
+    if word == "weight" and several:
+        raise OptionError('missing="weight" is for average effects: write "available"')
 
 
 def _check_word(what: str, word: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
@@ -76,6 +76,7 @@ class TableOptions(StudyOptions):
     ``model_share``: part of the budget for that model, by default from public numbers.
     """
 
+    confounded: ClassVar[float] = _CONFOUNDED
     adjust: bool | None = None
     model_share: float | None = None
 
@@ -111,19 +112,24 @@ class TableOptions(StudyOptions):
         refuse_unadjusted(self, lacks, instead)
         return replace(self, adjust=False)
 
+    def noise_of(self, facts: Facts) -> float:
+        """Noise of what is compared, over that of one weighted sum that has all of the price."""
+        return _CELLS
+
     def _model(self, facts: Facts) -> tuple[float, float]:
         """The model's part of the budget, and what it is expected to keep of its slopes."""
         parts = _PARTS if self.model_share is None else (self.model_share,)
-        epsilon = facts.budget.epsilon
-        prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / _CELLS) for p in parts}
-        setting = _setting(facts.n, facts.width, facts.budget.delta / 3.0)
+        epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
+        prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
+        delta = facts.budget.delta / 3.0
+        setting = _setting(facts.n, facts.width, delta, self.confounded)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, facts.width, facts.n)
         return part, min(1.0, UNDO * kept)
 
 
-def _setting(n: int, width: int, delta: float) -> Setting:
-    return Setting((n, n), width, delta, _CLIP, "objective", confounded=_CONFOUNDED)
+def _setting(n: int, width: int, delta: float, confounded: float) -> Setting:
+    return Setting((n, n), width, delta, _CLIP, "objective", confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
@@ -179,7 +185,11 @@ class TableWeight:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Weights of some rows, within [0, 1]."""
-        return relative_weights(self.model, self.estimand, rows.treated, unit_rows(rows.covariates))
+        return self.of(rows.treated, rows.covariates)
+
+    def of(self, treated: BoolArray, covariates: FloatArray) -> FloatArray:
+        """Weights of records with such covariates."""
+        return relative_weights(self.model, self.estimand, treated, unit_rows(covariates))
 
     @property
     def largest(self) -> FloatArray:
@@ -203,18 +213,33 @@ class Adjustment:
     lost: float
 
     @classmethod
-    def released(cls, curator: Curator, estimand: str, deviation: float = 0.5) -> Adjustment:
+    def released(
+        cls,
+        curator: Curator,
+        estimand: str,
+        deviation: float = 0.5,
+        noise_sd: float | None = None,
+        confounded: float = _CONFOUNDED,
+    ) -> Adjustment:
         """Release a model; free where covariates and treatment are public.
 
         ``deviation`` is the mean deviation of what is compared, in ranges of the outcome. The
-        smaller it is, the less truncated weights matter, and the more noise does.
+        smaller it is, the less truncated weights matter, and the more noise does. ``noise_sd`` is
+        the standard deviation of that in a weighted sum, by default what a table has.
+        ``confounded`` is the bias without adjustment that the penalty of the model goes by.
         """
+        if noise_sd is None:
+            noise_sd = _CELLS * curator.noise_sd("table")
+            estimate = curator.epsilon("table") / _CELLS
+        else:
+            estimate = math.sqrt(2.0) / noise_sd
         if curator.is_public("covariates"):
             model = public_model(curator, None)
         else:
-            setting = _setting(curator.n, curator.width, curator.delta("model"))
-            model, _ = private_model(curator, setting, curator.epsilon("table") / _CELLS)
-        noise = 0.5 / deviation * _CELLS * curator.noise_sd("table") / curator.n
+            delta = curator.delta("model")
+            setting = _setting(curator.n, curator.width, delta, confounded)
+            model, _ = private_model(curator, setting, estimate)
+        noise = 0.5 / deviation * noise_sd / curator.n
         limits = model.limits(estimand, noise, _LEAST_DEPTH)
         score = model.within(limits)
         label, cells = "records beyond the clip", beyond_clip(score)

@@ -42,6 +42,7 @@ from dpeffects.estimators.strengths import (
     gradient_noise,
 )
 from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
+from dpeffects.inference.table_one import not_negative
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_norm
@@ -572,19 +573,6 @@ def release_scores(curator: Curator, model: FloatArray, offset: float, bins: int
     cells = Cells(ScoreBin(on_rows, edges[1:-1]), 2 * bins)
     counts = curator.sums("histogram of scores", None, COUNT, cells, share="overlap")
     return Scores(curator.n, edges, counts.value.reshape(2, -1), counts.sd)
-
-
-def not_negative(values: FloatArray, total: float) -> FloatArray:
-    """The closest numbers (least squares) that are not negative and have a known total.
-
-    Examples
-    --------
-    >>> not_negative(np.array([5.0, -1.0, 2.0]), 5.0).tolist()
-    [4.0, 0.0, 1.0]
-    """
-    falling = np.sort(values)[::-1]
-    shifts = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
-    return np.asarray(np.maximum(values - shifts[np.flatnonzero(falling > shifts)[-1]], 0.0))
 
 
 @dataclass(frozen=True, eq=False)

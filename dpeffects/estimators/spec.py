@@ -10,9 +10,9 @@ from typing import Any
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula import Formula
+from dpeffects.formula.encoding import EncodedColumn
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
-from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 
@@ -47,11 +47,27 @@ class Facts:
     """The largest that events and times can be, where the outcome is a rate."""
     indicator: bool = False
     """Whether the outcome is 0 or 1 by its declaration."""
+    outcomes: int = 0
+    """Encoded columns that are outcomes, the first ones after the intercept, where there are
+    several."""
+    missing: tuple[int, ...] = ()
+    """For each of these the column that says where it is missing, 0 where none does."""
+    groups: tuple[int, ...] = ()
+    """Levels of each factor that makes groups."""
+    encoded: tuple[EncodedColumn, ...] = ()
+    """What the encoded columns are made of, where there are several outcomes."""
+    treatment: tuple[str, ...] = ()
+    """The treatment, and the declared levels after the first, where there are several outcomes."""
 
     @property
     def columns(self) -> int:
         """Encoded columns that vary."""
         return sum(k != 1 for k in self.values[:-1])
+
+    @property
+    def released(self) -> int:
+        """Encoded columns of several outcomes, with those that say where these are missing."""
+        return max(self.outcomes, *self.missing, 0)
 
     @property
     def two_valued(self) -> bool:
@@ -158,7 +174,8 @@ class MethodSpec:
     for an intercept among the covariates, whatever the formula says; ``smooth`` says that the scale
     of the noise is private, so that what is shown of it is a release too. ``may_stop`` says that
     released values decide whether all of the budget is used: then all of it is promised.
-    ``tabled`` says that a table of counts is released, of which a call of its own makes a result.
+    ``tabled`` says that a table of counts is released, of which a call of its own makes a result;
+    ``several`` that a formula may have several outcomes, which are columns of the design then.
     ``former_options`` are options that are no more, with what to write in their place. ``assumes``
     says what has to be true for an interval to hold; a summary has it above the estimate.
     """
@@ -172,7 +189,7 @@ class MethodSpec:
     shares: Callable[[str, Any], Mapping[str, float]]
     fit: Callable[[Curator, Any, Any], Any]
     citation: str
-    fit_arms: Callable[[Curator, Any, Any, Contrasts], Effects] | None = None
+    fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
     reference: Callable[..., tuple[float, float]] = _no_reference
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
@@ -187,6 +204,7 @@ class MethodSpec:
     smooth: bool = False
     may_stop: bool = False
     tabled: bool = False
+    several: bool = False
     former_options: Mapping[str, str] = field(default_factory=dict)
 
     @property

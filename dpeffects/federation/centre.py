@@ -13,10 +13,18 @@ from dpeffects import documents
 from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.federation.question import Question
 from dpeffects.formula import parse
-from dpeffects.sites import Combined, SiteRelease, combine
+from dpeffects.results import StudyEffects
+from dpeffects.sites import (
+    Combined,
+    SiteRelease,
+    StudyRelease,
+    combine,
+    combine_studies,
+    study_document,
+)
 from dpeffects.sites.plausible import why_not
 
-MAX_REPLY = 1_000_000
+MAX_REPLY = 5_000_000
 _LONGEST = 300
 
 
@@ -32,19 +40,22 @@ class Collected:
     """The outcome of a round: releases that passed every check, and why the others did not."""
 
     question: Question
-    releases: tuple[SiteRelease, ...]
+    releases: tuple[SiteRelease | StudyRelease, ...]
     left_out: Mapping[str, str]
 
-    def combine(self, conf_level: float = 0.95) -> Combined:
-        """Combine the releases by the question's rule."""
+    def combine(self, conf_level: float = 0.95) -> Combined | StudyEffects:
+        """Combine the releases by the question's rule; a study has its level in its methods."""
         if not self.releases:
             raise ReleaseError(f"no site gave a release:\n{self.table()}")
+        asked, left_out = self.question, dict(self.left_out)
+        effects = [x for x in self.releases if isinstance(x, SiteRelease)]
+        studies = [x for x in self.releases if isinstance(x, StudyRelease)]
+        if studies:
+            return combine_studies(
+                studies, protocol=asked.study, request=asked.request, left_out=left_out
+            )
         return combine(
-            self.releases,
-            self.question.rule,
-            conf_level=conf_level,
-            request=self.question.request,
-            left_out=dict(self.left_out),
+            effects, asked.rule, conf_level=conf_level, request=asked.request, left_out=left_out
         )
 
     def table(self) -> str:
@@ -112,7 +123,7 @@ def collect(
     return Collected(question, tuple(releases), left_out)
 
 
-def _read_all(site: str, replies: Sequence[Any], question: Question) -> SiteRelease:
+def _read_all(site: str, replies: Sequence[Any], question: Question) -> SiteRelease | StudyRelease:
     """Read one or more replies of a site; the same release sent again is the same answer."""
     first, *others = (_read(site, reply, question) for reply in replies)
     if any(other.to_dict() != first.to_dict() for other in others):
@@ -120,7 +131,7 @@ def _read_all(site: str, replies: Sequence[Any], question: Question) -> SiteRele
     return first
 
 
-def _read(site: str, reply: Any, question: Question) -> SiteRelease:
+def _read(site: str, reply: Any, question: Question) -> SiteRelease | StudyRelease:
     if isinstance(reply, NoReply):
         raise ReleaseError(reply.reason)
     body = _plain(reply)
@@ -131,8 +142,9 @@ def _read(site: str, reply: Any, question: Question) -> SiteRelease:
         raise ReleaseError("malformed: the reply is neither an answer nor a refusal")
     if body.get("request") != question.request:
         raise ReleaseError("answers another request")
+    kind = SiteRelease if question.study is None else StudyRelease
     try:
-        release = SiteRelease.from_dict(body.get("release", {}))
+        release = kind.from_dict(body.get("release", {}))
     except ReleaseError as error:
         raise ReleaseError(f"malformed: {error}") from None
     _check(site, release, question)
@@ -152,23 +164,30 @@ def _plain(reply: Any) -> Mapping[str, Any]:
     return reply
 
 
-def _check(site: str, release: SiteRelease, question: Question) -> None:
+def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -> None:
     """Refuse a release that answers something else than what was asked, or promises less."""
     if release.site != site:
         raise ReleaseError(f"wrong site name: calls itself {_clean(release.site)}")
     if release.request != question.request:
         raise ReleaseError("answers another request")
+    if isinstance(release, StudyRelease):
+        about: SiteRelease | StudyEffects = release.study
+        if question.study is None or release.protocol != question.study.fingerprint:
+            raise ReleaseError("answers for another protocol")
+    else:
+        about = release
     for name in ("estimand", "method"):
-        if getattr(release, name) != getattr(question, name):
+        if getattr(about, name) != getattr(question, name):
             raise ReleaseError(f"answers for another {name}")
-    if not _same_formula(release.formula, question.formula):
+    if not _same_formula(about.formula, question.formula):
         raise ReleaseError("answers for another formula")
-    guarantee = release.guarantee
+    guarantee = about.guarantee
     if guarantee.epsilon > question.epsilon or guarantee.delta > question.delta:
         raise ReleaseError("spent more than was asked for")
     if guarantee.void:
         raise ReleaseError("the release is not private")
-    if reason := why_not(release):
+    studies = study_document.why_not
+    if reason := why_not(release) if isinstance(release, SiteRelease) else studies(release):
         raise ReleaseError(f"not plausible: {reason}")
 
 

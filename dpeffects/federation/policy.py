@@ -7,19 +7,20 @@ refusal tells the centre nothing that is not public.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpeffects import documents
 from dpeffects.design.bounds import Bounds, Declared
+from dpeffects.design.codebook import Blank, Pair, matched
 from dpeffects.documents import FieldError
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import current, get, proved
-from dpeffects.estimators.spec import LEVELS
-from dpeffects.federation.question import Question, check_name
+from dpeffects.estimators import current, get, proved, table_methods
+from dpeffects.estimators.spec import LEVELS, MethodSpec
+from dpeffects.federation.question import STUDY, Question, check_name
 from dpeffects.federation.records import Layout, read_columns
 from dpeffects.federation.rehearsal import Rehearsal
 from dpeffects.federation.store import Price, Store
@@ -28,13 +29,14 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
+from dpeffects.protocols import Protocol
 
 if TYPE_CHECKING:
     import pandas as pd
 
 UNUSABLE_OPTIONS = "the options of the question cannot be used"
 _MOST_BYTES = 10_000_000
-_ROLES = ("outcome", "treatment", "covariates")
+_ROLES = ("outcome", "treatment", "covariates", "subgroups")
 
 
 class Grant(NamedTuple):
@@ -64,7 +66,8 @@ class SitePolicy:
         Which dataset of the ledger, where it has several; which ledger, as printed when it was
         made, so that no other is taken for it.
     methods, columns, bounds
-        Methods allowed, columns by role, and what the site declares about their values. Every
+        Methods allowed ("study" for studies), columns by role (outcome, treatment, covariates, and
+        subgroups of studies), and what the site declares about their values. Every
         column but the treatment needs a bound; a treatment without one is 0/1.
     estimands, level, public_treatment, minimum_n
         Estimands allowed; what is protected, of one row: a person with k rows has k times epsilon,
@@ -124,7 +127,7 @@ class SitePolicy:
         for name in ("methods", "estimands"):
             entries[name] = _tuple(values.get(name, cls.estimands))
         columns = {role: _tuple(names) for role, names in values["columns"].items()}
-        return cls(**entries | {"columns": {"covariates": (), **columns}})
+        return cls(**entries | {"columns": {"covariates": (), "subgroups": (), **columns}})
 
     def __post_init__(self) -> None:
         try:
@@ -139,7 +142,7 @@ class SitePolicy:
         if not (self.columns.get("outcome") and self.columns.get("treatment")):
             raise PolicyError("columns must name the outcome, the treatment and the covariates")
         _among("columns", self.columns, _ROLES)
-        _among("methods", [current(name) for name in self.methods], proved())
+        _among("methods", [current(name) for name in self.methods], (*proved(), STUDY))
         _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
@@ -155,7 +158,7 @@ class SitePolicy:
     def _check_bounds(self) -> None:
         """Refuse columns whose values could be anything: their types would be those of the rows."""
         treatments = self.columns["treatment"]
-        used = dict.fromkeys(name for role in _ROLES for name in self.columns[role])
+        used = dict.fromkeys(name for role in _ROLES for name in self.columns.get(role, ()))
         missing = [name for name in used if name not in self.bounds and name not in treatments]
         if missing:
             raise PolicyError(f"bounds are missing for {', '.join(missing)}")
@@ -182,11 +185,16 @@ class SitePolicy:
             raise RefusalError(f"this site does not allow the method {question.method}")
         if question.estimand not in self.estimands:
             raise RefusalError(f"this site does not allow the estimand {question.estimand}")
-        self._check_formula(parse(question.formula))
+        self._check_formula(question)
         epsilon = self._epsilon(question)
         level, public = self._level(question)
         unit = "outcome" if level == "label" else "record"
         terms = Terms(unit, tuple(sorted(public)))
+        if question.study is not None:
+            # bounds are the site's own; its name was checked
+            own = replace(question.study, epsilon=epsilon, bounds={}, sites=())
+            arguments = {"study": own, "asked": question.study, "attended": False}
+            return Grant(Price(epsilon, question.delta, terms), arguments)
         arguments = {
             **question.options,
             "method": question.method,
@@ -211,8 +219,9 @@ class SitePolicy:
         return float(min(question.epsilon, self.max_epsilon))
 
     def _level(self, question: Question) -> tuple[str, frozenset[str]]:
-        spec = get(question.method)
-        options = dict(question.options)
+        spec, options = _method_of(question), dict(question.options)
+        if question.study is not None:
+            options = {**question.study.options, "design": question.study.design}
         asked = options.pop("level", None)
         try:
             spec.check_estimand(question.estimand)
@@ -228,11 +237,38 @@ class SitePolicy:
             raise RefusalError(f"this site does not take {', '.join(sorted(public))} as public")
         return level, public
 
-    def _check_formula(self, formula: Formula) -> None:
-        used = (formula.outcome_columns, formula.treatment_columns, formula.covariate_columns)
+    def _check_formula(self, question: Question) -> None:
+        formula, study = parse(question.formula), question.study
+        used = [formula.outcome_columns, formula.treatment_columns, formula.covariate_columns, ()]
+        read = [formula]
+        if study is not None:
+            if study.sites and self.site not in study.sites:
+                raise RefusalError("this site is not named in the protocol")
+            read = [formula.with_outcomes_as_columns()]
+            if (terms := study.subgroup_terms) is not None:
+                read.append(terms)
+                used[3] = terms.covariate_columns
+        for each in read:
+            self._check_columns(each, used)
+        if study is not None:
+            self._check_same_bounds(study, [name for names in used for name in names])
+
+    def _check_same_bounds(self, study: Protocol, used: Sequence[str]) -> None:
+        """Refuse a protocol that declares other bounds than the site does."""
+        try:
+            asked = matched(study.bounds, used)
+        except BoundsError as error:
+            raise RefusalError(str(error)) from None
+        for name, declared in asked.items():
+            own = self.bounds.get(name)
+            either = isinstance(declared, Pair) and list(declared) == list(own or ())
+            if not (either or declared == own or isinstance(declared, Blank)):
+                raise RefusalError(f"this site declares other bounds of {name!r}")
+
+    def _check_columns(self, formula: Formula, used: Sequence[Sequence[str]]) -> None:
         for role, names in zip(_ROLES, used, strict=True):
             for name in names:
-                if name not in self.columns[role]:
+                if name not in self.columns.get(role, ()):
                     raise RefusalError(f"this site does not allow {name!r} as {role}")
         for name, levels in formula.levels.items():
             declared = self.bounds.get(name)
@@ -294,6 +330,11 @@ class SitePolicy:
         if n < self.minimum_n:
             raise RefusalError(f"this site needs {self.minimum_n} records and has {n}")
         return layout.frame(columns)
+
+
+def _method_of(question: Question) -> MethodSpec:
+    """The method of a question."""
+    return table_methods()[STUDY] if question.study is not None else get(question.method)
 
 
 def _tuple(value: Any) -> Any:

@@ -7,15 +7,17 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from dpeffects import documents
 from dpeffects.documents import FieldError
-from dpeffects.errors import BudgetError, FormulaError, QuestionError
+from dpeffects.errors import BudgetError, FormulaError, OptionError, QuestionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
+from dpeffects.protocols import Protocol
 from dpeffects.sites.rules import RULES
 
 Scalar = str | int | float | bool | None
@@ -33,8 +35,12 @@ _SITES_OWN = frozenset(
     {"seed", "bounds", "ledger", "shares", "data", "site", "request", "variance"}
 )
 """Arguments of `dp_ate` that a question may not set; those it asks for are fields, not options."""
+STUDY = "study"
+_OF_STUDIES = ("estimand", "formula", "epsilon", "delta")
+"""What a question for a study says as its protocol does."""
+_NOT_ASKED = ("unit", "missing", "weights", "subset", "shares", "check_bounds", "contrasts")
 
-
+_ALIKE = "sites answer for all their records, which count alike"
 _COUNTING = frozenset(
     ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "by")
 )
@@ -55,6 +61,8 @@ class Question:
         How the centre combines the releases.
     options
         Options of the method, and "level"; JSON scalars only. Bounds and seeds are the site's.
+    protocol
+        Of a study, in plain values; see `of_study`.
     deadline
         Seconds from sending after which an answer is late.
 
@@ -74,11 +82,28 @@ class Question:
     rule: str = "ivw"
     options: Mapping[str, Scalar] = field(default_factory=dict)
     deadline: float = 60.0
+    protocol: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of_study(cls, protocol: Protocol, request: str, deadline: float = 60.0) -> Question:
+        """Ask the sites to run a study's protocol, each for its own records.
+
+        Bounds of the protocol must be those that the sites declare. Sites answer for all their
+        records, which count alike.
+        """
+        asked: dict[str, Any] = {name: getattr(protocol, name) for name in _OF_STUDIES}
+        asked |= {"method": STUDY, "rule": "all", "protocol": protocol.to_dict()}
+        return cls(request, **asked, deadline=deadline)
+
+    @cached_property
+    def study(self) -> Protocol | None:
+        """The protocol, where a study is asked for."""
+        return None if self.protocol is None else Protocol.from_dict(self.protocol)
 
     def __post_init__(self) -> None:
         try:
             self._check()
-        except (FieldError, BudgetError, FormulaError) as error:
+        except (FieldError, BudgetError, FormulaError, OptionError) as error:
             raise QuestionError(f"question: {error}") from None
         for name in ("epsilon", "delta", "deadline"):  # 1 and 1.0 are the same question
             object.__setattr__(self, name, float(getattr(self, name)))
@@ -97,11 +122,34 @@ class Question:
             raise FieldError(f"the formula has more than {MAX_FORMULA} characters")
         Budget(self.epsilon, self.delta)
         _check_size(parse(self.formula))
+        if self.method == STUDY or self.protocol is not None:
+            self._check_study()
+
+    def _check_study(self) -> None:
+        study = self.study
+        if study is None or self.method != STUDY:
+            raise FieldError(f"the method {STUDY} and a protocol go together")
+        for name in _OF_STUDIES:
+            if getattr(study, name) != getattr(self, name):
+                raise FieldError(f"{name} is not that of the protocol")
+        if self.options or self.rule != "all":
+            raise FieldError("a study has its options in the protocol, and the rule is all")
+        usual = Protocol(study.formula, study.epsilon)
+        for name in _NOT_ASKED:
+            if getattr(study, name) != getattr(usual, name):
+                raise FieldError(f"the protocol has {name!r}: {_ALIKE}")
+        _check_options(study.options)
+        if sum(map(len, study.subgroups)) > MAX_FORMULA:
+            raise FieldError(f"the subgroups have more than {MAX_FORMULA} characters")
+        if (terms := study.subgroup_terms) is not None:
+            _check_size(terms)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {"options": dict(self.options)}
+        asked = {} if self.protocol is None else {"protocol": dict(self.protocol)}
+        del values["protocol"]
+        return values | {"options": dict(self.options)} | asked
 
     def to_json(self) -> str:
         """Return one line of JSON, the same for equal questions."""
@@ -150,10 +198,7 @@ def _check_options(options: Any) -> None:
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
             raise FieldError(f"{documents.quoted(name)} is not the name of an option")
         if name in _COUNTING:
-            raise FieldError(
-                f"{name!r} cannot be an option of a question: sites answer for all their records, "
-                "which count alike"
-            )
+            raise FieldError(f"{name!r} cannot be an option of a question: {_ALIKE}")
         if name in _SITES_OWN or name in {f.name for f in fields(Question)}:
             raise FieldError(f"{name!r} cannot be an option of a question")
         documents.check_type(f"option {name!r}", value, Scalar)

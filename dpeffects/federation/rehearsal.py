@@ -33,7 +33,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What is tried: arguments of `site_release`, on n made-up records, within limits."""
+    """What is tried: arguments of `released`, on n made-up records, within limits."""
 
     formula: str
     arguments: Mapping[str, Any]
@@ -137,7 +137,7 @@ def main() -> None:
     """Try what is asked for, one task after another, until nobody asks any more."""
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)  # nothing that a library prints is taken for an answer
-        import dpeffects.sites  # noqa: F401  before the limits
+        import dpeffects.federation.releases  # noqa: F401  before the limits
 
         _say(out, "ready")
         while True:
@@ -152,11 +152,11 @@ def main() -> None:
 def _reason(task: Rehearsal) -> str:
     """Why the question fails on made-up records, or an empty text."""
     from dpeffects.design.bounds import Bounds, Declared
-    from dpeffects.sites import site_release
+    from dpeffects.federation.releases import released
 
     try:
         data = Declared(task.layout.made_up(task.n), Bounds.declared(task.layout.bounds))
-        site_release(task.formula, data, site="made-up", seed=0, **task.arguments)
+        released(task.formula, data, site="made-up", seed=0, **task.arguments)
     except EstimationError:
         return ""  # the luck of the noise on records that mean nothing
     except DPEffectsError as error:

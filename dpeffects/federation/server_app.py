@@ -16,6 +16,7 @@ from dpeffects import writing
 from dpeffects.errors import QuestionError
 from dpeffects.federation.centre import Collected, NoReply, collect
 from dpeffects.federation.question import Question
+from dpeffects.protocols import read_protocol
 
 _PAUSE = 0.5
 
@@ -38,8 +39,11 @@ def read_question(config: Mapping[str, Any], run_id: int) -> Question:
         options = json.loads(str(config["options"]))
     except ValueError:
         raise QuestionError("question: options must be JSON, for example '{}'") from None
-    values = {field.name: config[field.name] for field in fields(Question)}
     request = str(config["request"]) or f"run-{run_id}"
+    if protocol := str(config.get("protocol", "")):
+        return Question.of_study(read_protocol(protocol), request, float(config["deadline"]))
+    asked = [field.name for field in fields(Question) if field.name != "protocol"]
+    values = {name: config[name] for name in asked}
     return Question.from_dict({**values, "request": request, "options": options})
 
 

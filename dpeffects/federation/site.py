@@ -11,7 +11,7 @@ from dpeffects.errors import DPEffectsError, EstimationError, QuestionError, Ref
 from dpeffects.federation.policy import Grant, SitePolicy
 from dpeffects.federation.question import Question
 from dpeffects.federation.rehearsal import rehearse
-from dpeffects.sites import site_release
+from dpeffects.federation.releases import released
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
 def _draw(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> dict[str, Any]:
     """Compute the release. It is paid for, so any failure becomes a reply that is kept."""
     try:
-        release = site_release(
+        release = released(
             question.formula,
             data,
             site=policy.site,

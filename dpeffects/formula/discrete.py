@@ -42,8 +42,8 @@ class Strata:
     def build(cls, formula: Formula, levels: Levels, binary: Collection[str] = ()) -> Strata:
         """Collect the factors of all terms; an interaction adds nothing to its factors.
 
-        ``binary`` names numeric columns that are 0 or 1 by their type. A factor that is not
-        discrete is refused.
+        ``binary`` names numeric columns that are 0 or 1 by their type or declared range. A factor
+        that is not discrete is refused.
         """
         found = dict.fromkeys(resolve(f, levels) for f in formula.factors)
         alone = {ex.columns(f): f for f in reversed(found) if not isinstance(f, Missing)}
@@ -69,11 +69,15 @@ class Strata:
 
     def labels(self) -> tuple[str, ...]:
         """Name of each stratum, in the order of `index`."""
+        return tuple(", ".join(choice) for choice in product(*self.values()))
+
+    def values(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the values of each factor."""
         parts = []
         for factor, size, flag in self._each():
             missing = [] if flag is None else [f"{flag.column} missing"]
-            parts.append([*_values(factor, size - len(missing)), *missing])
-        return tuple(", ".join(choice) for choice in product(*parts))
+            parts.append((*_values(factor, size - len(missing)), *missing))
+        return tuple(parts)
 
     def _each(self) -> Iterator[tuple[Factor, int, Missing | None]]:
         return zip(self.factors, self.sizes, self.flags, strict=True)
@@ -111,7 +115,7 @@ def _size(factor: Factor, binary: Collection[str]) -> int:
             return 2
     name = ex.columns(factor)[0] if ex.columns(factor) else "x"
     raise FormulaError(
-        f"term `{ex.shown(factor)}`: matching on strata needs discrete covariates; write "
+        f"term `{ex.shown(factor)}`: strata and groups need discrete terms; write "
         f"cut({name}, [...]) with cut points that do not come from the data, I({name} == 1), or "
         f"declare its levels"
     )

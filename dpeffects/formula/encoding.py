@@ -129,7 +129,7 @@ class Encoding:
         """
 
         def of(part: FactorColumn) -> int:
-            if isinstance(part.factor, Categorical | Cut | ex.Missing):
+            if isinstance(part.factor, Categorical | Cut | ex.Compare | ex.Missing):
                 return 2
             return whole.get(part.factor.name, 0) if isinstance(part.factor, Column) else 0
 

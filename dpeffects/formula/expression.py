@@ -82,6 +82,15 @@ class Call:
 _BESIDE = "\0"
 
 
+@dataclass(frozen=True)
+class Clip:
+    """An expression that is brought between two numbers."""
+
+    x: Expression
+    low: float
+    high: float
+
+
 def is_flag(key: str) -> bool:
     """Whether a key of arrays is that of ``is_na(x)`` or levels: no column has such a name."""
     return key.startswith(_BESIDE)
@@ -219,7 +228,7 @@ class Spline:
 
 
 Expression: TypeAlias = (
-    Column | Number | Unary | Binary | Compare | Call | Missing | Survival | Pair | Ordered
+    Column | Number | Unary | Binary | Compare | Call | Clip | Missing | Survival | Pair | Ordered
 )
 Factor: TypeAlias = Expression | Categorical | Cut | Spline
 
@@ -328,7 +337,7 @@ def source(factor: Factor) -> str:
                 f"lower_bound={lower}, upper_bound={upper}, "
                 f"include_intercept={factor.include_intercept})"
             )
-        case Column() | Call() | Missing() | Survival() | Pair() | Ordered():
+        case Column() | Call() | Clip() | Missing() | Survival() | Pair() | Ordered():
             return render(factor)[0]
     return f"I({render(factor)[0]})"
 
@@ -356,6 +365,8 @@ def render(expr: Expression) -> tuple[str, int]:
             return f"{op}{child(x, _MINUS)}", _MINUS
         case Call(function, x):
             return f"{function}({render(x)[0]})", _ATOM
+        case Clip(x, low, high):
+            return f"clip({render(x)[0]}, {show_number(low)}, {show_number(high)})", _ATOM
         case Compare(op, left, right):
             return f"{child(left, 1)} {op} {show_number(right.value)}", 0
         case Survival(time, event):
@@ -410,6 +421,8 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
             return np.asarray(-evaluate(x, columns))
         case Call(function, x):
             return np.asarray(FUNCTIONS[function].apply(evaluate(x, columns)))
+        case Clip(x, low, high):
+            return np.asarray(np.clip(evaluate(x, columns), low, high))
         case Compare(op, left, right):
             return np.asarray(COMPARISONS[op](evaluate(left, columns), right.value), np.float64)
         case Survival(time, event):

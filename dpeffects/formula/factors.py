@@ -252,6 +252,8 @@ class FactorReader:
             self.refuse("`Surv(time, event)` stands alone before the `~`")
         if name in _SHAPES:
             self.refuse(f"`{name}(...)` makes several columns; write it as a term of its own")
+        if name == "clip":
+            return self.clip(node, depth)
         if name not in (*ex.FUNCTIONS, "I", "is_na"):
             self.unknown(name)
         if len(node.args) != 1 or node.keywords:
@@ -260,6 +262,15 @@ class FactorReader:
             return ex.Missing(self.named(node.args[0], "is_na() takes a column"))
         x = self.expression(node.args[0], depth)
         return x if name == "I" else ex.Call(name, x)
+
+    def clip(self, node: ast.Call, depth: int) -> ex.Clip:
+        """clip(x, low, high)."""
+        if len(node.args) != 3 or node.keywords:
+            self.refuse("write clip(x, 0, 100)")
+        low, high = (self.number(item) for item in node.args[1:])
+        if not low < high:
+            self.refuse("clip() takes the lower end first: clip(x, 0, 100)")
+        return ex.Clip(self.expression(node.args[0], depth), low, high)
 
     def named(self, node: ast.expr, why: str) -> str:
         """The name of a column that stands alone."""
@@ -281,7 +292,7 @@ class FactorReader:
         """Refuse a function that is not known."""
         if name in _CALL_ADVICE:
             self.refuse(f"`{name}` is not available: {_CALL_ADVICE[name]}")
-        near = difflib.get_close_matches(name, [*ex.FUNCTIONS, "is_na", *_SHAPES], n=1)
+        near = difflib.get_close_matches(name, [*ex.FUNCTIONS, "clip", "is_na", *_SHAPES], n=1)
         hint = f"did you mean `{near[0]}`? " if near else ""
         self.refuse(f"unknown function `{name}`; {hint}Available: {_allowed()}")
 
@@ -371,7 +382,7 @@ class FactorReader:
 
 
 def _allowed() -> str:
-    return ", ".join([*ex.FUNCTIONS, "is_na", "I", *_SHAPES])
+    return ", ".join([*ex.FUNCTIONS, "clip", "is_na", "I", *_SHAPES])
 
 
 def read_factor(token: Any, quotes: Quotes) -> Factor:

@@ -35,7 +35,8 @@ class Formula:
     column, a categorical with its levels or intervals between cut points, the first of them the
     reference, or an expression that is 0 or 1. ``terms`` are tuples of
     factors (several in an interaction), lower orders first; ``intercept`` says whether the
-    covariates come with a column of ones.
+    covariates come with a column of ones. ``more_outcomes`` are those after the first, where a
+    formula has several: ``y1 + y2 ~ t``.
 
     Examples
     --------
@@ -51,6 +52,7 @@ class Formula:
     treatment: Treatment
     terms: tuple[Term, ...] = ()
     intercept: bool = True
+    more_outcomes: tuple[Factor, ...] = ()
 
     def __post_init__(self) -> None:
         _ = self.levels  # raises on two level lists for one column
@@ -67,9 +69,14 @@ class Formula:
             raise FormulaError("no covariates and no intercept are left; write outcome ~ treatment")
 
     @property
+    def outcomes(self) -> tuple[Factor, ...]:
+        """All outcomes, in order."""
+        return (self.outcome, *self.more_outcomes)
+
+    @property
     def outcome_columns(self) -> tuple[str, ...]:
-        """Columns the outcome is computed from."""
-        return ex.columns(self.outcome)
+        """Columns the outcomes are computed from."""
+        return tuple(dict.fromkeys(name for y in self.outcomes for name in ex.columns(y)))
 
     @property
     def treatment_columns(self) -> tuple[str, ...]:
@@ -109,7 +116,7 @@ class Formula:
     @property
     def flags(self) -> frozenset[str]:
         """Columns whose missing values the formula asks for, by ``is_na(x)``."""
-        factors = (self.outcome, self.treatment, *self.factors)
+        factors = (*self.outcomes, self.treatment, *self.factors)
         return frozenset(flag.column for factor in factors for flag in ex.flags(factor))
 
     def with_indicators(self, names: Iterable[str]) -> Formula:
@@ -126,6 +133,22 @@ class Formula:
         text = "".join(f" + {ex.source(factor)}" for (factor,) in more)
         return replace(self, source=self.source.rstrip() + text, terms=terms)
 
+    def with_outcomes_as_columns(self, available: Iterable[str] = ()) -> Formula:
+        """Return the same with its outcomes as first terms, and none left: columns like all others.
+
+        After them come terms ``is_na(x)`` of columns that are not ``available`` for all records.
+
+        Examples
+        --------
+        >>> str(parse("y1 + log(y2) ~ t | x").with_outcomes_as_columns())
+        '0 ~ t | y1 + log(y2) + x'
+        """
+        flags = [x for x in map(ex.Missing, available) if x not in self.outcomes]
+        first = [(y,) for y in (*self.outcomes, *flags)]
+        terms = tuple(sorted((*first, *self.terms), key=len))
+        nothing = ex.Number(0.0)
+        return replace(self, outcome=nothing, more_outcomes=(), terms=terms, intercept=True)
+
     @property
     def has_covariates(self) -> bool:
         """Whether there is any covariate."""
@@ -141,7 +164,7 @@ class Formula:
         {'region': ('N', 'S')}
         """
         found: dict[str, tuple[Level, ...]] = {}
-        for factor in (self.treatment, *self.factors):
+        for factor in (self.treatment, *self.more_outcomes, *self.factors):
             if not isinstance(factor, Categorical) or factor.levels is None:
                 continue
             if found.setdefault(factor.column, factor.levels) != factor.levels:
@@ -152,7 +175,8 @@ class Formula:
         return found
 
     def __str__(self) -> str:
-        head = f"{ex.source(self.outcome)} ~ {ex.source(self.treatment)}"
+        outcomes = " + ".join(map(ex.source, self.outcomes))
+        head = f"{outcomes} ~ {ex.source(self.treatment)}"
         terms = " + ".join(":".join(map(ex.source, term)) for term in self.terms)
         return f"{head}{' | ' if terms else ''}{terms}{'' if self.intercept else ' - 1'}"
 
@@ -188,17 +212,16 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
         )
     left, _, right = bare.partition("~")
     middle, bar, rest = right.partition("|")
-    outcome = _single(left, "outcome", "y, log(y) or I(y2 - y1)", quotes)
+    outcome, *more = _outcomes(left, quotes)
     example = "t, C(t, levels=[reference, other]) or I(dose > 1)"
     treatment = _single(middle, "treatment", example, quotes)
-    if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
-        raise FormulaError(f"outcome `{ex.shown(outcome)}`: write one number a row, as I(y > 3)")
     if isinstance(treatment, ex.Spline):
         raise FormulaError(f"treatment `{ex.shown(treatment)}`: {dose_advice(treatment)}")
-    others = [x for x in declared or () if x not in (*ex.columns(outcome), *ex.columns(treatment))]
+    named = {name for factor in (outcome, treatment, *more) for name in ex.columns(factor)}
+    others = [x for x in declared or () if x not in named]
     dot = None if declared is None else tuple(map(Column, others))
     intercept, terms, written_out = _expand(rest, quotes, dot) if bar else (True, (), False)
-    formula = Formula(text, outcome, treatment, terms, intercept)
+    formula = Formula(text, outcome, treatment, terms, intercept, tuple(more))
     return replace(formula, source=str(formula)) if written_out else formula
 
 
@@ -267,6 +290,27 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
             f"{example}; a formula is `outcome ~ treatment | covariates`"
         )
     return read_factor(tokens[0], quotes)
+
+
+def _outcomes(text: str, quotes: Quotes) -> list[Any]:
+    """One outcome, or several joined by `+`; one of several may be a factor with levels."""
+    tokens = _tokens(text, quotes)
+    between = [token.token for token in tokens[1::2]]
+    if len(tokens) < 3 or len(tokens) % 2 == 0 or set(between) != {"+"}:
+        outcome = _single(text, "outcome", "y, log(y) or I(y2 - y1)", quotes)
+        if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
+            shown = ex.shown(outcome)
+            raise FormulaError(f"outcome `{shown}`: write one number a row, as I(y > 3)")
+        return [outcome]
+    if not all(token.kind.value in ("name", "python") for token in tokens[::2]):
+        raise FormulaError(f"outcomes `{quotes.show(text)}`: write y1 + y2, without numbers")
+    found = [read_factor(token, quotes) for token in tokens[::2]]
+    for outcome in found:
+        if isinstance(outcome, ex.Spline | ex.Survival):
+            raise FormulaError(f"`{ex.shown(outcome)}` cannot be one of several outcomes")
+        if found.count(outcome) > 1:
+            raise FormulaError(f"the outcome `{ex.shown(outcome)}` stands twice; write it once")
+    return found
 
 
 def _expand(

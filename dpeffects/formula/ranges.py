@@ -16,6 +16,7 @@ from dpeffects.formula.expression import (
     Binary,
     Call,
     Categorical,
+    Clip,
     Column,
     Compare,
     Cut,
@@ -79,6 +80,9 @@ def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
             ends = (-upper, -lower)
         case Call(function, x):
             ends = _call_range(factor, FUNCTIONS[function], _range(x, bounds))
+        case Clip(x, low, high):
+            lower, upper = _range(x, bounds)
+            ends = (min(max(lower, low), high), min(max(upper, low), high))
         case Binary():
             ends = _binary_range(factor, bounds)
         case Categorical() | Missing():

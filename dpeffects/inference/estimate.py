@@ -266,6 +266,27 @@ class Estimate:
         """Whether nothing entitles the estimate to be called an effect."""
         return self.basis == "association"
 
+    def less(self, other: Estimate) -> Estimate:
+        """How much larger this one is than another, whose errors are independent of its own."""
+        a, b = self.sampling, other.sampling
+        sampling: SamplingVariance | Unavailable = Unavailable("one of the two has none")
+        if not (isinstance(a, Unavailable) or isinstance(b, Unavailable)):
+            sampling = SamplingVariance(
+                a.value + b.value, math.hypot(a.noise_scale, b.noise_scale), a.largest + b.largest
+            )
+        ends = [x.possible or (-math.inf, math.inf) for x in (self, other)]
+        return replace(
+            self,
+            value=self.point - other.point,
+            sampling=sampling,
+            laplace=(*self.laplace, *other.laplace),
+            gaussian=self.gaussian + other.gaussian,
+            parts=(*self.parts, *other.parts),
+            possible=(ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]),
+            details={},
+            means=None,
+        )
+
     @property
     def cautions(self) -> tuple[str, ...]:
         """What nobody should overlook: what the estimate is, if no effect, and the method's own."""

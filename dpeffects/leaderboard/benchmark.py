@@ -20,9 +20,9 @@ from dpeffects.leaderboard.candidates import Entry, entries
 from dpeffects.leaderboard.memory import peak_growth
 from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import frame_of
-from dpeffects.study import runs as study
-from dpeffects.study.file import on_file, run_batches
-from dpeffects.study.simulation import check_counts, numbers
+from dpeffects.simulations import runs as study
+from dpeffects.simulations.file import on_file, run_batches
+from dpeffects.simulations.simulation import check_counts, numbers
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 FACTS = ["by", "guarantee", "level"]

@@ -15,9 +15,15 @@ from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import (
+    Allotted,
+    Part,
     Terms,
     agreed_terms,
+    is_new,
+    kept_in,
     negligible,
+    open_part,
+    part_of,
     refusal,
     require_like,
     require_positive,
@@ -69,36 +75,82 @@ class Agreement:
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
-    def left(self, state: State) -> Cost:
-        """Return what is neither used nor held."""
+    def left(self, state: State, allotment: str = "") -> Cost:
+        """Return what is neither used nor held, or what an allotment has left."""
+        if allotment:
+            return Cost(*open_part(state.allotments, allotment).left)
         return self.limits.minus(state.used).minus(state.held)
 
     def remaining(self, state: State) -> tuple[float, float]:
         """Return epsilon and delta of the largest call that fits, rounded down."""
         return self.composition.largest_call(self.left(state))
 
-    def check(self, state: State, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+    def check(
+        self,
+        state: State,
+        epsilon: Fraction,
+        delta: Fraction,
+        terms: Terms | None,
+        allotment: str = "",
+    ) -> None:
         """Raise BudgetError unless a call with this budget fits."""
         require_like(self.terms(state), terms)
-        if not self.composition.of_call(epsilon, delta).within(self.left(state)):
-            raise self._refusal(state, (epsilon, delta))
+        if not self.composition.of_call(epsilon, delta).within(self.left(state, allotment)):
+            raise self._refusal(state, (epsilon, delta), allotment)
 
-    def _refusal(self, state: State, needed: tuple[Fraction, Fraction]) -> BudgetError:
-        error = refusal(needed, self.budget, self.remaining(state))
-        if state.held.first > 0 or state.held.delta > 0:
-            held = self.composition.largest_call(state.held)
+    def _refusal(
+        self, state: State, needed: tuple[Fraction, Fraction], allotment: str = ""
+    ) -> BudgetError:
+        shown, kept = self.composition.largest_call, Cost(*kept_in(state.allotments))
+        left = shown(self.left(state, allotment))
+        error = refusal(needed, self.budget, left, (0, 0) if allotment else shown(kept), allotment)
+        calls = state.held.minus(kept)
+        if calls.first > 0 or calls.delta > 0:
+            held = shown(calls)
             return BudgetError(
                 f"{error}; open calls hold ({held[0]:.6g}, {held[1]:.3g}), which "
                 "`dpeffects ledger settle` ends if they are dead"
             )
         return error
 
-    def reserve(self, state: State, budget: Budget, terms: Terms | None) -> tuple[State, Hold]:
-        """Hold the whole budget of a call, or refuse it."""
+    def allot(self, state: State, name: str, share: Fraction) -> State:
+        """Hold a share of all that is allowed; refuse another size, or more than is left."""
+        if not is_new(state.allotments, name, share):
+            return state
+        size = self._size(share)
+        if not size.within(self.left(state)):
+            epsilon, delta = self.composition.largest_call(size)
+            raise self._refusal(state, (Fraction(epsilon), Fraction(delta)))
+        return replace(state, held=state.held.plus(size)).with_part(name, Part(share, size))
+
+    def release(self, state: State, name: str) -> State:
+        """End an allotment; what it has left is held no more."""
+        part = part_of(state.allotments, name)
+        held = state.held.minus(Cost(*part.left))
+        return replace(state, held=held).with_part(name, part.released())
+
+    def _size(self, share: Fraction) -> Cost:
+        return Cost(share * self.limits.first, share * self.limits.delta)
+
+    def allotments(self, state: State) -> dict[str, Allotted]:
+        """Return what there is to show of each allotment; sizes are those of one call."""
+        shown = self.composition.largest_call
+        return {
+            name: Allotted.of(part, shown(self._size(part.share)), shown(Cost(*part.left)))
+            for name, part in state.allotments.items()
+        }
+
+    def reserve(
+        self, state: State, budget: Budget, terms: Terms | None, allotment: str = ""
+    ) -> tuple[State, Hold]:
+        """Hold the whole budget of a call, out of an allotment where it is of one, or refuse it."""
         epsilon, delta = as_written(budget.epsilon), as_written(budget.delta)
-        self.check(state, epsilon, delta, terms)
+        self.check(state, epsilon, delta, terms, allotment)
         cost = self.composition.of_call(epsilon, delta)
-        return replace(state, held=state.held.plus(cost)), Hold(cost, whole=Cost(epsilon, delta))
+        hold = Hold(cost, whole=Cost(epsilon, delta), allotment=allotment)
+        if allotment:
+            return state.with_part(allotment, state.allotments[allotment].less(cost)), hold
+        return replace(state, held=state.held.plus(cost)), hold
 
     def pay(self, state: State, budget: Budget, terms: Terms | None) -> State:
         """Charge a whole budget at once, or refuse it."""
@@ -114,15 +166,21 @@ class Agreement:
         """
         after, ended = refund(state, hold)
         if hold.paid == NONE:
-            return after, ended
+            return _kept(after, hold, hold.left), ended
         stopped = not negligible(hold.rest.first, hold.whole.first)
         cost = hold.left if stopped else self.composition.of_call(*hold.rest)
         spent = state.spent.plus(hold.rest)
         charges = state.charges + len(rest_of_call(hold.whole, hold.rest))
-        return replace(after, spent=spent, used=state.used.plus(cost), charges=charges), ended
+        after = replace(after, spent=spent, used=state.used.plus(cost), charges=charges)
+        return _kept(after, hold, hold.left.minus(cost)), ended
 
     def charge(
-        self, state: State, hold: Hold | None, spend: Spend, terms: Terms | None
+        self,
+        state: State,
+        hold: Hold | None,
+        spend: Spend,
+        terms: Terms | None,
+        allotment: str = "",
     ) -> tuple[State, Hold | None]:
         """Charge a call's reservation, or what is left where there is none; or refuse."""
         require_positive(spend)
@@ -132,12 +190,17 @@ class Agreement:
         before = (hold or state).noncomposable_epsilon
         cost = self.composition.of_charge(spend, before)
         price = price_of(spend)
-        if hold is None and not cost.within(self.left(state)):
-            raise self._refusal(state, price)
+        if hold is None and not cost.within(self.left(state, allotment)):
+            raise self._refusal(state, price, allotment)
         if hold is not None and not cost.within(hold.left):
             raise refusal(price, self.budget, self.composition.largest_call(hold.left))
         noncomposable = before if spend.alone else before + price.first
         after = _charged(state, price, cost, terms)
+        if hold is not None or allotment:
+            after = replace(after, held=state.held.minus(cost))
+        if name := hold.allotment if hold else allotment:
+            part = state.allotments[name].after(price)
+            after = after.with_part(name, part if hold else part.less(cost))
         if hold is None:
             return replace(after, noncomposable_epsilon=noncomposable), None
         rest = replace(
@@ -146,7 +209,18 @@ class Agreement:
             noncomposable_epsilon=noncomposable,
             paid=hold.paid.plus(price),
         )
-        return replace(after, held=state.held.minus(cost)), rest
+        return after, rest
+
+
+def _kept(state: State, hold: Hold, back: Cost) -> State:
+    """Totals after a call has ended: what it gives back stays with its allotment, if it is open."""
+    if not hold.allotment:
+        return state
+    part = state.allotments[hold.allotment].after(hold.rest)
+    if not part.open:
+        return state.with_part(hold.allotment, part)
+    state = state.with_part(hold.allotment, part.less((-back.first, -back.delta)))
+    return replace(state, held=state.held.plus(back))
 
 
 def refund(state: State, hold: Hold) -> tuple[State, Hold]:

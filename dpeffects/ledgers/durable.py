@@ -26,7 +26,15 @@ from dpeffects.ledgers.statement import OpenCall, Statement
 from dpeffects.ledgers.transaction import EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Account, Terms
+from dpeffects.privacy.ledger import (
+    Account,
+    Allotted,
+    Divisible,
+    Parts,
+    Terms,
+    part_of,
+    require_name,
+)
 from dpeffects.summary import Shown, Summary
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ Address = str | os.PathLike[str]
 """A path, ``sqlite:///path``, or ``postgresql://user@host/database``."""
 
 
-class DurableLedger(Shown, Account):
+class DurableLedger(Shown, Divisible):
     """The privacy budget of one dataset, in a file or on a server. See `open_ledger`.
 
     It behaves as a `Ledger` does, and several processes may use it at once. Budget is reserved in
@@ -44,6 +52,9 @@ class DurableLedger(Shown, Account):
     all. When it ends, well or not, all of it is spent if anything was charged, and refunded if
     nothing was: totals do not show how far a call came. A call that dies keeps its reservation
     until `settle` ends it in the same way.
+
+    `allot` keeps a share of the budget for later calls, of this process or another: there
+    ``open_ledger(address).allotment("secondary")`` is what they are charged to.
 
     Attributes
     ----------
@@ -87,36 +98,72 @@ class DurableLedger(Shown, Account):
         """What is left for a next call, rounded down; less than 1e-12 is shown as none."""
         return self.agreement.remaining(self.state)
 
-    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+    @property
+    def allotments(self) -> dict[str, Allotted]:
+        """Size, spent and left of all allotments by name, also of those that were released."""
+        return self.agreement.allotments(self.state)
+
+    @property
+    def _parts(self) -> Parts:
+        return self.state.allotments
+
+    def _hold(self, name: str, share: Fraction) -> None:
+        with self.transaction(write=True) as transaction:
+            before = transaction.state(self.dataset)
+            state = self.agreement.allot(before, name, share)
+            if state is not before:
+                transaction.expect_allotments()
+                body = {"allotment": name, "share": share}
+                transaction.add("allot", self.dataset, body, state)
+
+    def release(self, name: str) -> None:
+        """End an allotment: what is unspent is left again for calls to the ledger itself.
+
+        Calls that are open keep what they have reserved. A second time does nothing; the name is
+        not given again.
+        """
+        with self.transaction(write=True) as transaction:
+            before = transaction.state(self.dataset)
+            if part_of(before.allotments, name).open:
+                state = self.agreement.release(before, name)
+                transaction.add("release", self.dataset, {"allotment": name}, state)
+
+    def check(
+        self, epsilon: Fraction, delta: Fraction, terms: Terms | None, allotment: str = ""
+    ) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        self.agreement.check(self.state, epsilon, delta, terms)
+        self.agreement.check(self.state, epsilon, delta, terms, allotment)
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+    def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        self.charge_call(0, spend, terms)
+        self.charge_call(0, spend, terms, allotment)
 
-    def charge_call(self, call: int, spend: Spend, terms: Terms | None) -> None:
+    def charge_call(
+        self, call: int, spend: Spend, terms: Terms | None, allotment: str = ""
+    ) -> None:
         """Charge the reservation of a call, or what is left where ``call`` is 0."""
         with self.transaction(write=True, more=call > 0) as transaction:
             before = transaction.state(self.dataset)
             hold = transaction.hold(self.dataset, call) if call else None
             if call and hold is None:
                 raise BudgetError("the reservation of this call was settled; nothing was drawn")
-            state, hold = self.agreement.charge(before, hold, spend, terms)
-            body = charge_body(spend, terms)
+            state, hold = self.agreement.charge(before, hold, spend, terms, allotment)
+            body = charge_body(spend, terms) | _named(allotment)
             transaction.add("charge", self.dataset, body, state, hold, call)
 
-    def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
+    def reserve(
+        self, budget: Budget, terms: Terms, about: Mapping[str, str], allotment: str = ""
+    ) -> Account:
         """Reserve the whole budget of a call, or refuse it."""
         body = {
             "epsilon": budget.epsilon,
             "delta": budget.delta,
             "terms": terms,
             "about": {**about, "process": f"{platform.node()}:{os.getpid()}"},
-        }
+        } | _named(allotment)
         with self.transaction(write=True, more=True) as transaction:
             before = transaction.state(self.dataset)
-            state, hold = self.agreement.reserve(before, budget, terms)
+            state, hold = self.agreement.reserve(before, budget, terms, allotment)
             entry = transaction.add("reserve", self.dataset, body, state, hold)
         return Reservation(self, entry.number)
 
@@ -200,6 +247,7 @@ class DurableLedger(Shown, Account):
             f"DurableLedger({self.address!r}, dataset={self.dataset!r}, "
             f"epsilon={budget.epsilon:.6g}, delta={budget.delta:.3g}, {state.charges} charges, "
             f"left ({left[0]:.6g}, {left[1]:.3g})"
+            + "".join(f", allotment {k} {x}" for k, x in self.agreement.allotments(state).items())
             + (f", VOID: {', '.join(void)})" if void else ")")
         )
 
@@ -219,6 +267,10 @@ class DurableLedger(Shown, Account):
             head = transaction.head()
         if head is not None:
             self.seen = (head.number, head.digest)
+
+
+def _named(allotment: str) -> dict[str, str]:
+    return {"allotment": allotment} if allotment else {}
 
 
 class Reservation(Account):
@@ -278,7 +330,7 @@ def create_ledger(
     >>> create_ledger(f"{folder.name}/study.db", "nsw", epsilon=3, delta=1e-5).remaining
     (3.0, 1e-05)
     """
-    _check_name(dataset)
+    require_name("dataset", dataset)
     agreement = Agreement.make(epsilon, delta, composition, unit)
     store = _store(address)
     store.create()
@@ -294,18 +346,6 @@ def create_ledger(
         body = agreement.body() | {"salt": uuid.uuid4().hex}
         opening = transaction.add("dataset", dataset, body, State())
     return DurableLedger(store, opening)
-
-
-def _check_name(dataset: object) -> None:
-    """Refuse what is no name, and names that look like another: one dataset, one budget."""
-    if not isinstance(dataset, str) or not dataset.strip() or not dataset.isprintable():
-        raise OptionError(f"dataset must be a name, got {dataset!r}")
-    plain = " ".join(unicodedata.normalize("NFC", dataset).split())
-    if dataset != plain:
-        raise OptionError(
-            f"dataset {dataset!r} has spaces around it, several in a row, or letters that can be "
-            f"written in another way: write {plain!r}"
-        )
 
 
 def _alike(name: str) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 from dpeffects.errors import LedgerError
-from dpeffects.privacy.ledger import Terms
+from dpeffects.privacy.ledger import Part, Parts, Terms
 
 COLUMNS = (
     "number",
@@ -80,6 +80,8 @@ class State:
         How many charges there are.
     terms
         What they protect, from the first of them, and all that voids them.
+    allotments
+        Those of this dataset; what they have left is held.
     """
 
     spent: Cost = NONE
@@ -88,6 +90,11 @@ class State:
     noncomposable_epsilon: Fraction = Fraction(0)
     charges: int = 0
     terms: Terms | None = None
+    allotments: Parts = field(default_factory=dict)
+
+    def with_part(self, name: str, part: Part) -> Self:
+        """Return the totals with those of an allotment changed."""
+        return replace(self, allotments={**self.allotments, name: part})
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -100,6 +107,7 @@ class State:
             noncomposable_epsilon=Fraction(stored["joint"]),
             charges=int(stored["charges"]),
             terms=stored["terms"] and read_terms(stored["terms"]),
+            allotments={k: _read_part(x) for k, x in stored.get("allotments", {}).items()},
         )
 
 
@@ -118,6 +126,8 @@ class Hold:
     whole, paid
         Plain epsilon and delta: the budget of the call, and the sum of its charges. Layout version
         1 did not keep them.
+    allotment
+        The name of the allotment that it is of, or empty.
     """
 
     left: Cost
@@ -125,6 +135,7 @@ class Hold:
     open: bool = True
     whole: Cost = NONE
     paid: Cost = NONE
+    allotment: str = ""
 
     @property
     def rest(self) -> Cost:
@@ -141,6 +152,7 @@ class Hold:
             open=bool(stored["open"]),
             whole=Cost.read(stored.get("whole", ("0", "0"))),
             paid=Cost.read(stored.get("paid", ("0", "0"))),
+            allotment=stored.get("allotment", ""),
         )
 
 
@@ -183,7 +195,8 @@ class Entry:
     """A line of the ledger.
 
     "dataset" adds one, "reserve", "charge" and "settle" are of calls, "request" and "reply" of a
-    federation, "upgrade" is the first line of this layout in an older ledger. ``call`` is the
+    federation, "allot" and "release" of allotments, "upgrade" is the first line of this layout in
+    an older ledger. ``call`` is the
     number of the entry that reserved for the call, or 0; ``heads`` are those of all datasets after
     this entry, none in layout version 1; ``written`` is the clock of the writer, for show.
     """
@@ -263,6 +276,11 @@ def read_terms(stored: Sequence[Any]) -> Terms:
     return Terms(unit, tuple(public), tuple(void))
 
 
+def _read_part(stored: Sequence[Any]) -> Part:
+    share, left, spent, is_open = stored
+    return Part(Fraction(share), Cost.read(left), Cost.read(spent), bool(is_open))
+
+
 def to_text(value: Any) -> str:
     """Return the one JSON text of a value; fractions are written "numerator/denominator".
 
@@ -281,5 +299,5 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, State | Hold):
         stored = dict(vars(value))
         stored["joint"] = stored.pop("noncomposable_epsilon")
-        return stored
+        return {k: x for k, x in stored.items() if x or not k.startswith("allotment")}
     raise TypeError(f"a ledger does not hold {type(value).__name__}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from dpeffects.errors import DPEffectsError, LedgerError
 from dpeffects.ledgers.agreement import Agreement, payments, read_charge, refund
@@ -39,10 +40,10 @@ def upgrade(store: EntryStore) -> str:
     """Check all entries, add the columns and the heads of this version, and end open calls."""
     with store.session(write=True) as session:
         transaction = Transaction(session, check_version=False)
-        if transaction.versions() == [VERSION]:
-            return f"{store.name} has layout version {VERSION} already"
-        if transaction.versions() != [1]:
+        versions = transaction.versions()
+        if versions != [1]:
             transaction.check_version()
+            return f"{store.name} has layout version {versions[0]} already"
         store.require_sound(session)
         store.upgrade_tables(session)
         replay = Replay.of(transaction)
@@ -108,16 +109,21 @@ class Replay:
             self.agreements[entry.dataset] = Agreement.read(body)
             return State(), None
         agreement, state = self.agreements[entry.dataset], self.states[entry.dataset]
+        allotment = body.get("allotment", "")
+        if entry.kind == "allot" and allotment not in state.allotments:
+            return agreement.allot(state, allotment, Fraction(body["share"])), None
+        if entry.kind == "release" and state.allotments[allotment].open:
+            return agreement.release(state, allotment), None
         if entry.kind == "reserve" and entry.call == entry.number:
             budget = Budget(body["epsilon"], body["delta"])
-            return agreement.reserve(state, budget, read_terms(body["terms"]))
+            return agreement.reserve(state, budget, read_terms(body["terms"]), allotment)
         if entry.kind == "upgrade" and not self.sealed:
             return state, None
         if entry.kind in ("request", "reply") and body["before"] == self.heads[entry.dataset].asked:
             return self._asked(entry, agreement, state), None
         hold = self.holds[entry.call] if entry.call else None
         if entry.kind == "charge":
-            return agreement.charge(state, hold, *read_charge(body))
+            return agreement.charge(state, hold, *read_charge(body), allotment)
         if entry.kind == "settle" and hold is not None and hold.open:
             return (agreement.settle if entry.heads else refund)(state, hold)
         raise LedgerError(f"{entry.kind} is out of place")

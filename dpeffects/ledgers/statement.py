@@ -42,6 +42,7 @@ COLUMNS = (
     "unit",
     "public",
     "void",
+    "allotment",
 )
 _LISTED = 20
 """How many of the newest charges a summary lists."""
@@ -162,6 +163,8 @@ class Statement:
         )
         for_one = " for one call" if in_rho else ""
         yield "Left", f"epsilon {left[0]:.6g}, delta {left[1]:.3g}{for_one}"
+        for name, now in self.agreement.allotments(state).items():
+            yield f"Allotment {name}", f"{now.share:.6g} of the total{for_one}: {now}"
 
     def _tighter(self) -> str:
         delta = self.agreement.budget.delta
@@ -187,6 +190,7 @@ def _row(entry: Entry, spend: Spend, about: Mapping[str, str]) -> dict[str, Any]
         "unit": terms.unit,
         "public": list(terms.public),
         "void": list(terms.void),
+        "allotment": entry.hold.allotment if entry.hold else entry.body.get("allotment", ""),
     }
     return {name: values[name] for name in COLUMNS}
 
@@ -194,9 +198,8 @@ def _row(entry: Entry, spend: Spend, about: Mapping[str, str]) -> dict[str, Any]
 def _table(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
     if not rows:
         return ()
-    columns = ["call", "UTC", "method", "label", "mechanism", "epsilon", "delta", "void"]
-    if not any(row["void"] for row in rows):
-        columns.remove("void")
+    columns = ["call", "UTC", "method", "label", "mechanism", "epsilon", "delta"]
+    columns += [name for name in ("allotment", "void") if any(row[name] for row in rows)]
     listed = [
         row | {"UTC": row["time"][:16].replace("T", " "), "void": ", ".join(row["void"])}
         for row in rows[-_LISTED:]
@@ -204,7 +207,7 @@ def _table(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
     cells = tuple(tuple(_cell(row[c]) for c in columns) for row in listed)
     more = len(rows) > _LISTED
     title = f"Charges (the newest {_LISTED} of {len(rows)})" if more else "Charges"
-    return (Table(title, tuple(columns), cells, "rllllrrl"[: len(columns)]),)
+    return (Table(title, tuple(columns), cells, "rllllrrll"[: len(columns)]),)
 
 
 def _cell(value: Any) -> str:

@@ -24,7 +24,10 @@ from dpeffects.ledgers.entry import (
 Rows = list[tuple[Any, ...]]
 
 VERSION = 2
-"""Version of the layout; a ledger of another one is refused. `upgrade_ledger` reads version 1."""
+"""Version of the layout. `upgrade_ledger` reads version 1."""
+ALLOTTING = 3
+"""The same with allotments. A ledger has it from its first one on: dpeffects that do not know of
+allotments refuse it."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM dpeffects_entries"
 _INSERT = (
@@ -127,12 +130,17 @@ class Transaction:
                 "the ledger has layout version 1, of an earlier dpeffects: bring it up to date, "
                 "once, with `dpeffects ledger upgrade` and its address"
             )
-        if versions != [VERSION]:
+        if versions not in ([VERSION], [ALLOTTING]):
             words = ", ".join(str(version)[:20] for version in versions) or "none"
             raise LedgerError(
-                f"the ledger has layout version {words}, and this dpeffects reads {VERSION}: "
-                "use the version of dpeffects that wrote it, or a newer one"
+                f"the ledger has layout version {words}, and this dpeffects reads {VERSION} and "
+                f"{ALLOTTING}: use the version of dpeffects that wrote it, or a newer one"
             )
+
+    def expect_allotments(self) -> None:
+        """Note that there are allotments."""
+        if self.versions() != [ALLOTTING]:
+            self._session.rows(f"UPDATE dpeffects_version SET version = {ALLOTTING}")
 
     def versions(self) -> list[Any]:
         """Return the layout version, as a list of one."""

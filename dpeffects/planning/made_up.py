@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.design.bounds import Declared, declare
+from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.design.read import read
 from dpeffects.formula import parse
 from dpeffects.formula.expression import Column, evaluate
@@ -63,9 +64,7 @@ class MadeUp:
         """
         import pandas as pd
 
-        if (n, seed) not in self._people:
-            self._people[n, seed] = self._made(n, seed)
-        people = self._people[n, seed]
+        people = self.people(n, seed)
         rng = np.random.default_rng([seed, 1])
         effect = min(max(effect, self.effects[0]), self.effects[1])
         columns = self._as_columns(self._outcomes(people, effect, rng))
@@ -73,6 +72,12 @@ class MadeUp:
             columns, effect = self._spread_evenly(n, rng), 0.0
         frame = pd.DataFrame({**people.columns, **columns})
         return declare(frame, self.setting.bounds), effect
+
+    def people(self, n: int, seed: int) -> People:
+        """Make n records of a seed, but for their outcomes."""
+        if (n, seed) not in self._people:
+            self._people[n, seed] = self._made(n, seed)
+        return self._people[n, seed]
 
     def _made(self, n: int, seed: int) -> People:
         import pandas as pd
@@ -153,6 +158,18 @@ class MadeUp:
             name: self.setting.bounds.interval(name) for name in self.formula.outcome_columns
         }
         return {name: rng.uniform(*ends, n) for name, ends in intervals.items()}
+
+
+def evenly(bounds: Bounds, names: Iterable[str], n: int, seed: int) -> dict[str, Any]:
+    """Columns spread evenly over their range, or over their levels."""
+    rng, found = np.random.default_rng([seed, 2]), {}
+    for name in names:
+        if bounds.is_levels(name):
+            levels = np.array(list(bounds[name]), dtype=object)
+            found[name] = levels[rng.integers(0, len(levels), n)]
+        else:
+            found[name] = rng.uniform(*bounds.interval(name), n)
+    return found
 
 
 def _indices(terms: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

@@ -102,7 +102,7 @@ def refuse_former(options: Mapping[str, Any]) -> None:
             )
 
 
-def read_formula(formula: str, bounds: Any) -> tuple[Formula, Bounds]:
+def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[Formula, Bounds]:
     """Read a formula, and the bounds of its columns; `.` stands for those declared by name."""
     given = opened(bounds)
     if isinstance(given, str):
@@ -111,16 +111,21 @@ def read_formula(formula: str, bounds: Any) -> tuple[Formula, Bounds]:
     parsed = parse(formula, [n for n, x in given.items() if not isinstance(x, Blank)])
     if isinstance(parsed.outcome, Survival):
         raise OptionError("a plan is for average effects: rehearse dp_survival with rehearse(...)")
+    if parsed.more_outcomes and not several:
+        raise OptionError("a plan is for one outcome; plan_study takes several")
     there = [n for n in parsed.columns if n not in given]
     used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
     needed = {n: x for n, x in given.items() if n in used}
     return parsed, replace(Bounds.of_columns(needed, parsed.columns), dates={})  # days are numbers
 
 
-def declared_bounds(formula: Formula, known: Bounds) -> tuple[Bounds, bool]:
+def declared_bounds(
+    formula: Formula, known: Bounds, *, several: bool = False
+) -> tuple[Bounds, bool]:
     """Bounds of the formula's columns, declared or in the formula; is the outcome 0 or 1 by them?
 
     An outcome with the levels 0 and 1 has two values. One with the range (0, 1) may have.
+    ``several``: there may be more than two arms.
     """
     name = formula.outcome.name if isinstance(formula.outcome, Column) else ""
     two_valued = name in known and known.is_levels(name) and set(known[name]) == {0, 1}
@@ -135,7 +140,7 @@ def declared_bounds(formula: Formula, known: Bounds) -> tuple[Bounds, bool]:
     arm = formula.treatment_name
     if (arm,) != formula.treatment_columns:
         raise OptionError(f"a plan makes up the treatment: write a column in the place of {arm}")
-    if arm in known and known.is_levels(arm) and len(known[arm]) > 2:
+    if arm in known and known.is_levels(arm) and len(known[arm]) > 2 and not several:
         raise OptionError(f"a plan compares two arms: declare two of the levels of {arm!r}")
     missing = [n for n in formula.columns if n not in known and n != arm]
     if missing:

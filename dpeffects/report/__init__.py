@@ -9,12 +9,14 @@ from dpeffects.report import (
     about_balance,
     about_conditional,
     about_late,
+    about_moments,
     about_quantiles,
     about_randomisation,
     about_rates,
     about_sensitivity,
     about_simulations,
     about_sites,
+    about_study,
     about_survival,
     about_tables,
     about_tests,
@@ -24,6 +26,7 @@ from dpeffects.report import (
     plots,
     review_record,
     text,
+    word,
 )
 from dpeffects.report.comparison import Comparison, compare
 
@@ -34,12 +37,14 @@ __all__ = [
     "about_balance",
     "about_conditional",
     "about_late",
+    "about_moments",
     "about_quantiles",
     "about_randomisation",
     "about_rates",
     "about_sensitivity",
     "about_simulations",
     "about_sites",
+    "about_study",
     "about_survival",
     "about_tables",
     "about_tests",
@@ -50,4 +55,5 @@ __all__ = [
     "plots",
     "review_record",
     "text",
+    "word",
 ]

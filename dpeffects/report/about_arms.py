@@ -11,6 +11,7 @@ from dpeffects.report.blocks import (
     alert,
     called,
     closing,
+    effect_table,
     header,
     limits,
     means_block,
@@ -19,6 +20,7 @@ from dpeffects.report.blocks import (
     relation,
 )
 from dpeffects.report.paragraph import describe, effect_words, paragraph
+from dpeffects.results.did import EventStudy
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.several import ArmEffects, AtOnce, SubsetEffects
 from dpeffects.summary import Pairs, Summary, Table, summarise
@@ -42,13 +44,20 @@ def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summa
         "lrrrrr",
     )
     more = f"The first {EFFECTS} of {len(shown)}; tidy() has them all."
-    at_once = _at_once(fit, conf_level, simultaneous)
-    notes = (at_once, *_missing(fit), more if len(shown) > EFFECTS else "")
+    at_once = family_words(fit, conf_level, simultaneous, _each(fit))
+    notes = (
+        at_once,
+        *_missing(fit),
+        more if len(shown) > EFFECTS else "",
+        *_trends(fit, conf_level),
+    )
+    what = "differences in differences" if isinstance(fit, EventStudy) else f"{called(fit)}s"
     return Summary(
-        f"Private {called(fit)}s {_where(fit, count=True)}: {fit.method_title} ({fit.method})",
+        f"Private {what} {_where(fit, count=True)}: {fit.method_title} ({fit.method})",
         alert(fit),
         (
             _header(fit),
+            *_over_periods(fit, conf_level),
             table,
             *means_block(fit, conf_level),
             *closing(fit, (*notes, *fit.notes)),
@@ -66,8 +75,10 @@ def _(fit: AtOnce, conf_level: float) -> str:
         f"The {name.lower()} are {named.replace(' (reference)', '')}. {what} {_where(fit)}, with "
         f"{percent(conf_level)} intervals, are {listed(rows)}.",
         "All of them are averages over the records of all arms." if over_all else "",
-        _at_once(fit, conf_level, True),
+        family_words(fit, conf_level),
         noise_sentence(rows),
+        *_trends(fit, conf_level),
+        f"The estimates assume {fit.assumes}." if fit.assumes else "",
     ]
     sampling = fit.effects[0].sampling
     lost = isinstance(sampling, Unavailable)
@@ -87,6 +98,9 @@ def _named(fit: AtOnce) -> tuple[str, str]:
     """What the effects are for: arms, or subsets with their conditions."""
     if isinstance(fit, ArmEffects):
         return "Arms", ", ".join((f"{fit.arms[0]} (reference)", *fit.arms[1:]))
+    if isinstance(fit, EventStudy):
+        here = {fit.reference: f"{fit.reference} (reference)"}
+        return "Periods", ", ".join(here.get(name, name) for name in fit.periods)
     assert isinstance(fit, SubsetEffects)
     pairs = zip(fit.labels, fit.subsets, strict=True)
     texts = [a if a == b else f"{a} ({b})" for a, b in pairs]
@@ -97,14 +111,21 @@ def _named(fit: AtOnce) -> tuple[str, str]:
 def _where(fit: AtOnce, count: bool = False) -> str:
     if isinstance(fit, ArmEffects):
         return f"between {len(fit.arms)} arms" if count else "between arms"
+    if isinstance(fit, EventStudy):
+        return f"in {len(fit.periods)} periods" if count else "by period"
     return f"in {len(fit.labels)} subsets" if count else "by subset"
 
 
 def _each(fit: AtOnce) -> str:
+    if isinstance(fit, EventStudy):
+        return "period"
     return "contrast" if isinstance(fit, ArmEffects) else "subset"
 
 
-def _at_once(fit: AtOnce, conf_level: float, simultaneous: bool) -> str:
+def family_words(
+    fit: AtOnce, conf_level: float, simultaneous: bool = True, each: str = "effect"
+) -> str:
+    """Say for how many effects intervals and p-values hold at once."""
     if all(isinstance(effect.sampling, Unavailable) for effect in fit.effects):
         return ""
     if simultaneous:
@@ -112,7 +133,20 @@ def _at_once(fit: AtOnce, conf_level: float, simultaneous: bool) -> str:
         count, level = len(fit.labels), percent(conf_level, "g")
         return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
     what = "Intervals" if fit.associated else "Intervals and p-values"
-    return f"{what} are for one {_each(fit)} at a time, not for all at once."
+    return f"{what} are for one {each} at a time, not for all at once."
+
+
+def _over_periods(fit: AtOnce, conf_level: float) -> tuple[Table, ...]:
+    """The mean effect over several periods under treatment."""
+    several = isinstance(fit, EventStudy) and len(fit.labels) > fit.leads + 1
+    return (effect_table(fit.one(), conf_level),) if isinstance(fit, EventStudy) and several else ()
+
+
+def _trends(fit: AtOnce, conf_level: float) -> tuple[str, ...]:
+    """What changes before treatment say about trends."""
+    if not isinstance(fit, EventStudy):
+        return ()
+    return (f"Pre-trends: {fit.pretrends(conf_level)}",)
 
 
 def _missing(fit: AtOnce) -> tuple[str, ...]:

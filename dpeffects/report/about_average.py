@@ -13,6 +13,7 @@ from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_alone
 from dpeffects.report.blocks import (
     alert,
+    assumed,
     called,
     closing,
     effect_table,
@@ -181,6 +182,8 @@ def _findings(fit: Result, conf_level: float) -> list[str]:
             "and interval average over what it may be."
         )
     rests_on = BASIS[fit.released.basis]
+    if fit.assumes and not fit.associated:
+        rests_on = f"The estimate assumes {assumed(fit)}."
     means = [means_sentence(fit, conf_level)]
     return [*sentences, *means, reading(interval, _if_random(fit), what), rests_on]
 
@@ -209,6 +212,8 @@ def _halves(fit: Result, conf_level: float) -> tuple[float, float] | None:
 def _if_random(fit: Result) -> str:
     if fit.released.basis == "randomised":
         return "treatment was randomised"
+    if fit.assumes:
+        return "trends were parallel"
     spec = registry().get(fit.method)
     try:
         covariates = parse(fit.formula).has_covariates

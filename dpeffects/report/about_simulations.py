@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.guarantee import column_of, protected
+from dpeffects.inference.estimate import NO_EFFECT
 from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.cells import NEAR
-from dpeffects.planning import Plan, PlanSetting, TermPlan
+from dpeffects.planning import Plan, PlannedEffect, PlanSetting, StudyPlan, TermPlan
 from dpeffects.report.blocks import noted, percent, starred
 from dpeffects.results.numbers import number, numbers, text_of
-from dpeffects.study.result import Study
+from dpeffects.simulations.result import Study
 from dpeffects.summary import Notes, Pairs, Summary, Table, summarise
 
 if TYPE_CHECKING:
@@ -55,6 +56,61 @@ def _(plan: Plan) -> Summary:
     notes = noted(f"{r.method}: {r.remark or r.reason}" for r in plan.rows if r.remark or r.reason)
     blocks = (header, table, split, *((notes,) if notes else ()))
     return Summary(f"Plan for the {s.estimand}: no data was touched", "", blocks)
+
+
+@summarise.register
+def _(plan: StudyPlan) -> Summary:
+    s = plan.setting
+    share = s.share_treated
+    arms = "arms of the same size" if share is None else f"{100 * share:.3g} % treated"
+    if s.arm_shares:
+        arms = ", ".join(f"{100 * x:.3g} % {name}" for name, x in s.arm_shares.items())
+    guessed = [f"mean of {name} {number(x)}" for name, x in s.outcome_mean.items()]
+    guessed += [f"sd of {name} {number(x)}" for name, x in s.outcome_sd.items()]
+    for name, given in s.subgroup_shares.items():
+        guessed += [f"{100 * x:.3g} % {name} {level}" for level, x in given.items()]
+    more = (("Subgroups", ", ".join(s.subgroups)),) if s.subgroups else ()
+    header = Pairs(
+        (
+            ("Formula", s.formula),
+            *more,
+            ("Budget", f"epsilon = {number(s.epsilon)}, delta = {number(s.delta)}"),
+            ("Records", f"n = {s.n}"),
+            ("Design", s.design),
+            ("Assumed", "; ".join([arms, *guessed])),
+        )
+    )
+    levels = f"{percent(s.conf_level)} intervals for all at once, {percent(s.power)} power"
+    tables = [_planned_table(f"All records ({levels})", plan, "")]
+    factors = dict.fromkeys(x.subgroup for x in plan.effects if x.subgroup)
+    tables += [_planned_table(f"By {name}", plan, name) for name in factors]
+    if plan.baseline:
+        names = ("variable", "noise sd", "std. error")
+        rows = [(x.term, f"{x.noise_sd:.4g}", f"{x.std_error:.4g}") for x in plan.baseline]
+        title = "Standardised differences of baseline variables"
+        tables.append(Table(title, names, tuple(rows), "lrr"))
+    columns = ("release", "share", "noise", "epsilon", "delta")
+    split = [(*x[:3], f"{x[3]:.3g}", f"{x[4]:.3g}") for x in plan.releases]
+    tables.append(Table("What is released", columns, tuple(split), "lllrr"))
+    alert = starred([NO_EFFECT] if plan.basis == "association" else [])
+    return Summary("Plan of a study: no data was touched", alert, (header, *tables))
+
+
+def _planned_table(title: str, plan: StudyPlan, subgroup: str) -> Table:
+    """Effects on all records, or by the levels of a factor."""
+    figures = ("noise_sd", "std_error", "single", "half_width", "detectable")
+    names = ("noise sd", "std. error", "alone", "half-width", "detectable")
+
+    def row(x: PlannedEffect) -> tuple[str, ...]:
+        return (x.term, *((x.level,) if subgroup else ()))
+
+    rows = [
+        (*row(x), *(_figure(getattr(x, name), ".4g") for name in figures))
+        for x in plan.effects
+        if x.subgroup == subgroup
+    ]
+    first = ("outcome", "level") if subgroup else ("outcome",)
+    return Table(title, (*first, *names), tuple(rows), "l" * len(first) + "r" * len(names))
 
 
 @summarise.register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS, LATE
@@ -17,8 +17,9 @@ from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
+from dpeffects.results.did import DidEffect, EventStudy
 from dpeffects.results.numbers import joined, number, numbers, text_of
-from dpeffects.results.record import Record
+from dpeffects.results.record import Bound, Record
 from dpeffects.results.several import AtOnce
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import Block, Notes, Pairs, Table
@@ -31,6 +32,8 @@ LEVELS = {
     "none": "no level of privacy (nothing is protected)",
 }
 _MOST_SPENDS = 40
+_MOST_NAMED = 9
+"""Outcomes and treatment whose bounds are named."""
 SOURCES = {
     "declared": "declared",
     "dtype": "from the column's type",
@@ -62,6 +65,8 @@ def words_of(estimand: str) -> str:
 
 def called(result: Record | Combined) -> str:
     """What was estimated: an effect, in the words of its estimand, or an association."""
+    if isinstance(result, DidEffect | EventStudy) and not result.associated:
+        return "difference in differences"
     return "association" if result.associated else words_of(result.estimand)
 
 
@@ -152,6 +157,7 @@ def header(result: Record) -> Pairs:
         ("Assumes", assumed(result)),
         ("Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
+        ("Paid by", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
         ("Noise", result.noise_source),
         ("Bounds", bounds_text(result)),
         ("Who counts", "; ".join(result.sample.values())),
@@ -160,7 +166,7 @@ def header(result: Record) -> Pairs:
 
 
 def formula_text(formula: str, most: int = 320) -> str:
-    """Return a formula, shortened where its covariates would fill more than a few lines.
+    """Return a formula, shortened where outcomes or covariates would fill more than a few lines.
 
     Examples
     --------
@@ -169,17 +175,26 @@ def formula_text(formula: str, most: int = 320) -> str:
     """
     if len(formula) <= most:
         return formula
-    head, _, _ = formula.partition("|")
+    head, bar, right = formula.partition("|")
     try:
-        terms = [":".join(map(source_of, term)) for term in parse(formula).terms]
+        parsed = parse(formula)
     except FormulaError:  # a result that was read may hold any text
         return formula
-    if len(terms) < 3:
-        return formula
-    count = len(terms)
-    while len(head) + sum(map(len, terms)) + 3 * len(terms) > most - 20 and len(terms) > 2:
-        del terms[-2]
-    return f"{head}| {' + '.join([*terms[:-1], '...', terms[-1]])} ({count} terms)"
+    terms = [":".join(map(source_of, term)) for term in parsed.terms]
+    if len(parsed.outcomes) > 3 and len(head) > most // 2:
+        names = _some([source_of(outcome) for outcome in parsed.outcomes], most // 2, "outcomes")
+        head = f"{names} ~{head.partition('~')[2]}"
+    if len(terms) < 3 or len(head) + len(bar) + len(right) <= most:
+        return head + bar + right
+    return f"{head}| {_some(terms, most - len(head), 'terms')}"
+
+
+def _some(names: list[str], most: int, what: str) -> str:
+    """The first names and the last one, in so many characters, and how many there are."""
+    count = len(names)
+    while sum(map(len, names)) + 3 * len(names) > most - 20 and len(names) > 2:
+        names = [*names[:-2], names[-1]]
+    return f"{' + '.join([*names[:-1], '...', names[-1]])} ({count} {what})"
 
 
 def assumed(result: Record) -> str:
@@ -190,12 +205,18 @@ def assumed(result: Record) -> str:
     if result.basis == "randomised":
         said = "treatment was randomised, as the call said: nothing is allowed for confounding"
         return f"{said}; {table.assumes}" if table and table.assumes else said
+    if table and result.assumes:
+        return result.assumes
     if table:
         first = NO_CONFOUNDER if table.uses_covariates else ""
         return "; ".join(filter(None, (first, table.assumes)))
     known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
     spec = (conditional_methods() if known else registry()).get(result.method)
-    return spec.assumes if spec else ""
+    by_method = spec.assumes if spec else ""
+    if not result.assumes:
+        return by_method
+    _, apart, models = by_method.partition(f"{NO_CONFOUNDER}; ")
+    return f"{result.assumes}; {models}" if apart and result.basis == "adjusted" else result.assumes
 
 
 def bounds_text(result: Record) -> str:
@@ -204,23 +225,25 @@ def bounds_text(result: Record) -> str:
     roles = dict.fromkeys(result.outcome.split(", "), "outcome")
     made_of = (name for name, *_ in bounds if re.search(rf"\b{re.escape(name)}\b", result.outcome))
     roles |= {name: name for name in made_of if name not in roles}  # Surv(time, event)
+    own = set(roles) - {result.treatment}
     roles |= {result.treatment: "treatment"}
-    first = [
-        f"{roles[name]} {text} {SOURCES.get(source, source)}"
-        for role in roles
-        for name, text, source in bounds
-        if name == role
-    ]
+    known = [bound for role in roles for bound in bounds if bound[0] == role]
+    first = [f"{roles[name]} {text} {SOURCES.get(source, source)}" for name, text, source in known]
+    if len(known) > _MOST_NAMED:
+        treatment = [text for (name, *_), text in zip(known, first, strict=True) if name not in own]
+        first = [*_by_source([bound for bound in known if bound[0] in own], "outcome"), *treatment]
     rest = [bound for bound in bounds if bound[0] not in roles]
-    parts = []
-    for source in dict.fromkeys(source for _, _, source in rest):
-        group = [(name, text) for name, text, where in rest if where == source]
-        count = f"{len(group)} covariate{'s' if len(group) > 1 else ''}"
-        line = f"{count} {SOURCES.get(source, source)}"
+    return "; ".join([*first, *_by_source(rest, "covariate")])
+
+
+def _by_source(bounds: list[Bound], what: str) -> Iterator[str]:
+    """Columns counted by the source of their bounds; risky or found ones are named."""
+    for source in dict.fromkeys(source for _, _, source in bounds):
+        group = [(name, text) for name, text, where in bounds if where == source]
+        line = f"{len(group)} {what}{'s' if len(group) > 1 else ''} {SOURCES.get(source, source)}"
         if source in ("private", "data"):
             line += ": " + ", ".join(_unbroken(f"{name} {text}") for name, text in group)
-        parts.append(line)
-    return "; ".join(first + parts)
+        yield line
 
 
 def _unbroken(text: str) -> str:

@@ -97,6 +97,8 @@ class Comparison(Shown):
             label = _unused(str(row["term"]), cells)
             cells[0, label, 0], cells[0, label, 1] = _effect(row, self.stat)
         facts = {name: tidy[name].iloc[0] for name in ("outcome", "estimand")} | dict(glance)
+        if (count := tidy["outcome"].nunique()) > 1:
+            facts["outcome"] = f"{count} outcomes"
         cells |= {(1, name, 0): number(facts[name]) for name in _FACTS}
         share = float(glance.get("noise_share", math.nan))
         cells[1, "noise share", 0] = "n/a" if math.isnan(share) else percent(share, ".1f")

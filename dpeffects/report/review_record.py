@@ -20,6 +20,7 @@ from dpeffects.errors import OptionError
 from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import describe, versions
+from dpeffects.report.word import ENDING, word_file
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import joined, number, text_of
 from dpeffects.results.record import Record
@@ -66,6 +67,8 @@ def _(
     about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
     page = _page(fit, parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
     writing.write(file, twin.encode(), overwrite=overwrite is True)
+    if target.suffix.lower() == ENDING:
+        return page.as_docx(target, overwrite=overwrite)
     writing.write(target, page.as_html(standalone=True), overwrite=overwrite is True)
     return target
 
@@ -98,10 +101,12 @@ def _target(path: str | PathLike[str], overwrite: bool) -> Path:
     if not isinstance(path, str | PathLike):
         raise OptionError(f'the record needs a path such as "record.html", got {path!r}')
     target = Path(path)
-    if target.suffix.lower() != ".html":
+    if target.suffix.lower() == ENDING:
+        word_file(target)
+    elif target.suffix.lower() != ".html":
         raise OptionError(
-            f"a release record is an .html file (its .json twin is written beside it): write "
-            f'"{target.with_suffix(".html").name or "record.html"}", not {str(target)!r}'
+            f"a release record is an .html or {ENDING} file (its .json twin is written beside it): "
+            f'write "{target.with_suffix(".html").name or "record.html"}", not {str(target)!r}'
         )
     for file in (target, twin_of(target)):
         writing.check(file, overwrite=overwrite is True)
@@ -126,7 +131,7 @@ def checklist(parts: Sequence[Part]) -> list[Check]:
         ("Public", _each(parts, lambda p: ", ".join(p.guarantee.public) or "nothing"), ASK),
         _bounds_check(parts),
         _noise(parts),
-        ("The ledger", "A result does not know what else was released: see the ledger.", ASK),
+        ("The ledger", _each(parts, _ledger), ASK),
         _person(parts),
         ("Cautions", _each(parts, lambda p: _caution(p) or "none"), "accuracy, not privacy"),
     ]
@@ -140,6 +145,12 @@ def _each(parts: Sequence[Part], say: Callable[[Part], str]) -> str:
     if len(said) == 1:
         return next(iter(said))
     return "; ".join(f"{', '.join(sites)}: {text}" for text, sites in said.items())
+
+
+def _ledger(part: Part) -> str:
+    name = "" if isinstance(part, SiteRelease) else part.allotment
+    paid = f"Paid by its allotment {name}. " if name else ""
+    return f"{paid}A result does not know what else was released: see the ledger."
 
 
 def _site(part: Part) -> str:

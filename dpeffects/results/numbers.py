@@ -57,6 +57,22 @@ def numbers(values: Sequence[float]) -> tuple[str, ...]:
     return texts
 
 
+def to_error(values: Sequence[float], error: float, digits: int = 2) -> tuple[str, ...]:
+    """Format numbers up to the place of so many digits of their error.
+
+    Examples
+    --------
+    >>> to_error([0.048812, -0.0004], 0.00664), to_error([2461.4, -0.2], 13.0, 1)
+    (('0.0488', '-0.0004'), ('2460', '0'))
+    """
+    if not (math.isfinite(error) and error > 0.0 and all(map(math.isfinite, values))):
+        return tuple(number(x) for x in values)
+    if not 1e-6 < error < 1e9:
+        return tuple(f"{x:.{digits + 2}g}" for x in values)
+    decimals = digits - 1 - math.floor(math.log10(error))
+    return tuple(f"{round(x, decimals) + 0.0:.{max(decimals, 0)}f}" for x in values)
+
+
 def joined(values: Sequence[float]) -> str:
     """Return a few numbers side by side; of many, the range."""
     if len(values) > 4 and min(values) == max(values):

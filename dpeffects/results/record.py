@@ -47,7 +47,8 @@ class Reported(Shown, JsonRecord):
         """Write about the release: a paragraph for a paper, or a record for a review board.
 
         Without a path, return the paragraph on methods and results. With a path that ends in
-        ``.html``, write the release record there, its twin in JSON beside it, and return the path:
+        ``.html`` (or ``.docx``, for Word, with ``pip install "dpeffects[word]"``), write the
+        release record there, its twin in JSON beside it, and return the path:
         summary, paragraph, all charges with the claims that prove them, bounds, options, versions
         and the checklist for review boards. All of it is public. ``conf_level`` is by default that
         of the summary.
@@ -88,6 +89,8 @@ class Record(Reported):
     sample
         Who counts, and for how much, in words, by the argument that asked for it: units, a subset,
         weights, missing values, clusters.
+    allotment
+        The allotment of a ledger that was charged (`Ledger.allot`), or empty.
     """
 
     estimand: str
@@ -108,10 +111,16 @@ class Record(Reported):
     options: Mapping[str, Any] = field(default_factory=dict)
     citation: str = ""
     sample: Mapping[str, str] = field(default_factory=dict)
+    allotment: str = ""
 
     @property
     def basis(self) -> str:
         """One of `BASES`, or empty where the method's own assumptions say it."""
+        return ""
+
+    @property
+    def assumes(self) -> str:
+        """What has to be true for the intervals to hold, where the method does not say it."""
         return ""
 
     @property
@@ -152,7 +161,8 @@ class Record(Reported):
         with ``"value": None`` beside it.
         """
         bounds = [dict(zip(_BOUND, bound, strict=True)) for bound in self.bounds]
-        return super().to_dict() | {"bounds": bounds}
+        values = super().to_dict() | {"bounds": bounds}
+        return {k: x for k, x in values.items() if x or k != "allotment"}
 
 
 def _read_bound(value: Any) -> Bound:

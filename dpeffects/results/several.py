@@ -12,7 +12,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
@@ -359,25 +359,8 @@ class SubsetEffects(AtOnce):
         if not self.disjoint:
             raise OptionError("subsets that may share records have no simple difference")
         first, second = (self.subset(label).released for label in (one, other))
-        sampling: SamplingVariance | Unavailable = Unavailable("one of the two has none")
-        a, b = first.sampling, second.sampling
-        if not (isinstance(a, Unavailable) or isinstance(b, Unavailable)):
-            sampling = SamplingVariance(
-                a.value + b.value, math.hypot(a.noise_scale, b.noise_scale), a.largest + b.largest
-            )
-        ends = [x.possible or (-math.inf, math.inf) for x in (first, second)]
-        released = replace(
-            first,
-            value=first.point - second.point,
-            sampling=sampling,
-            laplace=(*first.laplace, *second.laplace),
-            gaussian=first.gaussian + second.gaussian,
-            parts=(*first.parts, *second.parts),
-            possible=(ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]),
-            details={},
-            means=None,
-        )
         contrast = f"{self.treatment} ({one} - {other})"
+        released = first.less(second)
         return replace(self.subset(one), released=released, treatment=contrast, sample={})
 
     def __repr__(self) -> str:

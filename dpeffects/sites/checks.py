@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+import typing
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.sites.document import printable
-from dpeffects.sites.plausible import why_not
-from dpeffects.sites.release import SiteRelease, read_release
+from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
-_SAME: dict[str, Callable[[SiteRelease], str]] = {
+SAME: dict[str, Callable[[SiteRelease], str]] = {
     "the estimand": attrgetter("estimand"),
     "the outcome": attrgetter("outcome"),
     "the treatment": attrgetter("treatment"),
@@ -29,17 +29,32 @@ _SAME: dict[str, Callable[[SiteRelease], str]] = {
 """What must be the same; sizes and numbers of clusters are each site's own."""
 
 
-def read_all(releases: Any) -> tuple[SiteRelease, ...]:
-    """Read every release; no site stands twice."""
-    if isinstance(releases, str | bytes | os.PathLike | Mapping | SiteRelease):
-        raise ReleaseError("combine takes a list of releases, not one")
+class Sent(typing.Protocol):
+    """What a site sent, of whatever kind."""
+
+    @property
+    def site(self) -> str:
+        """Name of the site."""
+
+    @property
+    def request(self) -> str:
+        """Identifier of the request that it answers."""
+
+
+S = TypeVar("S", bound=Sent)
+
+
+def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
+    """Read every release that a function was given; no site stands twice."""
+    if isinstance(releases, str | bytes | os.PathLike | Mapping) or hasattr(releases, "site"):
+        raise ReleaseError(f"{function} takes a list of releases, not one")
     try:
         entries = list(releases)
     except TypeError:
-        raise ReleaseError(f"combine takes a list, not {type(releases).__name__}") from None
+        raise ReleaseError(f"{function} takes a list, not {type(releases).__name__}") from None
     if not entries:
         raise ReleaseError("there is no release to combine")
-    sent = tuple(map(read_release, entries))
+    sent = tuple(map(read, entries))
     names = [release.site for release in sent]
     if len(set(names)) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
@@ -47,7 +62,7 @@ def read_all(releases: Any) -> tuple[SiteRelease, ...]:
     return sent
 
 
-def check_left_out(left_out: Any, releases: tuple[SiteRelease, ...]) -> dict[str, str]:
+def check_left_out(left_out: Any, releases: Sequence[Sent]) -> dict[str, str]:
     """Return the sites without a release and why, in words that can be printed."""
     if left_out is None:
         return {}
@@ -63,10 +78,10 @@ def check_left_out(left_out: Any, releases: tuple[SiteRelease, ...]) -> dict[str
     return {site: printable(reason) for site, reason in left_out.items()}
 
 
-def check_same(releases: tuple[SiteRelease, ...]) -> None:
+def check_same(releases: Sequence[S], same: Mapping[str, Callable[[S], str]]) -> None:
     """Refuse sites that did not estimate the same thing, naming two of them."""
     first = releases[0]
-    for what, value_of in _SAME.items():
+    for what, value_of in same.items():
         expected = value_of(first)
         for release in releases:
             value = value_of(release)
@@ -77,7 +92,7 @@ def check_same(releases: tuple[SiteRelease, ...]) -> None:
                 )
 
 
-def check_request(releases: tuple[SiteRelease, ...], request: Any) -> None:
+def check_request(releases: Sequence[Sent], request: Any) -> None:
     """Refuse a release that answers another request than the one asked, or than the others."""
     if request is not None and (not isinstance(request, str) or not request):
         raise OptionError("request must be the identifier that the sites were given")
@@ -99,7 +114,7 @@ def _named(request: str) -> str:
     return f"the request {request!r}" if request else "no request"
 
 
-def check_plausible(releases: tuple[SiteRelease, ...]) -> None:
+def check_plausible(releases: Sequence[S], why_not: Callable[[S], str]) -> None:
     """Refuse a release that cannot be what it says."""
     for release in releases:
         if reason := why_not(release):

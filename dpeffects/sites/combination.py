@@ -15,12 +15,14 @@ from dpeffects.errors import EstimationError
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Evidence, Hypothesis
 from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
+from dpeffects.inference.weighted import combined_means
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Reported
 from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
+    SAME,
     check_left_out,
     check_plausible,
     check_request,
@@ -29,10 +31,10 @@ from dpeffects.sites.checks import (
     read_all,
 )
 from dpeffects.sites.error_distribution import Errors, SumLaw
-from dpeffects.sites.means import combined_means
 from dpeffects.sites.notes import FEW_SITES, listed, notes
+from dpeffects.sites.plausible import why_not
 from dpeffects.sites.random_effects import MixedLaw, random_effects
-from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release import SiteRelease, read_release
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
 from dpeffects.sites.weights import Floats
 from dpeffects.summary import Summary, draw, summarise
@@ -419,15 +421,15 @@ def combine(
     """
     check_rule(rule)
     check_conf_level(conf_level)
-    sent = read_all(releases)
+    sent = read_all(releases, read_release, "combine")
     absent = check_left_out(left_out, sent)
     if trust is not None:
         from dpeffects.sites.signing import verify_all
 
         verify_all(sent, trust)
     check_request(sent, request)
-    check_same(sent)
-    check_plausible(sent)
+    check_same(sent, SAME)
+    check_plausible(sent, why_not)
     return _combined(sent, RULES[rule], conf_level, absent)
 
 

@@ -11,9 +11,15 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from dataclasses import fields, is_dataclass
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from dpeffects import documents
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import ReleaseError
 
 MOST = 1e60
@@ -130,6 +136,58 @@ def flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise ReleaseError(f"{name} must be true or false")
     return value
+
+
+def array(value: Any, name: str) -> FloatArray:
+    """Numbers in lists of lists of the same lengths."""
+    found = _numbers(value, name)
+    try:
+        return np.array(found, dtype=np.float64)
+    except ValueError:
+        raise ReleaseError(f"{name} must have lists of the same lengths") from None
+
+
+def _numbers(value: Any, name: str) -> Any:
+    return many(value, name, check=_numbers) if isinstance(value, list) else number(value, name)
+
+
+def typed(value: Any, name: str, *, hint: Any, without: tuple[str, ...] = ()) -> Any:
+    """A value of a type; of a dataclass all fields but some, each by its own type.
+
+    Examples
+    --------
+    >>> typed([1, 2.5], "ends", hint=tuple[float, ...])
+    (1, 2.5)
+    """
+    outer, inner = get_origin(hint) or hint, get_args(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        hints = get_type_hints(hint)
+        checks = {
+            f.name: partial(typed, hint=hints[f.name])
+            for f in fields(hint)
+            if f.name not in without
+        }
+        return record(value, name, fields=checks, make=hint)
+    if outer is UnionType:
+        (only,) = (choice for choice in inner if choice is not NoneType)
+        return None if value is None else typed(value, name, hint=only)
+    if outer is tuple and inner[-1] is ...:
+        return many(value, name, check=partial(typed, hint=inner[0]))
+    if outer is tuple:
+        entries = many(value, name, check=lambda entry, _: entry)
+        if len(entries) != len(inner):
+            raise ReleaseError(f"{name} must have {len(inner)} entries")
+        return tuple(typed(entry, name, hint=x) for entry, x in zip(entries, inner, strict=True))
+    return _PLAIN[outer](value, name)
+
+
+_PLAIN: dict[Any, Check] = {
+    np.ndarray: array,
+    str: partial(text, empty=True),
+    float: number,
+    int: partial(whole, least=-1),
+    bool: flag,
+}
 
 
 def kind(value: Any) -> str:

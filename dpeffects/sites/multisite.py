@@ -17,7 +17,7 @@ from dpeffects.errors import (
 )
 from dpeffects.flow import Estimation
 from dpeffects.inference.intervals import check_conf_level
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import Allotment, Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_rule
 from dpeffects.sites.combination import Combined, combine
@@ -166,7 +166,7 @@ def _for_site(name: Any, arguments: Mapping[str, Any], seed: int | None) -> dict
             if name not in own[key]:
                 raise OptionError(f"{key} has no entry for the site {name!r}")
             own[key] = own[key][name]
-        elif isinstance(own.get(key), Ledger):
+        elif isinstance(own.get(key), Ledger | Allotment):
             raise OptionError(
                 "the sites' records are disjoint, so one ledger would count too much: give a "
                 f'mapping, ledger={{"{name}": Ledger(...), ...}}'

@@ -29,8 +29,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from dpeffects.guarantee import Guarantee
+from dpeffects.privacy.charges import Spend
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import version_of
 
@@ -48,15 +50,8 @@ _ROUNDED = 1e-8
 def why_not(release: SiteRelease) -> str:
     """Say why a release cannot be what it says, or return an empty text."""
     guarantee = release.guarantee
-    if not release.spends:
-        return "it lists no charges behind its guarantee"
-    spends = release.spends
-    for name, total, charges in (
-        ("epsilon", guarantee.epsilon, [spend.epsilon for spend in spends]),
-        ("delta", guarantee.delta, [spend.delta for spend in spends]),
-    ):
-        if not _adds_up(charges, total):
-            return f"its charges do not add up to the {name} of its guarantee"
+    if reason := charges_add_up(release.spends, guarantee):
+        return reason
     width = outcome_width(release)
     if width is None:
         return "it does not say the range of its outcome"
@@ -67,6 +62,16 @@ def why_not(release: SiteRelease) -> str:
         return "it claims less noise than n, epsilon and the range of its outcome allow for"
     if abs(release.estimate) > _MOST * (_ends(release, 1.0) + noise):
         return "its estimate is far beyond the range of its outcome and its noise"
+    return ""
+
+
+def charges_add_up(spends: Sequence[Spend], guarantee: Guarantee) -> str:
+    """Say why charges cannot be those behind a guarantee, or return an empty text."""
+    if not spends:
+        return "it lists no charges behind its guarantee"
+    for name in ("epsilon", "delta"):
+        if not _adds_up([getattr(x, name) for x in spends], getattr(guarantee, name)):
+            return f"its charges do not add up to the {name} of its guarantee"
     return ""
 
 

@@ -59,7 +59,8 @@ def check_site(site: Any, name: str = "site") -> str:
     return str(site)
 
 
-def _triple(name: str, range: str, source: str) -> tuple[str, str, str]:
+def bound_triple(name: str, range: str, source: str) -> tuple[str, str, str]:
+    """Name, range in words and source of a bound."""
     return name, range, source
 
 
@@ -111,7 +112,7 @@ GUARANTEE: Fields = {
     "kind": partial(one_of, allowed=KINDS_SENT),
     "void": _texts,
 }
-_SPEND: Fields = {
+SPEND: Fields = {
     "label": text,
     "share": text,
     "epsilon": _not_negative,
@@ -128,7 +129,7 @@ _VARIANCE: Fields = {"noise": partial(record, fields=_NOISE, make=dict), "sampli
 _PART: Fields = {"name": text, "variance": _not_negative, "noise": flag}
 _PARTS: Fields = {"parts": partial(many, check=partial(record, fields=_PART, make=Part))}
 _SIGNATURE: Fields = {"algorithm": text, "key": text, "value": text}
-_signature = partial(record, fields=_SIGNATURE, make=Signature)
+signature_field = partial(record, fields=_SIGNATURE, make=Signature)
 RELEASE: Fields = {
     "format": text,
     "version": whole,
@@ -144,8 +145,8 @@ RELEASE: Fields = {
     "estimate": number,
     "variance": partial(record, fields=_VARIANCE, make=dict),
     "guarantee": partial(record, fields=GUARANTEE, make=Guarantee),
-    "spends": partial(many, check=partial(record, fields=_SPEND, make=Spend)),
-    "bounds": partial(many, check=partial(record, fields=BOUND, make=_triple)),
+    "spends": partial(many, check=partial(record, fields=SPEND, make=Spend)),
+    "bounds": partial(many, check=partial(record, fields=BOUND, make=bound_triple)),
     "caution": partial(text, empty=True),
     "notes": _texts,
     "checksum": text,
@@ -169,7 +170,8 @@ SECOND: Fields = {
 """The fields of version 2 that differ from those of version 1, or are new."""
 
 
-def _sample(value: Any, name: str) -> dict[str, str]:
+def sample_words(value: Any, name: str) -> dict[str, str]:
+    """Who counts, in words, by argument."""
     if not isinstance(value, Mapping) or not 0 < len(value) <= _MOST_SAID:
         raise ReleaseError(f"{name} must be an object of 1 to {_MOST_SAID} texts")
     return {text(key, name): text(said, f"{name}.{key}") for key, said in value.items()}
@@ -268,11 +270,13 @@ def read_fields(values: Any) -> dict[str, Any]:
             f"this dpeffects reads versions {', '.join(map(str, VERSIONS))}"
         )
     known = RELEASE | (SECOND if version > 1 else {})
-    known |= {"sample": _sample} if version == 3 or ("sample" in values and version == 4) else {}
+    known |= (
+        {"sample": sample_words} if version == 3 or ("sample" in values and version == 4) else {}
+    )
     known |= {"means": _means} if version == 4 else {}
-    known |= {"signature": _signature} if "signature" in values else {}
+    known |= {"signature": signature_field} if "signature" in values else {}
     fields: dict[str, Any] = record(values, "", fields=known, make=dict)
-    _check_sum(values)
+    check_sum(values)
     for name in ("format", "version", "checksum"):
         del fields[name]
     variance = fields.pop("variance")
@@ -303,7 +307,8 @@ def version_of(released: Estimate, sample: Mapping[str, str]) -> int:
     return 2 if released.parts or released.possible is not None or released.basis else 1
 
 
-def _check_sum(values: Mapping[str, Any]) -> None:
+def check_sum(values: Mapping[str, Any]) -> None:
+    """Refuse a document that does not have the checksum of what it holds."""
     try:
         fits = checksum(values) == values["checksum"]
     except TypeError:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TypeVar, cast
 
 from dpeffects import documents
 from dpeffects.errors import DataError, OptionError, ReleaseError
-from dpeffects.guarantee import Guarantee
+from dpeffects.guarantee import weakest
 from dpeffects.inference.tables import ArmTable, together
-from dpeffects.results import OrdinalEffects, QuantileEffects, RateEffects, SurvivalEffects
+from dpeffects.results import Moments, OrdinalEffects, QuantileEffects, RateEffects, SurvivalEffects
+from dpeffects.results.moments import added
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.release_fields import check_site
@@ -75,7 +76,7 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
         first,
         table=together([x.table for x in everyone]),
         n=sum(x.n for x in everyone),
-        guarantee=_weakest([x.guarantee for x in everyone]),
+        guarantee=weakest([x.guarantee for x in everyone]),
         spends=(),
         epsilon_asked=None,
         warning=warnings,
@@ -86,6 +87,51 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
             "budget.",
         ),
     )
+
+
+def combine_moments(
+    results: Mapping[str, Moments | str | os.PathLike[str]]
+    | Sequence[Moments | str | os.PathLike[str]],
+) -> Moments:
+    """Add the moments of several sites: those of all of their records.
+
+    Each site makes the same call of :func:`dp_moments`, with the same bounds, and sends the result
+    (``to_json``). Adding up is post-processing: each site's guarantee is that of its own records.
+
+    Parameters
+    ----------
+    results
+        What :func:`dp_moments` gave at each site, or files of its JSON: a list, or by the name of
+        the site.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> asked = {"formula": "outcome ~ treatment | x1", "epsilon": 4}
+    >>> sites = [
+    ...     dpe.dp_moments(data=dpe.simulate("cate_1", n=5000, seed=seed), seed=seed, **asked)
+    ...     for seed in (1, 2)
+    ... ]
+    >>> dpe.combine_moments(sites).n
+    10000
+    """
+    given = list(results.values()) if isinstance(results, Mapping) else list(results)
+    if not given:
+        raise OptionError("combine_moments needs the moments of one site or more")
+    read = [_moments(x) for x in given]
+    if not all(isinstance(x, Moments) for x in read):
+        raise OptionError("combine_moments adds what dp_moments gave at each site")
+    return added(read)
+
+
+def _moments(given: Moments | str | os.PathLike[str]) -> Moments:
+    """Moments as they are, or of a file with their JSON."""
+    if not isinstance(given, str | os.PathLike):
+        return given
+    try:
+        return Moments.from_json(documents.content(given, documents.MOST_BYTES))
+    except (documents.UnreadableError, DataError) as reason:
+        raise DataError(f"{Path(given)} cannot be read as moments: {reason}") from None
 
 
 def _result(given: T | str | os.PathLike[str]) -> T:
@@ -132,17 +178,3 @@ def _refuse_twins(results: Mapping[str, TableEffects]) -> None:
             if result.table == before.table:
                 raise ReleaseError(f"{other} and {name} sent one and the same table")
         seen.append((name, result))
-
-
-def _weakest(guarantees: list[Guarantee]) -> Guarantee:
-    """What holds for the records of every site."""
-    kinds = {g.kind for g in guarantees}
-    if len(kinds) > 1:
-        raise ReleaseError("the sites promise different kinds of guarantees")
-    return replace(
-        guarantees[0],
-        epsilon=max(g.epsilon for g in guarantees),
-        delta=max(g.delta for g in guarantees),
-        public=tuple(dict.fromkeys(x for g in guarantees for x in g.public)),
-        void=tuple(dict.fromkeys(reason for g in guarantees for reason in g.void)),
-    )

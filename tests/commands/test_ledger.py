@@ -11,6 +11,8 @@ from dpeffects.errors import DPEffectsError
 from dpeffects.ledgers import open_ledger
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
+from tests.commands.shell import ESTIMATE, refused
+from tests.commands.shell import run as run_command
 from tests.killing import spend
 
 
@@ -62,6 +64,9 @@ def test_from_creation_to_export(run, tmp_path):
         ("show there.db --dataset x", "there is no dataset 'x'; it has nsw"),
         ("export there.db out.txt", ".csv or .json"),
         ("verify there.db --head abc", "set back"),
+        ("allot there.db secondary 1.5", "share must be above 0 and at most 1"),
+        ("allot there.db secondary 0.3 --dataset x", "there is no dataset 'x'"),
+        ("release there.db secondary", "no allotment 'secondary'; it has none"),
     ],
 )
 def test_errors_are_one_sentence(run, line, said):
@@ -70,3 +75,25 @@ def test_errors_are_one_sentence(run, line, said):
         run(line)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_allotments(run, study, capsys):
+    """Kept on one command line, spent on another, given back on a third."""
+    run("create study.db --dataset nsw --epsilon 2")
+    for _ in range(2):
+        said = run("allot study.db secondary 0.5")
+        assert "'secondary', 0.5 of the ledger: (1, 0), spent (0, 0), left (1, 0)" in said
+    call = ["ate", "y ~ t", *ESTIMATE, "--method", "diff_in_means", "--ledger", "study.db"]
+    call[call.index("--epsilon") + 1] = "0.75"
+    code, out, err = run_command(capsys, *call, "--allotment", "secondary", "--dataset", "nsw")
+    assert (code, err) == (0, "")
+    assert "allotment secondary of the ledger" in out
+    said = refused(capsys, *call, "--allotment", "secondary")
+    assert "only (0.25, 0) is left in the allotment 'secondary'" in said
+    assert "it has secondary" in refused(capsys, *call, "--allotment", "primary")
+    assert "--ledger" in refused(capsys, *call[:-2], "--allotment", "secondary")
+    assert "spent (0.75, 0), left (0.25, 0)" in run("show study.db")
+    for _ in range(2):
+        assert "left (1.25, 0)" in run("release study.db secondary")
+    assert "was released" in refused(capsys, *call, "--allotment", "secondary")
+    assert "sound" in run("verify study.db")

@@ -34,6 +34,11 @@ BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
             dpe.LateEffect,
             ("dp_late", "age ~ y", {"instrument": "t"}),
         ),
+        (
+            ["moments", "y ~ t | age", "--by", "sex", *TRIAL],
+            dpe.Moments,
+            ("dp_moments", "y ~ t | age", {"by": "sex"}),
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -75,3 +80,18 @@ def test_what_cannot_be_added_is_refused(study, capsys):
     assert "no table of counts" in refused(capsys, "combine-tables", "rate.json")
     out = ["--out", "north.json", "--force"]
     assert "north.json" in refused(capsys, "combine-tables", "A=north.json", *out)
+
+
+def test_saved_moments_are_regressed_on(study, capsys):
+    moments = ["moments", "y ~ t | age", "--by", "sex", *TRIAL]
+    for seed, name in ((1, "north"), (2, "south")):
+        assert run(capsys, *moments, seed, "--out", f"{name}.json")[0] == 0
+    both = dpe.combine_moments(["north.json", "south.json"])
+    code, out, _ = run(capsys, "regress", "y ~ t*sex + age", "north.json", "south.json")
+    assert code == 0
+    assert out.strip() == str(both.regression("y ~ t*sex + age").summary()).strip()
+    assert run(capsys, "regress", "y ~ t", "north.json", "--out", "table.tex")[0] == 0
+    assert "toprule" in (study / "table.tex").read_text()
+    assert "no column `x`" in refused(capsys, "regress", "y ~ x", "north.json")
+    assert "cannot be read as moments" in refused(capsys, "regress", "y ~ t", "data.csv")
+    assert "given twice" in refused(capsys, "regress", "y ~ t", "north.json", "north.json")

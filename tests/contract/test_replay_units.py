@@ -67,6 +67,8 @@ CALLS = {
     ),
     "balance": ("dp_balance", PLAIN, {"overlap": True, "adjusted": True}),
     "quantiles": ("dp_qte", PLAIN, {}),
+    "study": ("dp_study", "y + w ~ t | x1 + g", {"subgroups": "g"}),
+    "study, Gaussian, trial": ("dp_study", "y ~ t", {"design": "randomised", **DELTA}),
 }
 EACH = [
     (call, asked, pair, engine)
@@ -97,6 +99,10 @@ def test_no_unit_moves_a_release_by_more_than_declared(name, asked, pair, engine
     if formula == THREE or function in ("dp_balance", "dp_qte"):
         given.pop("cluster", None)
         given = {k: x for k, x in given.items() if not (k == "missing" and function != "dp_ate")}
+    if function == "dp_study":
+        given.pop("cluster", None)
+        given["missing"] = {"y": "available"}
+        formula = formula.replace("+ w", "+ x2") if "weights" in given else formula
     if pair == "loses its outcome" and "missing" not in given:
         given["missing"] = "complete"
     bounds = {**BOUNDS, **({"t": (0, 1)} if formula == THREE else {})}

@@ -41,6 +41,8 @@ from dpeffects.estimators import (
     _weighted_arms,
     balance,
     clipped_contrast,
+    joint,
+    kept_moments,
     late,
     one_step,
     private_ipw,
@@ -57,6 +59,7 @@ from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Influence
+from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
@@ -246,10 +249,38 @@ CASES = {
     "TAKEN": [late.TAKEN],
     "Weighted": [PILOT],
     "Product": [late.Product((PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3)))],
+    "MomentRow": [
+        kept_moments.MomentRow(
+            kept_moments.Layout(
+                tuple(
+                    MomentColumn(str(k), (), kind, 0.3, 0.3, parts=(1, 3))
+                    for k, kind in enumerate((ARM,) * (arms - 1) + (NUMBER,) * 3 + (PRODUCT,))
+                ),
+                (1, 3, 4),
+                0.2,
+                arms,
+            )
+        )
+        for arms in (2, 3)
+    ],
     "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
     "Lacking": [
         rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
         for weight in (None, TABLE_WEIGHT)
+    ],
+    "CentredColumns": [
+        joint.CentredColumns(*(np.array(x) for x in columns), counted)
+        for columns in (([1, 2], [1, 2]), ([1, 2, 3, 4], [4, 2, 4, 4]))
+        for counted in (False, True)
+    ],
+    "CentredSquares": [joint.CentredSquares(np.array([1, 2]), np.array([3, 2]))],
+    "ArmByLevel": [joint.ArmByLevel(2, 3, 1), joint.ArmByLevel(3, 2, 2)],
+    "BaselineColumns": [joint.BaselineColumns(first) for first in (1, 3)],
+    "BaselineWeight": [
+        joint.BaselineWeight(
+            joint.BaselineColumns(3),
+            _tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
+        )
     ],
 }
 

@@ -206,7 +206,7 @@ class TestBothBackends:
             thread.join()
         assert len(done) == len(open_ledger(address).spends) == 3
 
-    @pytest.mark.parametrize("kind", ["calls", "site"])
+    @pytest.mark.parametrize("kind", ["calls", "allotment", "site"])
     @pytest.mark.parametrize(("kills", "charges"), [(40, 10_000), (24, 20)])
     def test_killed_writers(self, address, kind, kills, charges):
         """Eight processes, some dozens of kills: no release without a charge, no charge lost."""

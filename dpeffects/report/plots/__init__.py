@@ -8,6 +8,8 @@ from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
 from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
 from dpeffects.report.plots.life_curves import survival
+from dpeffects.report.plots.periods import event_study
+from dpeffects.report.plots.several_outcomes import outcomes
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard
 
 __all__ = [
@@ -17,11 +19,13 @@ __all__ = [
     "distributions",
     "errors",
     "estimate",
+    "event_study",
     "forest",
     "half_width",
     "leaderboard",
     "levels",
     "love",
+    "outcomes",
     "overlap",
     "sensitivity",
     "survival",

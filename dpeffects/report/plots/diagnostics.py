@@ -7,26 +7,29 @@ from typing import Any
 import numpy as np
 
 from dpeffects.errors import OptionError
+from dpeffects.inference.table_one import MISSING
 from dpeffects.report.plots import style as look
 from dpeffects.results.covariate_balance import WITHIN, Balance
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.study import StudyEffects
 from dpeffects.summary import draw
 
 _CUSTOMARY = 0.1
 """Differences beyond this are usually called unbalanced."""
 
 
-def love(balance: Balance, *, ax: Any = None) -> Any:
+def love(fit: Balance | StudyEffects, *, ax: Any = None) -> Any:
     """Draw standardised mean differences, one row a covariate; return the axes.
 
     Whiskers hold 95 % of the noise. A filled mark is a difference beyond its noise, a hollow one
-    may be nothing but noise. Circles are before, squares after weighting.
+    may be nothing but noise. Circles are before, squares after weighting. Those of a study are
+    sorted, the largest first.
 
     Parameters
     ----------
-    balance
-        What `dp_balance` returned.
+    fit
+        What `dp_balance` or `dp_study` returned.
     ax
         Axes to draw on; by default those of a new figure.
 
@@ -39,8 +42,12 @@ def love(balance: Balance, *, ax: Any = None) -> Any:
     >>> [t.get_text() for t in love(found).get_yticklabels()]
     ['x1', 'x2']
     """
-    differences = balance.tidy()
-    weighted = bool(balance.smd_adjusted)
+    differences = fit.tidy() if isinstance(fit, Balance) else _of_table1(fit)
+    weighted = bool(differences["smd_adjusted"].notna().any())
+    between = "treated less control"
+    if isinstance(fit, StudyEffects):
+        arms = fit.sums.arms
+        between = f"{arms[0]} less {arms[1]}" if len(arms) == 2 else "largest between two arms"
     with look.canvas(ax, (5.6, 1.3 + 0.32 * len(differences))) as axes:
         axes.axvspan(-_CUSTOMARY, _CUSTOMARY, color="#efefef", linewidth=0, zorder=0)
         look.zero(axes, vertical=True)
@@ -55,10 +62,29 @@ def love(balance: Balance, *, ax: Any = None) -> Any:
         look.rows(axes, differences["term"].tolist())
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1.5 * _CUSTOMARY), max(high, 1.5 * _CUSTOMARY))
-        axes.set_xlabel("standardised mean difference, treated less control")
+        axes.set_xlabel(f"standardised mean difference, {between}")
         _legend(axes, weighted)
-        look.mark(axes, look.alarms(balance))
+        look.mark(axes, look.alarms(fit))
     return axes
+
+
+def _of_table1(fit: StudyEffects) -> Any:
+    """Differences of Table 1 as `Balance.tidy` has them, the largest first."""
+    found = fit.table1()
+    if not len(found):
+        raise OptionError("this study has no baseline variables: name them after `|`")
+    found["term"] = [
+        f"{name}{': ' if level == MISSING else ' '}{level}".strip()
+        for name, level in zip(found["variable"], found["level"], strict=True)
+    ]
+    names = {"smd": "smd", "smd_weighted": "smd_adjusted"}
+    for old, new in names.items():
+        more = new.removeprefix("smd")
+        for what in ("", "_noise_sd", "_within_noise"):
+            given = found[f"{old}{what}"].to_numpy() if f"{old}{what}" in found else np.nan
+            found[f"{what.removeprefix('_') or 'smd'}{more}"] = given
+    order = found["smd"].abs().sort_values(ascending=False, na_position="last").index
+    return found.loc[order].reset_index(drop=True)
 
 
 def _marks(ax: Any, rows: Any, differences: Any, which: str, marker: str, color: str) -> None:

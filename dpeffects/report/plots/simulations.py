@@ -12,7 +12,7 @@ from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.planning import Plan
 from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
-from dpeffects.study.result import Study
+from dpeffects.simulations.result import Study
 from dpeffects.summary import draw
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.parallel import run_tasks
 from dpeffects.results.export import frame_of
-from dpeffects.study.runs import COLUMNS, KEYS
+from dpeffects.simulations.runs import COLUMNS, KEYS
 
 
 def run_batches(

@@ -20,9 +20,9 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_whole
 from dpeffects.results.export import frame_of
-from dpeffects.study.file import on_file, run_batches
-from dpeffects.study.result import Study
-from dpeffects.study.runs import COLUMNS, Fit, Maker, StudyDesign, batches_of, key_of
+from dpeffects.simulations.file import on_file, run_batches
+from dpeffects.simulations.result import Study
+from dpeffects.simulations.runs import COLUMNS, Fit, Maker, StudyDesign, batches_of, key_of
 
 
 def simulate_study(

@@ -1,4 +1,4 @@
-"""Mean outcomes of a combination: those of the sites, by the weights of their effects."""
+"""Weighted sums of independent estimates, such as those of sites, and of their mean outcomes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,38 @@ from dpeffects.inference.estimate import (
     MeansPart,
     MeansVariance,
     Pair,
+    Part,
     SamplingVariance,
     Unavailable,
 )
 from dpeffects.inference.intervals import sampling_variance
+
+_SINGLE = 12
+"""Laplace terms that an interval has one by one; the others add up to about a normal one."""
+
+
+def weighted(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
+    """The weighted sum of independent estimates that have means; weights add up to one.
+
+    Possible biases of one name may have the same sign everywhere: they do not average out.
+    """
+    means = combined_means(estimates, weights, None)
+    if means is None:
+        raise ValueError("estimates without means have no weighted sum")
+    ordered = sorted(means.laplace, key=lambda pair: -math.hypot(*pair))
+    rest = tuple(_times(pair, math.sqrt(2.0)) for pair in ordered[_SINGLE:])
+    means = replace(means, laplace=tuple(ordered[:_SINGLE]), gaussian=(*means.gaussian, *rest))
+    biases: dict[str, float] = {}
+    for x, w in zip(estimates, weights, strict=True):
+        for part in x.parts:
+            biases[part.name] = biases.get(part.name, 0.0) + w * math.sqrt(part.variance)
+    return replace(
+        means.combined(1.0, -1.0),
+        means=means,
+        parts=tuple(Part(name, sd**2) for name, sd in biases.items()),
+        possible=estimates[0].possible,
+        basis=estimates[0].basis,
+    )
 
 
 def combined_means(
@@ -71,17 +99,20 @@ def _sampling(known: Known) -> tuple[MeansVariance, ...] | Unavailable:
 
 
 def _parts(known: Known) -> tuple[MeansPart, ...]:
-    """Noise of sites is independent; biases of one name add up."""
-    found, biases = [], dict[str, Pair]()
+    """Noise of sites is independent; biases of one name add up, the first with the first."""
+    found, biases = [], dict[tuple[str, int], Pair]()
     for means, w in known:
+        seen: dict[str, int] = {}
         for part in means.parts:
             one, two = w * part.treated, w * part.control
             if part.noise:
                 found.append(replace(part, treated=one, control=two))
             else:
-                before = biases.get(part.name, (0.0, 0.0))
-                biases[part.name] = before[0] + one, before[1] + two
-    return (*found, *(MeansPart(name, *pair) for name, pair in biases.items()))
+                key = part.name, seen.setdefault(part.name, 0)
+                seen[part.name] += 1
+                before = biases.get(key, (0.0, 0.0))
+                biases[key] = before[0] + one, before[1] + two
+    return (*found, *(MeansPart(name, *pair) for (name, _), pair in biases.items()))
 
 
 def _possible(known: Known) -> Pair | None:

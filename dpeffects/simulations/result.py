@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpeffects.results.export import JsonRecord, frame_of
-from dpeffects.study.runs import KEYS
+from dpeffects.simulations.runs import KEYS
 from dpeffects.summary import Shown, draw
 
 if TYPE_CHECKING:

@@ -1,0 +1,506 @@
+"""Sums of several columns by arm, released together, and the estimates that they give.
+
+A column is an outcome or a baseline variable on the scale z = (x - low) / (high - low) - 1/2, from
+-1/2 to 1/2. A `Margin` has the numbers of records, the sums of z and of z^2 by arm, or by arm and
+level of a factor. Margins of the same records agree: least squares makes the levels of every factor
+add up to the whole (`agreeing`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.inference.estimate import (
+    Estimate,
+    Means,
+    MeansPart,
+    MeansVariance,
+    Part,
+    SamplingVariance,
+)
+from dpeffects.inference.tables import Confounding
+from dpeffects.inference.weighted import weighted
+
+LEFT = "confounding left by the model"
+_UNLIKE = 0.5
+"""How much the variance of a subgroup differs from that of its arm, over the latter, over studies:
+a noisy one is pulled to that of the arm by it."""
+
+
+@dataclass(frozen=True)
+class StudyColumn:
+    """A column of a study: its name, its range, and whether it has two values by declaration.
+
+    A level of a factor has the name of its variable and its own; ``first`` is the level that has no
+    column, because it is what the others leave. ``missing`` is the column that says where this one
+    has no value, -1 where it always has one.
+    """
+
+    name: str
+    low: float = 0.0
+    high: float = 1.0
+    two_valued: bool = False
+    variable: str = ""
+    level: str = ""
+    first: str = ""
+    missing: int = -1
+
+    @property
+    def width(self) -> float:
+        """Length of the range."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """Released numbers by arm and level: ``sizes`` (arms, levels), ``sums`` and ``squares`` of z
+    (arms, levels, columns), and the variances of the noise in an entry of the three (3, arms).
+
+    The levels are those of ``factor``; without a factor there is one, the whole. Where records have
+    weights, sizes are sums of these. Where the sizes of the arms add up to a known number, the
+    noise in two of them has the covariance -``opposite``.
+    """
+
+    sizes: FloatArray
+    sums: FloatArray
+    squares: FloatArray
+    noise: FloatArray
+    factor: str = ""
+    levels: tuple[str, ...] = ("",)
+    opposite: float = 0.0
+
+    def __post_init__(self) -> None:
+        noise = np.asarray(self.noise, float).reshape(3, -1)
+        object.__setattr__(self, "noise", np.broadcast_to(noise, (3, len(self.sizes))).copy())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Margin):
+            return NotImplemented
+        mine, yours = ([getattr(x, f.name) for f in fields(self)] for x in (self, other))
+        same = all(map(np.array_equal, mine[:4], yours[:4]))
+        return same and mine[4:] == yours[4:]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def records(self) -> FloatArray:
+        """Sizes to divide by: at least one record."""
+        return np.maximum(self.sizes, 1.0)
+
+    def of_sizes(self, sizes: FloatArray) -> Margin:
+        """The same where sizes are better known; squares were released less 1/8 each."""
+        squares = self.squares + (sizes - self.sizes)[..., None] / 8.0
+        return replace(self, sizes=sizes, squares=squares)
+
+    def means(self) -> FloatArray:
+        """Means of z, which are within the range."""
+        return np.clip(self.sums / self.records[..., None], -0.5, 0.5)
+
+    def mean_noise(self) -> tuple[FloatArray, FloatArray]:
+        """Variances of the noise in the means by sums and by sizes."""
+        size, total, _ = self.noise[:, :, None, None]
+        by_sums = total / self.records[..., None] ** 2 + 0.0 * self.sums
+        return by_sums, size * (self.means() / self.records[..., None]) ** 2
+
+    def times(self, factor: FloatArray) -> Margin:
+        """The same with all numbers of an arm so many times larger, and their noise."""
+        sizes = self.sizes * factor[:, None]
+        sums, squares = (x * factor[:, None, None] for x in (self.sums, self.squares))
+        noise = self.noise * factor**2
+        return replace(self, sizes=sizes, sums=sums, squares=squares, noise=noise)
+
+
+def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[Margin, ...]:
+    """The same margins with levels that add up to the whole, by least squares.
+
+    All of them are about the same records. ``n`` is the number of records, where that is known: the
+    sizes of the arms add up to it.
+
+    Examples
+    --------
+    >>> one = Margin(np.array([[6.0], [4.0]]), *[np.zeros((2, 1, 0))] * 2, np.ones(3))
+    >>> two = replace(one, sizes=np.array([[4.0, 4.0], [2.0, 2.0]]), levels=("a", "b"))
+    >>> whole, by_level = agreeing(one, [two], None)
+    >>> whole.sizes.ravel().round(2).tolist(), by_level.sizes.round(2).tolist()
+    ([6.67, 4.0], [[3.33, 3.33], [2.0, 2.0]])
+    """
+    margins = [whole, *parts]
+    columns: list[list[FloatArray]] = [[] for _ in margins]
+    noises: list[list[FloatArray]] = [[] for _ in margins]
+    opposite = 0.0
+    for k, name in enumerate(("sizes", "sums", "squares")):
+        entries = [getattr(margin, name) for margin in margins]
+        variances = [margin.noise[k] for margin in margins]
+        levels = [entry.shape[1] for entry in entries]
+        price = [1.0 / np.maximum(v * m, 1e-300) for v, m in zip(variances, levels, strict=True)]
+        seen = [entry.sum(axis=1) for entry in entries]
+        of_total = 1.0 / np.sum(price, axis=0)
+        part = [_by_arm(p * of_total, x) for p, x in zip(price, seen, strict=True)]
+        total = np.sum([p * x for p, x in zip(part, seen, strict=True)], axis=0)
+        if name == "sizes" and n is not None:
+            every = max(float(of_total.sum()), 1e-300)
+            total = total + (n - total.sum()) * of_total / every
+            opposite = float(of_total.min()) ** 2 / every
+            of_total = of_total * (1.0 - of_total / every)
+        for i, (entry, v, m) in enumerate(zip(entries, variances, levels, strict=True)):
+            columns[i].append(entry + ((total - seen[i]) / m)[:, None])
+            noises[i].append(v * (1.0 - 1.0 / m) + of_total / m**2)
+    return tuple(
+        replace(
+            margin,
+            sizes=new[0],
+            sums=new[1],
+            squares=new[2],
+            noise=np.array(noise),
+            opposite=opposite / len(margin.levels) ** 2,
+        )
+        for margin, new, noise in zip(margins, columns, noises, strict=True)
+    )
+
+
+def _by_arm(values: FloatArray, like: FloatArray) -> FloatArray:
+    """Numbers by arm, with as many axes as others have."""
+    return values.reshape(-1, *(1,) * (like.ndim - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class JointSums:
+    """What a study releases: margins of its outcomes, those of its baseline variables, and facts.
+
+    ``arms`` are in the order of the first axis, ``contrasts`` pairs of them. ``noise`` in a sum is
+    Laplace unless ``normal``: noise of several columns together is close to it. Where records count
+    by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
+    ``confounding`` is what they leave of it, None where treatment was randomised, and
+    ``unadjusted`` the whole without weights. ``sites`` are what sites released by themselves, where
+    this is all of them together (`together`), ``site_names`` their names, and ``target`` the arms
+    whose records an effect is for.
+    """
+
+    arms: tuple[str, ...]
+    contrasts: tuple[tuple[int, int], ...]
+    outcomes: tuple[StudyColumn, ...]
+    whole: Margin
+    groups: tuple[Margin, ...] = ()
+    baseline_columns: tuple[StudyColumn, ...] = ()
+    baseline: Margin | None = None
+    weighted_baseline: Margin | None = None
+    normal: bool = True
+    unequal: tuple[float, ...] = ()
+    confounding: Confounding | None = None
+    unadjusted: Margin | None = None
+    sites: tuple[JointSums, ...] = ()
+    site_names: tuple[str, ...] = ()
+    target: tuple[int, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, JointSums):
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def with_weights(self, unequal: float) -> JointSums:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        own = self.unequal or (1.0,) * len(self.arms)
+        return replace(self, unequal=tuple(unequal * x for x in own))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the outcomes, and which arms are compared where there are more than two."""
+        names = [f": {self.arms[a]} - {self.arms[b]}" for a, b in self.contrasts]
+        names = [""] if len(self.arms) == 2 else names
+        return tuple(f"{column.name}{name}" for column in self.outcomes for name in names)
+
+    def effects(self) -> tuple[Estimate, ...]:
+        """Estimates on all records, in the order of `labels`."""
+        if self.sites:
+            return self._over_sites([site.effects() for site in self.sites])
+        return tuple(self._effects(self.whole, 0))
+
+    def spread(self, j: int) -> float:
+        """Standard deviation of an outcome within arms, NaN where noise hides it."""
+        own, unknown = _spread(*self._whole(j))
+        mean, noise = float(own.mean()), float(np.hypot.reduce(unknown)) / len(unknown)
+        return self.outcomes[j].width * math.sqrt(mean) if mean > 2.0 * noise else math.nan
+
+    def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """Levels of a factor, and the estimates within each."""
+        margin = self.groups[group]
+        own = [list(site.effects_by_level(group)) for site in self.sites]
+        for k, level in enumerate(margin.levels):
+            if own:
+                yield level, self._over_sites([levels[k][1] for levels in own], group, k)
+            else:
+                yield level, tuple(self._effects(margin, k))
+
+    def _over_sites(
+        self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
+    ) -> tuple[Estimate, ...]:
+        """Effects at the sites, each for its own records, or for those at a level of a factor."""
+        own = [site._stands_for(self.target, group, level) for site in self.sites]
+        records = np.array(own)
+        shares = (records / records.sum()).tolist()
+        return tuple(weighted(each, shares) for each in zip(*effects, strict=True))
+
+    @property
+    def plain(self) -> Margin:
+        """The whole without weights."""
+        return self.whole if self.unadjusted is None else self.unadjusted
+
+    def _stands_for(self, arms: Sequence[int], group: int | None, level: int) -> float:
+        """Records of some arms, or those of them that are at a level."""
+        records = float(self.plain.records[list(arms)].sum())
+        if group is None:
+            return records
+        sizes = self.groups[group].records[list(arms)].sum(axis=0)
+        return records * float(sizes[level] / sizes.sum())
+
+    def effects_apart(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """The same for comparisons between levels, with noise that is independent between them.
+
+        Levels that were made to add up to the whole have errors that are opposite. Noise as it was
+        before has the variance of their differences, or more where sizes are unequal.
+        """
+        margin = self.groups[group]
+        m = len(margin.levels)
+        noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
+        own = replace(margin, noise=noise)
+        for k, level in enumerate(margin.levels):
+            yield level, tuple(self._effects(own, k))
+
+    def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
+        for j in range(len(self.outcomes)):
+            means, variances, scales = self._arm_means(margin, level, j)
+            for pair in self.contrasts:
+                yield self._estimate(margin, level, j, list(pair), means, variances, scales)
+
+    def _arm_means(
+        self, margin: Margin, level: int, j: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means of z by arm, their sampling variances, and standard deviations of the noise in
+        these.
+        """
+        at, own, scales = self._variances(margin, level, j)
+        sizes = at.records[:, 0]
+        factor = self._unequal / np.maximum(sizes - 1.0, 1.0)
+        return at.means()[:, 0, 0], own * factor, scales * factor
+
+    def _variances(
+        self, margin: Margin, level: int, j: int
+    ) -> tuple[Margin, FloatArray, FloatArray]:
+        """One column at one level, variances of z by arm, and the noise in them."""
+        at = self._known(margin, level, j)
+        own, scales = _spread(at, self.outcomes[j].two_valued)
+        if margin is not self.whole:
+            own, scales = _pulled(own, scales, *_spread(*self._whole(j)))
+        return at, own, scales
+
+    @property
+    def _unequal(self) -> FloatArray:
+        return np.array(self.unequal or (1.0,) * len(self.arms))
+
+    def _whole(self, j: int) -> tuple[Margin, bool]:
+        return self._known(self.whole, 0, j), self.outcomes[j].two_valued
+
+    def _known(self, margin: Margin, level: int, j: int) -> Margin:
+        """One column at one level: sums over the records that have a value."""
+        sizes, (size, total, square) = margin.sizes[:, [level]], margin.noise
+        opposite = margin.opposite
+        if (flag := self.outcomes[j].missing) >= 0:  # z is 0 where it is missing
+            there = 0.5 * sizes - margin.sums[:, [level], flag]
+            sizes, size = np.clip(there, 1.0, np.maximum(sizes, 1.0)), 0.25 * size + total
+            opposite = 0.25 * opposite
+        sums, squares = margin.sums[:, [level], [j]], margin.squares[:, [level], [j]]
+        noise = np.array([size, total, square])
+        return Margin(sizes, sums[..., None], squares[..., None], noise, opposite=opposite)
+
+    def _estimate(
+        self,
+        margin: Margin,
+        level: int,
+        j: int,
+        pair: list[int],
+        means: FloatArray,
+        variances: FloatArray,
+        scales: FloatArray,
+    ) -> Estimate:
+        """The difference between two arms, with the law of its error."""
+        column, at = self.outcomes[j], self._known(margin, level, j)
+        width, sizes = column.width, at.records[pair, 0]
+        single = width * _noise_in_means(at, pair)
+        sampling = [
+            SamplingVariance(
+                width**2 * float(variances[a]),
+                width**2 * float(scales[a]) / math.sqrt(2.0),
+                width**2 / 4.0 / float(at.records[a, 0]),
+            )
+            for a in pair
+        ]
+        one, two = (column.low + width * (means[pair] + 0.5)).tolist()
+        left = width * np.sqrt(self._left(margin, level, j, pair))
+        both = Means(
+            one,
+            two,
+            (MeansVariance(sampling[0], 1.0, 0.0), MeansVariance(sampling[1], 0.0, 1.0)),
+            laplace=() if self.normal else _pairs(single / math.sqrt(2.0)),
+            gaussian=_pairs(single) if self.normal else (),
+            parts=tuple(MeansPart(LEFT, *x) for x in np.diag(left).tolist() if any(x)),
+            possible=(column.low, column.high),
+            design=self._design(sizes, pair) if column.two_valued else None,
+        )
+        whole = both.combined(1.0, -1.0)
+        parts = (Part(LEFT, float(left @ left)),) if left.any() else ()
+        return replace(whole, means=both, parts=parts, possible=(-width, width))
+
+    def _design(self, sizes: FloatArray, pair: list[int]) -> tuple[float, float, float]:
+        """Variances of the means of an indicator, over m (1 - m)."""
+        one, two = (self._unequal[pair] / sizes).tolist()
+        return one, two, 0.0
+
+    def _left(self, margin: Margin, level: int, j: int, pair: list[int]) -> FloatArray:
+        """Variances of two means of z by confounding that weights leave.
+
+        It moves each arm by as much as its weights had to. What they removed from all records says
+        how strong it is. Within a subgroup it is taken to be as strong as that, or as strong as
+        expected before anything was seen, whichever is more.
+        """
+        about = self.confounding
+        if about is None:
+            return np.zeros(2)
+        far = np.square(about.far)
+        part = far / max(float(far.sum()), 1e-300)
+        unit = self._squared_deviations(margin, level, j)[pair] @ part
+        if margin is self.whole:
+            return part * about.left(unit, *self._removed(j, pair))
+        of_all = self._squared_deviations(self.whole, 0, j)[pair] @ part
+        seen = about.left(of_all, *self._removed(j, pair)) / max(float(of_all), 1e-300)
+        return part * np.maximum(unit * seen, about.left(unit))
+
+    def _squared_deviations(self, margin: Margin, level: int, j: int) -> FloatArray:
+        """Squared mean deviations of z from its mean by arm, as large as noise lets them be."""
+        _, own, scales = self._variances(margin, level, j)
+        variance = np.clip(own + scales, 0.0, 0.25)
+        two = self.outcomes[j].two_valued
+        return 4.0 * variance**2 if two else 2.0 / math.pi * variance
+
+    def _removed(self, j: int, pair: list[int]) -> tuple[FloatArray, FloatArray] | tuple[()]:
+        """What weights took away from a difference, and the variance of the error in that."""
+        if self.unadjusted is None:
+            return ()
+        means, variances, _ = self._arm_means(self.whole, 0, j)
+        both = self._known(self.whole, 0, j), self._known(self.unadjusted, 0, j)
+        plain = both[1].means()[:, 0, 0]
+        noise = sum(np.sum(x.mean_noise(), axis=0)[pair, 0, 0].sum() for x in both)
+        removed = np.subtract(*(plain - means)[pair])
+        error = noise + np.maximum(variances[pair], 0.0).sum() / 2.0
+        return np.asarray(removed), np.asarray(error)
+
+
+def together(sites: Mapping[str, JointSums], estimand: str = "ATE") -> JointSums:
+    """Studies of disjoint groups of records, such as sites, as one.
+
+    Each site's effects stand for its own records, or for those that the estimand is about, so that
+    sites that differ in their outcomes and in how many are treated do not confound the two.
+    Baseline variables by arm are those of all records: sums add up. Where records have weights,
+    both arms of a site count for the same records, as in `tables.together`.
+    """
+    everyone = tuple(sites.values())
+    arms = np.array([x.plain.records[:, 0] for x in everyone])
+    target = {"ATT": (0,), "ATC": (1,)}.get(estimand, tuple(range(arms.shape[1])))
+    parts = arms[:, target].sum(axis=1)[:, None] * arms.sum(axis=0) / arms[:, target].sum()
+    scaled = [_scaled(x, part) for x, part in zip(everyone, parts, strict=True)]
+    worst = [x.confounding for x in everyone if x.confounding is not None]
+    return replace(
+        everyone[0],
+        outcomes=tuple(map(_one_column, zip(*(x.outcomes for x in everyone), strict=True))),
+        baseline_columns=tuple(
+            map(_one_column, zip(*(x.baseline_columns for x in everyone), strict=True))
+        ),
+        whole=_added([x.whole for x in scaled]),
+        groups=tuple(map(_added, zip(*(x.groups for x in scaled), strict=True))),
+        baseline=_all_added([x.baseline for x in scaled]),
+        weighted_baseline=_all_added([x.weighted_baseline for x in scaled]),
+        unadjusted=_all_added([x.unadjusted for x in scaled]),
+        normal=all(x.normal for x in everyone),
+        unequal=(),
+        confounding=max(worst, key=lambda x: x.part * x.prior + x.moved, default=None),
+        sites=everyone,
+        site_names=tuple(sites),
+        target=target,
+    )
+
+
+def _one_column(columns: Sequence[StudyColumn]) -> StudyColumn:
+    """A column of all sites; it has two values where they all say so."""
+    return replace(columns[0], two_valued=all(column.two_valued for column in columns))
+
+
+def _scaled(site: JointSums, records: FloatArray) -> JointSums:
+    """A site whose weights add up to so many records by arm; as it is where there are none."""
+    if site.unadjusted is None:
+        return site
+    factor = records / site.whole.records[:, 0]
+    return replace(
+        site,
+        whole=site.whole.times(factor),
+        groups=tuple(margin.times(factor) for margin in site.groups),
+        weighted_baseline=site.weighted_baseline and site.weighted_baseline.times(factor),
+    )
+
+
+def _all_added(margins: Sequence[Margin | None]) -> Margin | None:
+    there = [margin for margin in margins if margin is not None]
+    return _added(there) if len(there) == len(margins) else None
+
+
+def _added(margins: Sequence[Margin]) -> Margin:
+    """Margins of disjoint groups of records as one."""
+    added = {
+        name: np.sum([getattr(x, name) for x in margins], axis=0)
+        for name in ("sizes", "sums", "squares", "noise")
+    }
+    return replace(margins[0], **added, opposite=sum(x.opposite for x in margins))
+
+
+def _noise_in_means(at: Margin, pair: list[int]) -> FloatArray:
+    """What a standard deviation of each independent noise does to the means of two arms."""
+    by_sums, by_sizes = (np.sqrt(x[pair, 0, 0]) for x in at.mean_noise())
+    both = -at.means()[pair, 0, 0] / at.records[pair, 0] * math.sqrt(at.opposite) * [1.0, -1.0]
+    own = np.sqrt(np.maximum(by_sizes**2 - both**2, 0.0))
+    return np.vstack([np.diag(by_sums), np.diag(own), both])
+
+
+def _pairs(single: FloatArray) -> tuple[tuple[float, float], ...]:
+    return tuple((a, b) for a, b in single.tolist() if a or b)
+
+
+def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Variances of z by arm, and the standard deviations of the noise in them.
+
+    That of an indicator follows from its mean.
+    """
+    sizes, means = at.records[:, 0], at.means()[:, 0, 0]
+    by_sums, by_sizes = (x[:, 0, 0] for x in at.mean_noise())
+    noise = by_sums + by_sizes  # the square of a noisy mean is too large by its variance
+    if two_valued:
+        return 0.25 - means**2 + noise, 2.0 * np.abs(means) * np.sqrt(noise)
+    size, _, square = at.noise
+    squares = at.squares[:, 0, 0] / sizes
+    own = squares - means**2 + noise
+    by_size = size * (squares / sizes) ** 2
+    return own, np.sqrt(square / sizes**2 + by_size + 4.0 * means**2 * noise)
+
+
+def _pulled(
+    own: FloatArray, sd: FloatArray, of_arm: FloatArray, arm_sd: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Variances of a subgroup pulled to those of its arm, as far as noise explains."""
+    prior = (_UNLIKE * np.clip(of_arm, 1e-4, 0.25)) ** 2 + arm_sd**2
+    kept = prior / (prior + sd**2)
+    unknown = np.sqrt(kept * sd**2)
+    return of_arm + kept * (own - of_arm), unknown

@@ -1,0 +1,266 @@
+"""Table 1: baseline variables by arm from released sums, and how far the arms differ.
+
+Numbers are possible ones whatever the noise was: numbers of records are not negative and add up,
+shares lie between 0 and 1, and those of the levels of a factor add up to 1. The standardised
+difference divides by the root of the mean of two arms' variances, before weighting; of more than
+two arms it is the largest between two of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.inference.joint import JointSums, Margin, StudyColumn
+
+_SURE = 3.0
+"""A variance, or a number of records, of fewer standard deviations of its noise is not used."""
+NO_SPREAD = "the variable does not vary by more than the noise"
+FEW = "an arm has no more records than noise could make"
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A standardised difference, the standard deviation of its noise, or why there is none."""
+
+    value: float = math.nan
+    noise_sd: float = math.nan
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineRow:
+    """A baseline variable, or a level of one; arrays are by arm, and for all arms last.
+
+    ``share`` says that it has two values: ``mean`` is the share of the records that have the
+    larger one, ``count`` their number. Other means are in units of the data, and ``count`` is the
+    number of records that have a value. ``noise_sd`` is the noise in ``mean``.
+    """
+
+    variable: str
+    level: str
+    share: bool
+    mean: FloatArray
+    sd: FloatArray
+    noise_sd: FloatArray
+    count: FloatArray
+    count_noise_sd: FloatArray
+    before: Difference
+    after: Difference | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Means and variances of z by arm, with the variances of the noise in each."""
+
+    sizes: FloatArray
+    size_noise: FloatArray
+    means: FloatArray
+    mean_noise: FloatArray
+    variances: FloatArray
+    variance_noise: FloatArray
+
+    def with_all(self) -> _Moments:
+        """The same, and for all arms together last: what arms have adds up."""
+        part = self.sizes / self.sizes.sum()
+        mean = float(part @ self.means)
+        spread = float(part @ (self.variances + self.means**2)) - mean**2
+        noises = (part**2 @ self.mean_noise, spread, part**2 @ self.variance_noise)
+        last = (self.sizes.sum(), self.size_noise.sum(), mean, *noises)
+        own = vars(self).values()
+        return _Moments(*(np.append(x, y) for x, y in zip(own, last, strict=True)))
+
+    def difference(self, own: _Moments, few: bool) -> Difference:
+        """How far means of the arms differ, in standard deviations that are ``own``."""
+        found = [self._between(own, *pair) for pair in combinations(range(len(self.sizes)), 2)]
+        if few:
+            return Difference(reason=FEW)
+        found = [x for x in found if not x.reason]
+        if not found:
+            return Difference(reason=NO_SPREAD)
+        largest = max(found, key=lambda x: abs(x.value))
+        return largest if len(self.sizes) == 2 else replace(largest, value=abs(largest.value))
+
+    def _between(self, own: _Moments, a: int, b: int) -> Difference:
+        squared = (own.variances[a] + own.variances[b]) / 2.0
+        unknown = (own.variance_noise[a] + own.variance_noise[b]) / 4.0
+        if squared <= max(_SURE * math.sqrt(unknown), 1e-12):
+            return Difference(reason=NO_SPREAD)
+        value = float((self.means[a] - self.means[b]) / math.sqrt(squared))
+        noise = (self.mean_noise[a] + self.mean_noise[b]) / squared
+        return Difference(value, math.sqrt(noise + value**2 * unknown / squared**2 / 4.0))
+
+
+def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:
+    """Numbers of records by arm, which are not negative and add up, and the sd of their noise."""
+    margin = sums.unadjusted or sums.whole
+    sizes = margin.sizes[:, 0]
+    return not_negative(sizes, max(float(sizes.sum()), 0.0)), math.sqrt(margin.noise[0].max())
+
+
+def table_one(sums: JointSums) -> Iterator[BaselineRow]:
+    """Rows of Table 1: variables in the order of the formula, with all levels of a factor."""
+    if sums.baseline is None:
+        return
+    _, size_sd = arm_sizes(sums)
+    noise = np.vstack([np.full(len(sums.arms), size_sd**2), sums.baseline.noise[1:]])
+    before = replace(sums.baseline, noise=noise)
+    few = float(before.sizes.min()) <= _SURE * size_sd
+    columns = sums.baseline_columns
+    flags = {flag: j for j in range(len(columns)) if (flag := _flag(columns, j)) >= 0}
+    for group in _grouped(columns, set(flags)):
+        yield from _rows(columns, group, before, sums.weighted_baseline, few)
+
+
+def _grouped(columns: tuple[StudyColumn, ...], flags: set[int]) -> Iterator[list[int]]:
+    """Columns of one variable: the levels of a factor, or a number and where it is missing."""
+    levels: dict[tuple[str, str], list[int]] = {}
+    for j, column in enumerate(columns):
+        if column.level:
+            levels.setdefault((column.variable, column.first), []).append(j)
+    for j, column in enumerate(columns):
+        if column.level:
+            group = levels[column.variable, column.first]
+            if group[0] == j:
+                yield group
+        elif j not in flags:
+            flag = _flag(columns, j)
+            yield [j, flag] if flag >= 0 else [j]
+
+
+def _flag(columns: tuple[StudyColumn, ...], j: int) -> int:
+    """The column that says where another has no value, -1 where it always has one."""
+    if columns[j].missing >= 0:
+        return columns[j].missing
+    names = [column.name for column in columns]
+    name = f"is_na({columns[j].name})"
+    return names.index(name) if name in names else -1
+
+
+def _rows(
+    columns: tuple[StudyColumn, ...],
+    group: list[int],
+    before: Margin,
+    after: Margin | None,
+    few: bool,
+) -> Iterator[BaselineRow]:
+    """The rows of one variable."""
+    margins, column = [m for m in (before, after) if m is not None], columns[group[0]]
+    if column.level:
+        names = [columns[j].level for j in group]
+        if column.first not in names:
+            names = [column.first, *names]
+        made = zip(*(_levels(margin, group, len(names)) for margin in margins), strict=True)
+        for name, moments in zip(names, made, strict=True):
+            level = MISSING if name == f"({MISSING})" else name
+            yield _row(StudyColumn(name, two_valued=True), few, column.variable, level, *moments)
+        return
+    variable, level = column.name, ""
+    if column.two_valued and column.high != 1.0:
+        level = f"{column.high:g}"
+    if variable.startswith("is_na("):  # of an outcome
+        variable, level = variable[6:-1], MISSING
+    moments = tuple(_of_column(margin, columns, *group) for margin in margins)
+    yield _row(column, few, variable, level, *moments)
+    for flag in group[1:]:
+        moments = tuple(_of_column(margin, columns, flag) for margin in margins)
+        yield _row(columns[flag], few, variable, MISSING, *moments)
+
+
+def _row(
+    column: StudyColumn,
+    few: bool,
+    variable: str,
+    level: str,
+    own: _Moments,
+    after: _Moments | None = None,
+) -> BaselineRow:
+    """A row in units of the data."""
+    whole = own.with_all()
+    means, counts, noise = whole.means + 0.5, whole.sizes, whole.size_noise
+    scale = 1.0 if column.two_valued else column.width
+    spread = whole.variances * whole.sizes / np.maximum(whole.sizes - 1.0, 1.0)
+    if column.two_valued:
+        noise = whole.mean_noise * counts**2 + noise * means**2
+        counts, spread = means * counts, means * (1.0 - means)
+    else:
+        means = column.low + scale * means
+    return BaselineRow(
+        variable,
+        level,
+        column.two_valued,
+        means,
+        scale * np.sqrt(np.maximum(spread, 0.0)),
+        scale * np.sqrt(whole.mean_noise),
+        counts,
+        np.sqrt(noise),
+        own.difference(own, few),
+        None if after is None else after.difference(own, few),
+    )
+
+
+def _sizes(margin: Margin) -> FloatArray:
+    """Numbers of records to divide by."""
+    sizes = margin.sizes[:, 0]
+    return np.maximum(not_negative(sizes, max(float(sizes.sum()), 0.0)), 1.0)
+
+
+def _of_column(
+    margin: Margin, columns: tuple[StudyColumn, ...], j: int, flag: int = -1
+) -> _Moments:
+    """Moments of one column; over records that have a value, where a flag says which have."""
+    sizes, (size, total, square) = _sizes(margin), margin.noise
+    if flag >= 0:  # z is 0 where it is missing
+        there = 0.5 * sizes - margin.sums[:, 0, flag]
+        sizes, size = np.clip(there, 1.0, sizes), 0.25 * size + total
+    means = np.clip(margin.sums[:, 0, j] / sizes, -0.5, 0.5)
+    noise = total / sizes**2 + size * (means / sizes) ** 2
+    if columns[j].two_valued:
+        return _of_shares(sizes, size, means, noise)
+    squares = np.clip(margin.squares[:, 0, j] / sizes, 0.0, 0.25)
+    variances = squares - means**2 + noise  # the square of a noisy mean is too large by its noise
+    unknown = square / sizes**2 + size * ((squares - 0.125) / sizes) ** 2 + 4.0 * means**2 * noise
+    return _Moments(sizes, 0.0 * sizes + size, means, noise, variances, unknown)
+
+
+def _of_shares(sizes: FloatArray, size: float, means: FloatArray, noise: FloatArray) -> _Moments:
+    variances = np.minimum(0.25 - means**2 + noise, 0.25)
+    return _Moments(sizes, 0.0 * sizes + size, means, noise, variances, 4.0 * means**2 * noise)
+
+
+def _levels(margin: Margin, group: list[int], count: int) -> Iterator[_Moments]:
+    """Moments of the indicators of all levels; the first is what the others leave.
+
+    The closest shares (least squares) that are not negative and add up to at most 1.
+    """
+    sizes, (size, total, _) = _sizes(margin), margin.noise
+    shares = np.maximum(margin.sums[:, 0, group].T / sizes + 0.5, 0.0)
+    for k in np.flatnonzero(shares.sum(axis=0) > 1.0):
+        shares[:, k] = not_negative(shares[:, k], 1.0)
+    if count > len(group):
+        rest = shares.sum(axis=0).clip(0.0, 1.0)
+        noise = len(group) * total + size * (rest - 0.5 * len(group)) ** 2
+        yield _of_shares(sizes, size, 0.5 - rest, noise / sizes**2)
+    for share in shares:
+        noise = (total + size * (share - 0.5) ** 2) / sizes**2
+        yield _of_shares(sizes, size, share - 0.5, noise)
+
+
+def not_negative(values: FloatArray, total: float) -> FloatArray:
+    """The closest numbers (least squares) that are not negative and have a known total.
+
+    Examples
+    --------
+    >>> not_negative(np.array([5.0, -1.0, 2.0]), 5.0).tolist()
+    [4.0, 0.0, 1.0]
+    """
+    falling = np.sort(values)[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
+    above = np.flatnonzero(falling > shifts)
+    return np.asarray(np.maximum(values - shifts[above[-1] if above.size else 0], 0.0))

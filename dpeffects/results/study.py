@@ -1,0 +1,292 @@
+"""StudyEffects: everything that a study releases, out of one budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpeffects.errors import OptionError
+from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
+from dpeffects.inference.interaction import interaction
+from dpeffects.inference.intervals import check_conf_level
+from dpeffects.inference.joint import JointSums, StudyColumn
+from dpeffects.inference.table_one import arm_sizes, table_one
+from dpeffects.results.average import Result
+from dpeffects.results.covariate_balance import within_noise
+from dpeffects.results.export import effect_row, frame_of, or_nan
+from dpeffects.results.record import Record
+from dpeffects.results.scaled import check_scale, mean_rows, scaled_effect
+from dpeffects.results.several import AtOnce, SubsetEffects
+from dpeffects.summary import Summary, draw, tabulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OVERALL = "overall"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class StudyEffects(AtOnce):
+    """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
+
+    All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
+    outcomes at once (Bonferroni), unless ``simultaneous=False`` is asked for.
+
+    Parameters
+    ----------
+    labels, effects
+        Names of the outcomes (and of the arms compared, where there are more than two), and the
+        estimates on all records.
+    sums
+        The released numbers. What else they give is post-processing: it costs nothing.
+    subgroups
+        The factors that make subgroups, as they were written.
+    stands_on, warning
+        What entitles differences to be called effects, and what nobody should overlook.
+    """
+
+    sums: JointSums
+    subgroups: tuple[str, ...] = ()
+    stands_on: str = ""
+    warning: str = ""
+
+    @property
+    def basis(self) -> str:
+        """What entitles these to be called effects: one of `BASES`, or empty."""
+        return self.stands_on
+
+    @property
+    def associated(self) -> bool:
+        """Whether these are associations: not adjusted for, and not declared to be randomised."""
+        return self.stands_on == "association"
+
+    @property
+    def caution(self) -> str:
+        """What nobody should overlook, in a few words; empty when all is well."""
+        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Names of the outcomes."""
+        return tuple(column.name for column in self.sums.outcomes)
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Numbers of records by arm, with noise; they are not negative and add up."""
+        return dict(zip(self.sums.arms, arm_sizes(self.sums)[0].tolist(), strict=True))
+
+    def one(self, label: str) -> Result:
+        """One of the effects as a `Result`, with an interval for it alone.
+
+        So that, for example, ``fit.one("died").effect("ratio")`` is a risk ratio.
+        """
+        if label not in self.labels:
+            return self._one(label, "one")
+        column, pair = self._about(self.labels.index(label))
+        arms = [self.sums.arms[arm] for arm in pair]
+        compared = "" if len(self.sums.arms) == 2 else f" ({' - '.join(arms)})"
+        return self._one(label, "one", outcome=column.name, treatment=f"{self.treatment}{compared}")
+
+    def by(self, subgroup: str) -> SubsetEffects:
+        """Effects on all outcomes within the levels of a factor, with intervals for all at once."""
+        labels, effects, levels = [], [], []
+        for level, found in self.sums.effects_by_level(self._group(subgroup)):
+            labels += [f"{label} | {level}" for label in self.labels]
+            effects += [self._based(effect) for effect in found]
+            levels += [level] * len(found)
+        about = {f.name: getattr(self, f.name) for f in fields(Record)}
+        return SubsetEffects(
+            **about,
+            labels=tuple(labels),
+            effects=tuple(effects),
+            subsets=tuple(levels),
+            disjoint=False,  # effects on two outcomes share their records
+        )
+
+    def interactions(
+        self, conf_level: float = 0.95, *, simultaneous: bool = True, most: int | None = None
+    ) -> pd.DataFrame:
+        """Test for each outcome and factor whether the effect is the same at all levels.
+
+        One row each: the two levels between which effects differ most clearly (``one``,
+        ``other``), the difference with its interval, and the p-value of no difference at all. Both
+        are adjusted for the number of pairs of levels, and unless told otherwise for that of
+        outcomes and factors. ``most`` limits the effects that are tested, in the order of `labels`.
+        """
+        check_conf_level(conf_level)
+        count = len(self.labels) * len(self.subgroups) if simultaneous else 1
+        each = 1.0 - (1.0 - conf_level) / max(count, 1)
+        rows = []
+        for g, factor in enumerate(self.subgroups):
+            found = list(self.sums.effects_apart(g))
+            levels = [level for level, _ in found]
+            for i, label in enumerate(self.labels[:most]):
+                test = interaction(levels, [self._based(effects[i]) for _, effects in found])
+                if test is None:
+                    continue
+                p, ends = test.p_value, test.conf_int(each)
+                low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
+                rows.append(
+                    {
+                        "term": label,
+                        "subgroup": factor,
+                        "one": test.one,
+                        "other": test.other,
+                        "difference": test.difference.point,
+                        "conf_low": low,
+                        "conf_high": high,
+                        "p_value": math.nan if isinstance(p, Unavailable) else min(1.0, count * p),
+                        "noise_sd": math.sqrt(test.difference.noise_variance),
+                    }
+                )
+        columns = ["term", "subgroup", "one", "other", "difference", "conf_low", "conf_high"]
+        return frame_of(rows, [*columns, "p_value", "noise_sd"])
+
+    def table1(self) -> pd.DataFrame:
+        """Baseline variables by arm, with standardised differences and the noise in each number.
+
+        One row for each variable, or level of a factor. For each arm, and overall: the number of
+        records (``treated_n``), the mean or, where ``share`` is True, the share of those records
+        in their arm (``treated_mean``), its standard deviation (``treated_sd``) and the noise in
+        the mean (``treated_noise_sd``). Then ``smd``, treated less control over the root of the
+        mean of both variances (of more than two arms, the largest between two of them), its noise,
+        and whether it may be nothing but noise; the same after weighting, where records were
+        weighted. Sampling error is not in noise. Numbers are possible ones: shares of a factor add
+        up to 1. `tables` has it as it is printed.
+        """
+        rows = []
+        for row in table_one(self.sums):
+            made: dict[str, Any] = {"variable": row.variable, "level": row.level}
+            made["share"] = row.share
+            for k, arm in enumerate((*self.sums.arms, OVERALL)):
+                made |= {
+                    f"{arm}_n": float(row.count[k]),
+                    f"{arm}_mean": float(row.mean[k]),
+                    f"{arm}_sd": float(row.sd[k]),
+                    f"{arm}_noise_sd": float(row.noise_sd[k]),
+                }
+            for difference, name in ((row.before, "smd"), (row.after, "smd_weighted")):
+                if difference is not None:
+                    value, sd = difference.value, difference.noise_sd
+                    made |= {name: value, f"{name}_noise_sd": sd}
+                    made[f"{name}_within_noise"] = within_noise(value, sd)
+            rows.append(made | {"reason": row.before.reason})
+        return frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
+
+    def tables(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> dict[str, Summary]:
+        """The tables of a paper, one at a time, with all their rows.
+
+        "table1", "results", "by sex" for each factor of subgroups, and "budget"; where there are
+        more than two arms also "means". Each is printed, and has ``as_latex()``, ``as_html()``,
+        ``as_markdown()`` and ``as_docx("table.docx")``.
+        """
+        return tabulate(self, conf_level=conf_level, simultaneous=simultaneous)
+
+    def tidy(
+        self, conf_level: float = 0.95, *, simultaneous: bool = True, scale: str = "difference"
+    ) -> pd.DataFrame:
+        """One row for each effect, its name in ``term``; what is not available is NaN.
+
+        ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a
+        number that can be negative has no ratio. ``fit.one("died").effect("ratio")`` is one alone.
+        """
+        if check_scale(scale) == "difference":
+            return super().tidy(conf_level, simultaneous=simultaneous)
+        count = len(self.effects) if simultaneous else 1
+        each = 1.0 - (1.0 - check_conf_level(conf_level)) / count
+        rows, refused = [], []
+        none = Unavailable("on this scale there is none")
+        for label, effect in zip(self.labels, self.effects, strict=True):
+            try:
+                found = scaled_effect(effect, scale, each, self.treatment, label)
+            except OptionError as error:
+                refused.append(error)
+                rows.append(effect_row(math.nan, none, none, none, term=label))
+                continue
+            p = float(np.minimum(1.0, count * or_nan(found.p_value)))
+            rows.append(effect_row(found.estimate, none, p, found.conf_int, term=label))
+        if len(refused) == len(rows):
+            raise refused[0]
+        return self._frame([row | {"scale": scale} for row in rows])
+
+    def plot(
+        self,
+        conf_level: float = 0.95,
+        *,
+        simultaneous: bool = True,
+        by: str | None = None,
+        kind: str = "forest",
+        standardised: bool | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the effects with their intervals, or Table 1's differences; return the axes.
+
+        Parameters
+        ----------
+        conf_level, simultaneous
+            Of the intervals, and whether they hold for all effects at once.
+        by
+            A factor of subgroups: effects at its levels below those on all records.
+        kind
+            "forest" (effects) or "love" (standardised differences of baseline variables, sorted).
+        standardised
+            Whether effects are over the standard deviation of their outcome, as released; by
+            default where outcomes have different ranges.
+        ax
+            Axes to draw on; by default those of a new figure.
+        """
+        if by is not None:
+            self._group(by)
+        return draw(
+            self,
+            conf_level=conf_level,
+            simultaneous=simultaneous,
+            by=by,
+            kind=kind,
+            standardised=standardised,
+            ax=ax,
+        )
+
+    def _group(self, subgroup: str) -> int:
+        """Index of a factor that makes subgroups."""
+        if subgroup not in self.subgroups:
+            known = ", ".join(self.subgroups) or "no subgroups"
+            raise OptionError(f"this study has {known}, not {subgroup!r}")
+        return self.subgroups.index(subgroup)
+
+    def _about(self, i: int) -> tuple[StudyColumn, tuple[int, int]]:
+        """The outcome of an effect, and the arms that it compares."""
+        outcome, pair = divmod(i, len(self.sums.contrasts))
+        return self.sums.outcomes[outcome], self.sums.contrasts[pair]
+
+    def _mean_rows(self, conf_level: float) -> list[dict[str, Any]]:
+        """Each outcome and arm once, in the order of the arms."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for i, effect in enumerate(self.effects):
+            column, pair = self._about(i)
+            one, other = (self.sums.arms[arm] for arm in pair)
+            if effect.means is not None:
+                for row in mean_rows(effect.means, conf_level, (one, other)):
+                    found.setdefault((column.name, row["arm"]), {"term": column.name} | row)
+        order = [(name, arm) for name in self.outcomes for arm in self.sums.arms]
+        return [found[key] for key in order if key in found]
+
+    def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        """Effects as a frame, each with its own outcome."""
+        frame = super()._frame(rows)
+        frame["outcome"] = [self._about(i)[0].name for i in range(len(rows))]
+        return frame
+
+    def _glance(self) -> dict[str, Any]:
+        counts = {"outcomes": len(self.outcomes), "arms": len(self.sums.arms)}
+        return super()._glance() | counts | {"subgroups": len(self.subgroups)}
+
+    def _based(self, effect: Estimate) -> Estimate:
+        return replace(effect, basis=self.stands_on)
+
+    def __repr__(self) -> str:
+        return self._head(f"on {len(self.sums.outcomes)} outcomes")

@@ -1,0 +1,361 @@
+"""StudyRelease: what a site sends of a study instead of its data, as a JSON document.
+
+It holds released numbers only: sums by arm and level, their noise, the guarantee and the charges
+behind them, and which protocol was run. Effects are not sent: the centre computes them from the
+sums.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpeffects import documents, writing
+from dpeffects.errors import BoundsError, OptionError, ReleaseError
+from dpeffects.estimands import AVERAGES
+from dpeffects.estimators import table_methods
+from dpeffects.flow import Estimation
+from dpeffects.guarantee import Guarantee
+from dpeffects.inference.estimate import BASES
+from dpeffects.inference.joint import JointSums, Margin
+from dpeffects.ledgers import Address
+from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.ledger import Account
+from dpeffects.protocols import Protocol, read_protocol
+from dpeffects.results import StudyEffects
+from dpeffects.results.export import plain
+from dpeffects.results.numbers import number
+from dpeffects.sites import document
+from dpeffects.sites.document import many, one_of, record, text, typed, whole
+from dpeffects.sites.plausible import charges_add_up
+from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release_fields import (
+    BOUND,
+    GUARANTEE,
+    SPEND,
+    Fields,
+    Signature,
+    bound_triple,
+    check_site,
+    check_sum,
+    sample_words,
+    signature_field,
+)
+
+FORMAT, VERSION = "dpeffects study release", 1
+_MOST_BYTES = 50_000_000
+_OF_A_CENTRE = ("sites", "site_names", "target")
+"""Fields of `JointSums` that a site's own do not have."""
+_LEAST, _FAR = 0.5, 100.0
+"""As in `plausible`: parts of the least noise that are asked for, and noises that are too far."""
+
+
+@dataclass(frozen=True, repr=False)
+class StudyRelease:
+    """One site's private study, ready to be sent; made by `study_release` or `from_result`.
+
+    Parameters
+    ----------
+    site
+        Name of the site.
+    study
+        What was released, as a centre knows it.
+    request
+        Identifier of the request that the site answers; may be empty.
+    signature
+        See `dpeffects.sites.signing`.
+    """
+
+    site: str
+    study: StudyEffects
+    request: str = ""
+    signature: Signature | None = None
+
+    @classmethod
+    def from_result(cls, result: StudyEffects, site: str, *, request: str = "") -> StudyRelease:
+        """Keep of a study what a centre needs."""
+        if not isinstance(result, StudyEffects):
+            raise ReleaseError(f"it is made of what dp_study gave, not {type(result).__name__}")
+        if result.sums.sites:
+            raise ReleaseError("these are several sites together: each sends its own release")
+        release = cls(site, result, request)
+        return cls.from_dict(release.to_dict())  # a release that cannot be read is not sent
+
+    @property
+    def protocol(self) -> str:
+        """Fingerprint of the protocol that was run; empty where there was none."""
+        return str(self.study.details.get("protocol", ""))
+
+    def one(self, label: str) -> SiteRelease:
+        """One of the effects as a release for `combine`, which has other rules."""
+        return SiteRelease.from_result(self.study.one(label), self.site, request=self.request)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain values."""
+        study = self.study
+        sums = {k: x for k, x in plain(study.sums).items() if k not in _OF_A_CENTRE}
+        values: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "site": self.site,
+            "request": self.request,
+            "protocol": self.protocol,
+            "estimand": study.estimand,
+            "formula": _one_line(study.formula),
+            "treatment": study.treatment,
+            "n": int(study.n),
+            "basis": study.stands_on,
+            "sums": sums,
+            "sample": {name: _one_line(words) for name, words in study.sample.items()},
+            "guarantee": {name: plain(getattr(study.guarantee, name)) for name in GUARANTEE},
+            "spends": [plain(spend.to_dict()) for spend in study.spends],
+            "bounds": [dict(zip(BOUND, map(_one_line, x), strict=True)) for x in study.bounds],
+            "caution": _one_line(study.warning),
+            "notes": [_one_line(note) for note in study.notes if note],
+        }
+        try:
+            values["checksum"] = documents.checksum(values)
+        except (TypeError, ValueError) as error:
+            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
+        if self.signature is not None:
+            values["signature"] = plain(self.signature)
+        return values
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the document as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document to a file; a release that is there is replaced, nothing else is."""
+        ours = documents.holds(path, "format", FORMAT)
+        try:
+            writing.write(path, self.to_json() + "\n", overwrite=ours)
+        except OptionError as error:
+            raise ReleaseError(str(error)) from None
+
+    @classmethod
+    def from_dict(cls, values: Any) -> StudyRelease:
+        """Check a document and read it; anything wrong with it is a ReleaseError."""
+        found = _read(values)
+        about = {name: found.pop(name) for name in ("site", "request")}
+        return cls(**about, signature=found.pop("signature", None), study=_study(**found))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> StudyRelease:
+        """Read JSON text."""
+        return cls.from_dict(document.parse(text))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> StudyRelease:
+        """Read a file; errors name it."""
+        try:
+            return cls.from_json(document.read_file(path, _MOST_BYTES).decode("utf-8"))
+        except UnicodeDecodeError:
+            raise ReleaseError(f"{path}: it cannot be read as text") from None
+        except ReleaseError as error:
+            raise ReleaseError(f"{path}: {error}") from None
+
+    def __repr__(self) -> str:
+        guarantee, outcomes = self.study.guarantee, len(self.study.outcomes)
+        return (
+            f"<dpeffects study release {self.site!r}: {outcomes} outcomes, n = {self.study.n}, "
+            f"epsilon={number(guarantee.epsilon)}, {guarantee.status}>"
+        )
+
+
+def study_release(
+    protocol: Protocol | str | os.PathLike[str],
+    data: Any,
+    *,
+    site: str,
+    request: str = "",
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+) -> StudyRelease:
+    """Run a study's protocol at one site, and keep what can be sent to a centre.
+
+    Parameters
+    ----------
+    protocol
+        A `Protocol`, or the path of its TOML file. It declares bounds of all columns that need
+        them: bounds that each site finds for itself would not be the same.
+    site
+        Name of the site, unique among those that are combined.
+    request
+        Identifier of the request that this answers.
+    data, ledger, dataset, seed
+        As in :func:`dp_ate`.
+
+    Returns
+    -------
+    StudyRelease
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> protocol = dpe.Protocol(
+    ...     "earnings_1978 + black ~ treatment", epsilon=1, design="randomised",
+    ...     bounds={"earnings_1978": (0, 60_000), "black": (0, 1)},
+    ... )
+    >>> sent = dpe.study_release(protocol, dpe.load_data("lalonde"), site="North")
+    >>> sent.site, sent.study.n, sent.protocol == protocol.fingerprint
+    ('North', 445, True)
+    """
+    made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
+    check_site(site)
+    document.text(request, "request", empty=True)
+    if made.sites and site not in made.sites:
+        raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
+    who = {"ledger": ledger, "dataset": dataset, "seed": seed}
+    study = made.result_of(begin_study(made, data, **who))
+    return StudyRelease.from_result(study, site, request=request)
+
+
+def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
+    """Check all that can be checked before the first charge of a site's study."""
+    ready = protocol.begin(data, **more)
+    if missing := list(ready.design.missing):
+        ready.close()
+        raise BoundsError(
+            f"the protocol declares no bounds of {', '.join(missing)}: sites would find different "
+            "ones, which cannot be combined"
+        )
+    return ready
+
+
+def read_study(source: Any) -> StudyRelease:
+    """Read a release from whatever holds it: a StudyRelease, a dict, or a path."""
+    if isinstance(source, StudyRelease):
+        return source
+    if isinstance(source, Mapping):
+        return StudyRelease.from_dict(source)
+    if isinstance(source, str | os.PathLike):
+        return StudyRelease.load(source)
+    raise ReleaseError(f"it is a StudyRelease, a dict or a path, not {type(source).__name__}")
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+_FIELDS: Fields = {
+    "format": text,
+    "version": whole,
+    "site": check_site,
+    "request": partial(text, empty=True),
+    "protocol": partial(text, empty=True),
+    "estimand": partial(one_of, allowed=AVERAGES),
+    "formula": text,
+    "treatment": text,
+    "n": partial(whole, least=1),
+    "basis": partial(one_of, allowed=("", *BASES)),
+    "sums": partial(typed, hint=JointSums, without=_OF_A_CENTRE),
+    "sample": lambda value, name: sample_words(value, name) if value else {},
+    "guarantee": partial(record, fields=GUARANTEE, make=Guarantee),
+    "spends": partial(many, check=partial(record, fields=SPEND, make=Spend)),
+    "bounds": partial(many, check=partial(record, fields=BOUND, make=bound_triple)),
+    "caution": partial(text, empty=True),
+    "notes": partial(many, check=text),
+    "checksum": text,
+}
+
+
+def _read(values: Any) -> dict[str, Any]:
+    """The checked fields of a document."""
+    if not isinstance(values, Mapping):
+        raise ReleaseError(f"a study release is an object, not {document.kind(values)}")
+    if values.get("format") != FORMAT:
+        raise ReleaseError(f"this is not a study release: format is not {FORMAT!r}")
+    version = values.get("version")
+    if type(version) is not int or version != VERSION:
+        shown = document.shown(version)
+        raise ReleaseError(f"version {shown} of the format is not known; this reads {VERSION}")
+    known = _FIELDS | ({"signature": signature_field} if "signature" in values else {})
+    found: dict[str, Any] = record(values, "", fields=known, make=dict)
+    check_sum(values)
+    for name in ("format", "version", "checksum"):
+        del found[name]
+    _check_shapes(found["sums"])
+    return found
+
+
+def _study(sums: JointSums, basis: str, caution: str, protocol: str, **about: Any) -> StudyEffects:
+    """The study that a document tells of; effects follow from its sums."""
+    spec = table_methods()["study"]
+    with np.errstate(all="ignore"):
+        effects = tuple(replace(effect, basis=basis) for effect in sums.effects())
+    return StudyEffects(
+        method=spec.name,
+        method_title=spec.title,
+        outcome=" + ".join(column.name for column in sums.outcomes),
+        labels=sums.labels,
+        effects=effects,
+        sums=sums,
+        subgroups=tuple(margin.factor for margin in sums.groups),
+        stands_on=basis,
+        warning=caution,
+        details={"protocol": protocol} if protocol else {},
+        **about,
+    )
+
+
+def _check_shapes(sums: JointSums) -> None:
+    """Refuse numbers that do not fit together."""
+    arms, outcomes, baseline = map(len, (sums.arms, sums.outcomes, sums.baseline_columns))
+    pairs = [arm for pair in sums.contrasts for arm in pair]
+    columns = (*sums.outcomes, *sums.baseline_columns)
+    there = [sums.whole, *sums.groups, *filter(None, (sums.unadjusted,))]
+    of_baseline = [*filter(None, (sums.baseline, sums.weighted_baseline))]
+    width = sums.whole.sums.shape[-1]
+    fits = (
+        len(set(sums.arms)) == arms >= 2
+        and outcomes > 0
+        and bool(pairs)
+        and all(0 <= arm < arms for arm in pairs)
+        and all(column.low < column.high for column in columns)
+        and all(column.missing < width for column in columns)
+        and len(sums.unequal) in (0, arms)
+        and width >= outcomes
+        and all(_has_shape(margin, arms, width) for margin in there)
+        and all(_has_shape(margin, arms, baseline) for margin in of_baseline)
+        and bool(of_baseline) == bool(baseline)
+        and len(sums.whole.levels) == 1
+    )
+    if not fits:
+        raise ReleaseError("sums: arms, columns and levels do not fit together")
+
+
+def _has_shape(margin: Margin, arms: int, columns: int) -> bool:
+    levels = len(margin.levels)
+    return (
+        margin.sizes.shape == (arms, levels)
+        and margin.sums.shape == margin.squares.shape == (arms, levels, columns)
+        and len(set(margin.levels)) == levels > 0
+        and margin.noise.shape == (3, arms)
+        and bool((margin.noise >= 0.0).all())
+    )
+
+
+def why_not(release: StudyRelease) -> str:
+    """Say why a release cannot be what it says, or return an empty text."""
+    study, plain = release.study, release.study.sums.plain
+    if reason := charges_add_up(study.spends, study.guarantee):
+        return reason
+    noise = np.sqrt(plain.noise)
+    if noise[1].min() < _LEAST / study.guarantee.epsilon:
+        return "it claims less noise than its epsilon allows for"
+    far = _FAR * (1.0 + noise.max())
+    if plain.sizes.sum() > study.n + far:
+        return "it has more records than it says"
+    if (np.abs(plain.sums) > np.abs(plain.sizes)[..., None] / 2.0 + far).any():
+        return "its sums are far beyond the ranges of their columns and its noise"
+    return ""
+
+
+def _one_line(words: str) -> str:
+    return " ".join(str(words).split())
