@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -91,6 +91,8 @@ class PropensityModel:
     penalised: FloatArray
     kept_slopes: FloatArray
     details: dict[str, Any]
+    means: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Means of the covariates in [0, 1]."""
 
     @property
     def kept(self) -> float:
@@ -427,6 +429,7 @@ def with_error(
         1.0 - 1.0 / shrunk[1:],
         kept[1:],
         {"strength of the ridge penalty": weights.strength},
+        columns.means,
     )
 
 

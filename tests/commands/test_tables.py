@@ -34,6 +34,11 @@ BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
             dpe.Moments,
             ("dp_moments", "y ~ t | age", {"by": "sex"}),
         ),
+        (
+            ["late", "age ~ y", "--instrument", "t", *TRIAL],
+            dpe.LateEffect,
+            ("dp_late", "age ~ y", {"instrument": "t"}),
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
