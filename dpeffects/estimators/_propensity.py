@@ -100,6 +100,13 @@ class PropensityModel:
         return float(self.kept_slopes.mean())
 
     @property
+    def kept_of_score(self) -> float:
+        """The same for the log odds: the columns that matter for treatment count most."""
+        own = np.sqrt(self.spreads) * np.abs(self.weights[1:])
+        whole = float((own / np.maximum(self.kept_slopes, 1e-9)).sum())
+        return min(self.kept, float(own.sum()) / whole) if whole > 0.0 else self.kept
+
+    @property
     def kept_sd(self) -> float:
         """How far that may be off for those that matter: their information is not well known."""
         slope = self.kept_slopes * self.penalised

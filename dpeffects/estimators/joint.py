@@ -70,6 +70,9 @@ _OUTCOMES, _SUBGROUPS = 0.7, 0.3
 """Proportions of the outcomes as a whole and in subgroups."""
 _BASELINE = 0.1, 0.05, 0.25
 """Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
+_UNWEIGHTED = Fraction(1, 3)
+"""Part of that for their means without weights, where there are means with weights too: these have
+more noise, because the largest weight counts as one record."""
 _SQUARES = 0.1, 5.0, 0.03, 0.12
 """Part of pure noise's price that goes to squares where columns need them: 0.1 with 5 columns at
 epsilon 1, and by the third root of how many there are for each unit of epsilon; least and largest.
@@ -549,6 +552,7 @@ class _Release:
 
     curator: Curator
     facts: Facts
+    prefix: str = ""
     left: Left | None = None
 
     @property
@@ -565,7 +569,8 @@ class _Release:
         """The outcomes by arm, or by arm and level of a factor."""
         facts, arms = self.facts, self.curator.arms
         columns = np.arange(1, facts.released + 1)
-        label, cells, shape = "outcomes by arm", arm_cells(self.curator), (arms, 1)
+        label, shape = f"{self.prefix}outcomes by arm", (arms, 1)
+        cells = arm_cells(self.curator)
         if level is not None:
             label, levels = f"{label} and factor {level + 1}", facts.groups[level]
             below = math.prod(facts.groups[level + 1 :])
@@ -577,7 +582,7 @@ class _Release:
         """The baseline variables by arm, where there are any."""
         curator, columns = self.curator, np.arange(self.facts.released + 1, self.curator.width)
         about = (columns, arm_cells(curator), (curator.arms, 1), "baseline", price)
-        label = "baseline variables by arm"
+        label = f"{self.prefix}baseline variables by arm"
         return [MarginAsked.of(curator, label, *about, counted=False)] if columns.size else []
 
     def margins(self, asked: Sequence[MarginAsked]) -> list[Margin]:
@@ -601,12 +606,13 @@ def fit(curator: Curator, options: PlannedJoint, estimand: str) -> Joint:
     adjustment = unadjusted = own_baseline = top = None
     price, counted = Fraction(1), plain
     if options.adjust:
-        price = Fraction(1, 2)
+        price = _UNWEIGHTED
         unadjusted, *own = plain.margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
         own_baseline = own[0]
         adjustment, weight = _adjustment(curator, facts, estimand, unadjusted)
         left = _left(plain, adjustment, estimand, unadjusted, own_baseline)
-        counted, top = _Release(seen_as(curator, weight), facts, left), adjustment.weight.largest
+        seen, top, price = seen_as(curator, weight), adjustment.weight.largest, 1 - price
+        counted = _Release(seen, facts, "weighted ", left)
     groups = [
         counted.outcomes("subgroups", g, Fraction(1, len(facts.groups)))
         for g in range(len(facts.groups))
@@ -650,6 +656,7 @@ def _adjustment(
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
     found = Adjustment.released(seen, estimand, deviation, noise_sd, _CONFOUNDED)
+    found = replace(found, kept=found.model.kept_of_score)
     return found, BaselineWeight(columns, found.weight)
 
 
