@@ -42,6 +42,7 @@ ADVICE = {
     "ordinal_table": "outcomes of ordered levels: `dp_ordinal`",
     "late": "an instrument, and treatment that is not as good as random: `dp_late`",
     "rate": "counts of events in unequal times: `dp_rate`",
+    "moments": "regression tables and many analyses of large data from one release: `dp_moments`",
     "randomisation_test": "a trial with an outcome of 0 and 1, and an exact p-value: "
     "`dp_randomisation_test`",
 }
