@@ -64,7 +64,7 @@ def dp_did(
     ----------
     formula
         ``"y_after ~ treatment"``, or ``"y_after ~ treatment | x1 + x2"`` where trends are parallel
-        for the same covariates only (with two periods). Of long data ``"y ~ treatment | x1"``.
+        for the same covariates only. Of long data ``"y ~ treatment | x1"``.
     method
         One of :func:`methods`; it estimates the effect on the change of the outcome.
     before
@@ -246,8 +246,6 @@ def _by_period(asked: _Panel, estimand: str) -> EventStudy:
     """The effects on several changes, from one joint release."""
     if asked.given.pop("method") != "auto":
         raise OptionError("with more than two periods there is one method: leave method out")
-    if asked.formula.has_covariates:
-        raise OptionError("covariates are adjusted for in two periods, not in more: leave them out")
     if asked.given["variance"] is not True:
         raise OptionError("variance=False is for two periods")
     method = table_methods()["study"]
@@ -263,7 +261,7 @@ def _by_period(asked: _Panel, estimand: str) -> EventStudy:
         labels=tuple(asked.changes),
         periods=tuple(asked.outcomes),
         leads=asked.reference,
-        rests_on_trends=asked.by_trends(estimand, method),
+        trends=asked.by_trends(estimand, method),
     )
 
 

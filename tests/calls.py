@@ -459,6 +459,22 @@ LATES = {
     )
 }
 
+CHANGES = {
+    "changes": Call("dp_did", formula="y ~ t", given={"before": "x1"}),
+    "changes, adjusted": Call(
+        "dp_did", formula="y ~ t | x2 + g", n=400, given={"before": "x1", "epsilon": 8.0}
+    ),
+    "changes, ATE, by a difference in means": Call(
+        "dp_did", "diff_in_means", "y ~ t", given={"before": "x1", "estimand": "ATE"}
+    ),
+    "changes, several periods": Call(
+        "dp_did", formula="y ~ t", given={"before": ["x1", "x2"], "change": (-0.5, 0.5)}
+    ),
+    "changes, several periods, Gaussian": Call(
+        "dp_did", formula="y + x1 ~ t", given={"before": "x2", **DELTA}
+    ),
+}
+
 AT_SITES = {
     f"{function}, {method}": Call(function, method, given=given, n=n)
     for function, n in (("site_release", 60), ("dp_multisite", 120))
@@ -495,7 +511,7 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **LATES, **DISTRIBUTIONS},
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **LATES, **CHANGES},
     **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **STUDIES, **DISTRIBUTIONS},
     **MOMENTS,
     **{**TABLES, **AT_SITES, **FEDERATED},

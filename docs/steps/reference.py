@@ -21,7 +21,11 @@ AREAS = {
     "sites": (
         "Many sites",
         "The document that a site sends is described in :doc:`/site_release`.",
-        ["site_release", "combine", "combine_tables", "dp_multisite", "SiteRelease", "Combined"],
+        [
+            *("site_release", "combine", "combine_tables", "dp_multisite", "SiteRelease"),
+            *("Combined", "Protocol", "read_protocol", "study_release", "combine_studies"),
+            "StudyRelease",
+        ],
     ),
     "tables": (
         "Survival, quantiles, ordered levels, rates",
@@ -30,6 +34,7 @@ AREAS = {
         [
             *("dp_survival", "SurvivalEffects", "dp_qte", "QuantileEffects"),
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
+            *("dp_did", "DidEffect", "EventStudy"),
         ],
     ),
     "moments": (

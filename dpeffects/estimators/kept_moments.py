@@ -46,7 +46,7 @@ _MOST = 100
 @dataclass(frozen=True)
 class MomentsOptions(Options):
     """``design``: "observational", or "randomised" where treatment was assigned by chance;
-    ``factors``: discrete terms of the formula, joined by +, by whose levels effects are wanted.
+    ``factors``: what ``by`` names, factors by whose levels effects are wanted.
     """
 
     design: str = "observational"
@@ -163,9 +163,10 @@ def _products(
     found = []
     for group, term in enumerate(terms):
         own = [j for j, x in enumerate(columns, 1) if (x.term, x.kind) == (term, INDICATOR)]
-        if not own:
+        if not own or len(term) > 1:
             raise OptionError(
-                f"by: `{':'.join(term)}` has no declared levels; of a number write cut(x, [...])"
+                f"by: `{':'.join(term)}` is no factor with declared levels; of a number write "
+                "cut(x, [...])"
             )
         for a, arm in enumerate(arms, 1):
             for j in own:

@@ -16,8 +16,14 @@ from dpeffects.estimators._checks import is_number
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.joint import Margin, StudyColumn
-from dpeffects.planning.made_up import MadeUp, evenly
-from dpeffects.planning.setting import COVARIATE_SD, PlanSetting, outcome_spread
+from dpeffects.planning.made_up import ALIGNED, MadeUp, evenly
+from dpeffects.planning.setting import (
+    COVARIATE_SD,
+    R2,
+    R2_TWO_VALUED,
+    PlanSetting,
+    outcome_spread,
+)
 from dpeffects.results import StudyEffects
 from dpeffects.studies import dp_study
 
@@ -111,10 +117,22 @@ class Planner:
 
         bounds, arm = self.setting.bounds, self._formula.treatment_name
         names = list(self._formula.outcome_columns)
+        made = bounds
+        for name in names:
+            if not bounds.is_levels(name):
+                made = made.with_interval(name, *self._usual(name), source="declared")
         if arm in bounds and bounds.is_levels(arm) and len(bounds[arm]) > 2:
             names.append(arm)
-        columns = self._people(n, seed) | evenly(bounds, names, n, seed)
+        columns = self._people(n, seed) | evenly(made, names, n, seed)
         return declare(pd.DataFrame(columns), bounds)
+
+    def _usual(self, name: str) -> tuple[float, float]:
+        """An interval of the outcome's mean and standard deviation, where these were given."""
+        low, high = self.setting.bounds.interval(name)
+        half = math.sqrt(3.0) * self.setting.outcome_sd.get(name, (high - low) / 6.0)
+        middle = self.setting.outcome_mean.get(name, (low + high) / 2.0)
+        ends = max(low, middle - half), min(high, middle + half)
+        return ends if low < ends[1] and ends[0] < high else (low, high)
 
     def _people(self, n: int, seed: int) -> dict[str, Any]:
         s = self.setting
@@ -146,21 +164,35 @@ class Planner:
         return dict(MadeUp(made).people(n, seed).columns)
 
     def _as_expected(self, fit: StudyEffects, n: int) -> StudyEffects:
-        """The result with expected sums, and what follows from them."""
-        s, sums = self.setting, fit.sums
-        by_arm = n * s.by_arm(sums.arms)
-        law = self._outcome_laws(sums.outcomes)
-        whole = _expected(sums.whole, by_arm, np.ones(1), law)
-        groups = tuple(
-            _expected(margin, by_arm, self._level_shares(margin), law) for margin in sums.groups
+        """The result with expected sums, and what follows from them.
+
+        Where records count by weights, what they add up to is as in the rehearsal.
+        """
+        sums, law = fit.sums, self._outcome_laws(fit.sums.outcomes)
+        plain = counted = n * self.setting.by_arm(sums.arms)
+        if sums.unadjusted is not None:
+            counted = np.maximum(sums.whole.sizes[:, 0], 1.0) * (n / fit.n)
+        groups = (
+            _expected(margin, counted, law, self._level_shares(margin)) for margin in sums.groups
         )
-        baseline = sums.baseline
-        if baseline is not None:
-            own = self.baseline_laws(sums.baseline_columns)
-            baseline = _expected(baseline, by_arm, np.ones(1), own)
-        sums = replace(sums, whole=whole, groups=groups, baseline=baseline)
+        own = self._baseline_laws(sums.baseline_columns)
+        sums = replace(
+            sums,
+            whole=_expected(sums.whole, counted, law),
+            groups=tuple(groups),
+            baseline=sums.baseline and _expected(sums.baseline, plain, own),
+            weighted_baseline=sums.weighted_baseline
+            and _expected(sums.weighted_baseline, counted, own),
+            unadjusted=sums.unadjusted
+            and _expected(sums.unadjusted, plain, law, apart=self._crude(sums.outcomes, law)),
+        )
         effects = tuple(replace(x, basis=fit.stands_on) for x in sums.effects())
         return replace(fit, n=n, sums=sums, effects=effects)
+
+    def _crude(self, columns: Sequence[StudyColumn], law: FloatArray) -> FloatArray:
+        """How far arms are apart by confounding, before weights, as `plan` has it."""
+        r2 = np.array([R2_TWO_VALUED if c.two_valued else R2 for c in columns])
+        return self.setting.confounding * ALIGNED * np.sqrt(r2 * law[:, 1])
 
     def _level_shares(self, margin: Margin) -> FloatArray:
         given = self.setting.subgroup_shares.get(margin.factor, {})
@@ -179,7 +211,7 @@ class Planner:
             found.append(((mean - c.low) / c.width - 0.5, (sd / c.width) ** 2))
         return np.array(found)
 
-    def baseline_laws(self, columns: Sequence[StudyColumn]) -> FloatArray:
+    def _baseline_laws(self, columns: Sequence[StudyColumn]) -> FloatArray:
         """The same of the baseline variables."""
         found = []
         for c in columns:
@@ -188,20 +220,32 @@ class Planner:
                 found.append((risk - 0.5, risk * (1.0 - risk)))
             else:
                 found.append((0.0, self.setting.covariate_sd.get(c.name, COVARIATE_SD) ** 2))
-        return np.array(found)
+        return np.array(found).reshape(-1, 2)
 
 
 def _usual_risk(column: StudyColumn, columns: Sequence[StudyColumn]) -> float:
     """A half, or that of a level where all levels are equally frequent."""
-    return 1.0 / (1 + sum(c.variable == column.variable for c in columns if c.variable) or 2)
+    if not column.variable:
+        return 0.5
+    return 1.0 / (1 + sum(c.variable == column.variable for c in columns))
 
 
-def _expected(margin: Margin, by_arm: FloatArray, by_level: FloatArray, law: FloatArray) -> Margin:
-    """A margin with the sums that are expected of arms and levels of these sizes."""
-    sizes = np.outer(by_arm, by_level)
-    means, variances = law.T
+def _expected(
+    margin: Margin,
+    by_arm: FloatArray,
+    law: FloatArray,
+    by_level: FloatArray | float = 1.0,
+    apart: FloatArray | float = 0.0,
+) -> Margin:
+    """A margin with the sums that are expected of arms and levels of these sizes.
+
+    ``law`` has means and variances of the columns; two arms are so far ``apart``.
+    """
+    sizes, (means, variances) = np.outer(by_arm, by_level), law.T
+    sides = np.linspace(0.5, -0.5, len(by_arm))[:, None, None] * apart
+    own = means + sides
     each = sizes[..., None]
-    return replace(margin, sizes=sizes, sums=each * means, squares=each * (variances + means**2))
+    return replace(margin, sizes=sizes, sums=each * own, squares=each * (variances + own**2))
 
 
 def known_names(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -21,7 +21,6 @@ from dpeffects.formula import Formula
 from dpeffects.formula.expression import Number
 from dpeffects.inference.estimate import Estimate
 from dpeffects.inference.intervals import check_conf_level, std_error
-from dpeffects.inference.joint import JointSums
 from dpeffects.planning.expected import Planner, StudySetting, known_names
 from dpeffects.planning.inverse import Search
 from dpeffects.planning.rehearsal import Planned, Rehearsed, detectable
@@ -65,11 +64,12 @@ class PlannedEffect:
 
 @dataclass(frozen=True)
 class PlannedDifference:
-    """What to expect of the difference of a baseline variable, in standard deviations."""
+    """Noise in a standardised difference of Table 1, before and after weighting; NaN for none."""
 
-    term: str
+    variable: str
+    level: str
     noise_sd: float
-    std_error: float
+    weighted_noise_sd: float
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class StudyPlan(Shown, JsonRecord):
     effects
         One for each outcome (and contrast), on all records and in each subgroup.
     baseline
-        Standardised differences of the baseline variables.
+        Noise in the standardised differences of Table 1.
     releases
         What is released: the label, the share of the budget, the noise and its price.
     basis
@@ -107,7 +107,7 @@ class StudyPlan(Shown, JsonRecord):
         return frame_of([vars(x) for x in self.effects])
 
     def baseline_frame(self) -> pd.DataFrame:
-        """Standard errors of the standardised differences, and the noise in them."""
+        """Noise in the standardised differences of Table 1, one row each."""
         return frame_of(
             [vars(x) for x in self.baseline], [f.name for f in fields(PlannedDifference)]
         )
@@ -169,12 +169,17 @@ def _planned(fit: StudyEffects, setting: StudySetting) -> list[PlannedEffect]:
     """All effects of an expected study."""
     families: list[Any] = [("", fit), *((name, fit.by(name)) for name in fit.subgroups)]
     rows = []
+    found: dict[Any, float] = {}  # effects with the same law
     for subgroup, family in families:
         ends = [family.conf_int(setting.conf_level, simultaneous=x) for x in (False, True)]
         single, together = ((x[:, 1] - x[:, 0]) / 2.0 for x in ends)
         for i, effect in enumerate(family.effects):
             label = family.labels[i] if subgroup else f"{family.labels[i]} | "
             term, _, level = label.rpartition(" | ")
+            law = (effect.laplace, effect.gaussian, effect.sampling, effect.parts, effect.possible)
+            if (subgroup, law) not in found:
+                half = math.nan if fit.associated else float(together[i])
+                found[subgroup, law] = _detectable(effect, half, setting.power)
             rows.append(
                 PlannedEffect(
                     term,
@@ -184,7 +189,7 @@ def _planned(fit: StudyEffects, setting: StudySetting) -> list[PlannedEffect]:
                     or_nan(std_error(effect)),
                     float(single[i]),
                     float(together[i]),
-                    math.nan if fit.associated else _detectable(effect, together[i], setting.power),
+                    found[subgroup, law],
                 )
             )
     return rows
@@ -199,22 +204,13 @@ def _detectable(effect: Estimate, half_width: float, power: float) -> float:
     return detectable([law], power, largest)
 
 
-def _differences(fit: StudyEffects, planner: Planner) -> list[PlannedDifference]:
-    """Standardised differences of the baseline variables: they are effects of another outcome."""
-    sums = fit.sums
-    if sums.baseline is None:
-        return []
-    columns = sums.baseline_columns
-    as_outcomes: JointSums = replace(sums, outcomes=columns, whole=sums.baseline, groups=())
-    sds = [
-        c.width * math.sqrt(v)
-        for c, (_, v) in zip(columns, planner.baseline_laws(columns), strict=True)
-        for _ in sums.contrasts
-    ]
-    return [
-        PlannedDifference(label, math.sqrt(x.noise_variance) / sd, or_nan(std_error(x)) / sd)
-        for label, x, sd in zip(as_outcomes.labels, as_outcomes.effects(), sds, strict=True)
-    ]
+def _differences(fit: StudyEffects) -> list[PlannedDifference]:
+    """Noise in the standardised differences of Table 1."""
+    found = []
+    for row in fit.table1().to_dict("records"):
+        noise = [row.get(name, math.nan) for name in ("smd_noise_sd", "smd_weighted_noise_sd")]
+        found.append(PlannedDifference(row["variable"], row["level"], *noise))
+    return found
 
 
 def _medians(rows: Sequence[Any]) -> Any:
@@ -314,8 +310,8 @@ def plan_study(
         delta=float(delta),
         bounds=known_bounds,
         design=design,
-        outcome_mean=_by_name("outcome_mean", outcome_mean),
-        outcome_sd=_by_name("outcome_sd", outcome_sd),
+        outcome_mean=_numbers("outcome_mean", outcome_mean),
+        outcome_sd=_numbers("outcome_sd", outcome_sd),
         share_treated=share,
         arm_shares=by_arm,
         subgroup_shares=_by_name("subgroup_shares", subgroup_shares),
@@ -327,11 +323,10 @@ def plan_study(
         shares=dict(shares or {}),
         options=options,
     )
-    planner = Planner(setting)
-    fits = planner.expected(n, setting.epsilon)
+    fits = Planner(setting).expected(n, setting.epsilon)
     known_names("subgroup_shares", setting.subgroup_shares, fits[0].subgroups)
     effects = zip(*(_planned(fit, setting) for fit in fits), strict=True)
-    baseline = zip(*(_differences(fit, planner) for fit in fits), strict=True)
+    baseline = zip(*map(_differences, fits), strict=True)
     return StudyPlan(
         setting,
         tuple(map(_medians, effects)),
@@ -355,3 +350,10 @@ def _by_name(what: str, given: Any) -> Mapping[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise OptionError(f"{what} must be a mapping of names, got {given!r}")
     return dict(given or {})
+
+
+def _numbers(what: str, given: Any) -> dict[str, float]:
+    for name, value in (found := _by_name(what, given)).items():
+        if not is_number(value):
+            raise OptionError(f"{what}[{name!r}] must be a number, got {value!r}")
+    return {name: float(value) for name, value in found.items()}

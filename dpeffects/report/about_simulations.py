@@ -85,10 +85,15 @@ def _(plan: StudyPlan) -> Summary:
     factors = dict.fromkeys(x.subgroup for x in plan.effects if x.subgroup)
     tables += [_planned_table(f"By {name}", plan, name) for name in factors]
     if plan.baseline:
-        names = ("variable", "noise sd", "std. error")
-        rows = [(x.term, f"{x.noise_sd:.4g}", f"{x.std_error:.4g}") for x in plan.baseline]
-        title = "Standardised differences of baseline variables"
-        tables.append(Table(title, names, tuple(rows), "lrr"))
+        weighted = any(x.weighted_noise_sd > 0.0 for x in plan.baseline)
+        names = ("variable", "level", "noise sd", *(("weighted",) if weighted else ()))
+        rows = [
+            (x.variable, x.level, *(_figure(y, ".4g") for y in (x.noise_sd, x.weighted_noise_sd)))
+            for x in plan.baseline
+        ]
+        title = "Noise in the standardised differences of Table 1"
+        short = tuple(row[: len(names)] for row in rows)
+        tables.append(Table(title, names, short, "ll" + "r" * (len(names) - 2)))
     columns = ("release", "share", "noise", "epsilon", "delta")
     split = [(*x[:3], f"{x[3]:.3g}", f"{x[4]:.3g}") for x in plan.releases]
     tables.append(Table("What is released", columns, tuple(split), "lllrr"))

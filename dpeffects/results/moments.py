@@ -236,7 +236,7 @@ class Moments(SeveralRows):
             known = ", ".join(self.levels) or "no factors: name them in by="
             raise OptionError(f"these moments have effects by {known}; not by {factor!r}")
         outcome, covariates = self._asked(formula)
-        term = tuple(factor.split(":"))
+        (term, *_) = (x.term for x in self.matrix.columns if ":".join(x.term) == factor)
         products = self._places(tuple(sorted((self.treatment, *term))))
         levels = self._places(term)
         others = [j for x in covariates if x != term for j in self._places(x)]
@@ -354,9 +354,8 @@ class Moments(SeveralRows):
         if formula is None:
             if not self.outcomes:
                 raise OptionError("these moments have no outcome that varies")
-            return tuple(self.outcomes[0].split(":")), [
-                tuple(x.split(":")) for x in self.covariates
-            ]
+            terms = {":".join(x.term): x.term for x in self.matrix.columns}
+            return terms[self.outcomes[0]], [terms[x] for x in self.covariates]
         asked = parse(formula)
         if asked.treatment_name != self.treatment:
             raise OptionError(f"the treatment is {self.treatment}, not {asked.treatment_name}")
@@ -401,10 +400,8 @@ class Moments(SeveralRows):
         """A sum of coefficients as an effect."""
         basis = self.stands_on or ("adjusted" if adjusted else "association")
         estimate = found.fit.estimate([weights.get(name, 0.0) for name in found.fit.names])
-        (y,) = (
-            x for x in self.matrix.columns if x.name == found.outcome or x.term == (found.outcome,)
-        )
-        return replace(estimate, basis=basis, caution=found.caution, possible=(-y.width, y.width))
+        width = 2.0 * math.sqrt(found.fit.largest)
+        return replace(estimate, basis=basis, caution=found.caution, possible=(-width, width))
 
     def __repr__(self) -> str:
         return (

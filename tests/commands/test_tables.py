@@ -30,14 +30,14 @@ BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
             ("dp_rate", "y ~ t", {"offset": "age", "per": 1000}),
         ),
         (
-            ["late", "age ~ y", "--instrument", "t", *TRIAL],
-            dpe.LateEffect,
-            ("dp_late", "age ~ y", {"instrument": "t"}),
-        ),
-        (
             ["moments", "y ~ t | age", "--by", "sex", *TRIAL],
             dpe.Moments,
             ("dp_moments", "y ~ t | age", {"by": "sex"}),
+        ),
+        (
+            ["late", "age ~ y", "--instrument", "t", *TRIAL],
+            dpe.LateEffect,
+            ("dp_late", "age ~ y", {"instrument": "t"}),
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -1,0 +1,178 @@
+"""Plans of studies: against formulas, against the studies themselves, and the other way round."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import BoundsError, OptionError
+from dpeffects.inference.intervals import p_value
+
+BOUNDS = {"pain": (0, 100), "walk": (0, 10), "died": [0, 1], "age": (18, 90), "sex": ["f", "m"]}
+FORMULA = "pain + walk + died ~ t"
+ASKED = {"bounds": BOUNDS, "design": "randomised"}
+KNOWN = {"outcome_sd": {"pain": 12, "walk": 1.5}, "outcome_mean": {"died": 0.1, "pain": 40}}
+
+
+def planned(formula: str = FORMULA, **changes) -> dpe.StudyPlan:
+    return dpe.plan_study(formula, **{"n": 5000, "epsilon": 1, **ASKED, **changes})
+
+
+def test_without_noise_widths_are_those_of_the_textbook():
+    frame = planned(n=4000, epsilon=1e5, share_treated=0.3, **KNOWN).tidy().set_index("term")
+    spread = {"pain": 12.0, "walk": 1.5, "died": math.sqrt(0.1 * 0.9)}
+    root = math.sqrt(1 / 1200 + 1 / 2800)
+    for name, sd in spread.items():
+        error = sd * root
+        row = frame.loc[name]
+        assert row["std_error"] == pytest.approx(error, rel=2e-3)
+        for column, level in (("single", 0.05), ("half_width", 0.05 / 3)):
+            z = NormalDist().inv_cdf(1 - level / 2)
+            assert row[column] == pytest.approx(z * error, rel=2e-3)
+        z += NormalDist().inv_cdf(0.8)
+        assert row["detectable"] == pytest.approx(z * error, rel=5e-3)
+
+
+def test_noise_is_that_of_a_cube():
+    """(p + 1)(p + 2) / 3 times the square of the width over epsilon, in the sums of either arm."""
+    plan = planned("pain + walk + died + age ~ t", n=2000, **KNOWN)
+    prices = plan.shares_frame().set_index("release")["epsilon"]
+    assert prices.sum() == pytest.approx(1.0)
+    sd = math.sqrt(6 * 7 / 3) / prices["outcomes by arm"]
+    frame = plan.tidy().set_index("term")
+    assert frame.loc["walk", "noise_sd"] == pytest.approx(10 * sd * math.sqrt(2) / 1000, rel=1e-3)
+    far = math.sqrt(1 + 4 * 0.4**2)  # errors of the sizes count by how far a mean is off the middle
+    assert frame.loc["died", "noise_sd"] == pytest.approx(sd * far * math.sqrt(2) / 1000, rel=1e-3)
+    assert set(plan.shares_frame()["noise"]) == {"cube"}
+    many = {f"y{j}": (0, 1) for j in range(60)}
+    gaussian = planned(f"{' + '.join(many)} ~ t", delta=1e-6, bounds=many)
+    assert set(gaussian.shares_frame()["noise"]) == {"Gaussian"}
+
+
+def people(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng([seed, 3])
+    t = (rng.random(n) < 0.3).astype(int)
+    return pd.DataFrame(
+        {
+            "t": t,
+            "sex": np.where(rng.random(n) < 0.4, "f", "m"),
+            "pain": np.clip(rng.normal(40, 12, n), 0, 100),
+            "walk": np.clip(rng.normal(5, 1.5, n) + 0.3 * t, 0, 10),
+            "died": (rng.random(n) < 0.1).astype(int),
+        }
+    )
+
+
+def test_studies_come_out_as_planned_and_cover():
+    shares = {"share_treated": 0.3, "subgroup_shares": {"sex": {"f": 0.4}}}
+    asked = {"epsilon": 1, "subgroups": "sex", **ASKED}
+    asked["bounds"] = {name: x for name, x in BOUNDS.items() if name != "age"}
+    plan = planned(**asked, **shares, **KNOWN, n=3000).tidy()
+    widths, hits = [], []
+    for seed in range(20):
+        fit = dpe.dp_study(FORMULA, people(3000, seed), **asked, seed=5000 + seed)
+        if seed < 8:
+            both = [fit, fit.by("sex")]
+            widths.append(np.concatenate([np.ptp(x.conf_int(), axis=1) / 2 for x in both]))
+        truth = zip(fit.effects, (0.0, 0.3, 0.0), strict=True)
+        hits.append(all(p_value(effect, x) > 0.05 / 3 for effect, x in truth))
+    ratio = np.median(widths, axis=0) / plan["half_width"].to_numpy()
+    assert np.abs(ratio - 1.0).max() < 0.1
+    assert np.mean(hits) >= 0.85  # one in 20 is not covered on average
+
+
+def test_more_epsilon_and_more_records_are_never_worse():
+    names = {f"y{j}": (0, 1) for j in range(30)}
+    formula, asked = f"{' + '.join(names)} ~ t", {"bounds": names, "outcome_sd": {"y0": 0.1}}
+    for delta in (0.0, 1e-6):
+        epsilons = (0.05, 0.5, 1, 2, 20)
+        widths = [planned(formula, epsilon=e, delta=delta, **asked) for e in epsilons]
+        first = [plan.effects[0].half_width for plan in widths]
+        assert first == sorted(first, reverse=True)
+    sizes = [planned(formula, n=n, **asked).effects[0].half_width for n in (500, 5000, 50_000)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_what_is_needed_for_a_half_width_gives_it():
+    plan = planned(**KNOWN)
+    found = plan.needed({"pain": 1.8, "died": 0.03}).set_index("term")["epsilon"]
+    for name, width in (("pain", 1.8), ("died", 0.03)):
+        there = planned(epsilon=float(found[name]), **KNOWN).tidy().set_index("term")
+        assert there.loc[name, "half_width"] == pytest.approx(width, rel=0.02)
+    records = plan.needed({"walk": 0.1}, of="n")["n"][0]
+    there = planned(n=int(records), **KNOWN).tidy().set_index("term")
+    assert there.loc["walk", "half_width"] == pytest.approx(0.1, rel=0.02)
+    out = plan.needed({"pain": 0.01})
+    assert math.isnan(out["epsilon"][0])
+    assert "sampling error" in out["reason"][0]
+
+
+def test_subgroups_arms_and_observational_studies():
+    plan = planned(f"{FORMULA} | age + sex", subgroups=["sex", "cut(age, [18, 50, 90])"], **KNOWN)
+    frame = plan.tidy()
+    assert frame.groupby("subgroup").size().to_dict() == {
+        "": 3,
+        "sex": 6,
+        "cut(age, [18, 50, 90])": 6,
+    }
+    assert list(plan.baseline_frame()["variable"]) == ["age", "sex", "sex"]
+    assert "sex" in str(plan)
+    three = {"pain": (0, 100), "t": ["a", "b", "c"]}
+    arms = planned("pain ~ t", bounds=three, contrasts="pairwise")
+    assert list(arms.tidy()["term"]) == ["pain: b - a", "pain: c - a", "pain: c - b"]
+    smaller = planned("pain ~ t", bounds=three, share_treated={"a": 0.9})
+    assert smaller.effects[0].half_width > arms.effects[0].half_width
+    open_ = planned(FORMULA, design="observational")
+    assert open_.basis == "association"
+    assert open_.tidy()["detectable"].isna().all()
+    assert "ASSOCIATION" in str(open_)
+    adjusted = planned(f"{FORMULA} | age + sex", design="observational", epsilon=2, n=10_000)
+    assert adjusted.basis == "adjusted"
+    trial = planned(f"{FORMULA} | age + sex", epsilon=2, n=10_000)
+    wide, short = (x.tidy()["half_width"] for x in (adjusted, trial))
+    assert (wide > short).all()
+
+
+def test_a_plan_is_saved_and_read():
+    plan = planned(f"{FORMULA} | age", subgroups="sex", share_treated=0.2, **KNOWN)
+    again = dpe.StudyPlan.from_json(plan.to_json())
+    assert again.to_json() == plan.to_json()
+    assert again.needed({"pain": 3.0}).equals(plan.needed({"pain": 3.0}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"outcome_sd": {"pian": 3}}, "outcome_sd names 'pian'.*pain"),
+        ({"outcome_sd": {"died": 0.2}}, "outcome_mean is its risk"),
+        ({"outcome_mean": {"died": 1.5}}, "between 0 and 1"),
+        ({"outcome_sd": 3}, "mapping"),
+        ({"share_treated": 1.0}, "share_treated must be between"),
+        ({"share_treated": {"treated": 0.6, "control": 0.6}}, "sum to 1"),
+        ({"subgroups": "sex", "subgroup_shares": {"sex": {"x": 0.5}}}, "names 'x'"),
+        ({"subgroup_shares": {"sex": {"f": 0.5}}}, "names 'sex'"),
+        ({"unit": "id"}, "leave out unit"),
+        ({"n": 2}, "n must be"),
+        ({"shares": {"model": 0.5}}, "unknown share"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_refusals(changes, said):
+    with pytest.raises(OptionError, match=said):
+        planned(**changes)
+
+
+def test_every_column_needs_bounds():
+    with pytest.raises(BoundsError, match="pain"):
+        dpe.plan_study("pain ~ t", n=100, epsilon=1)
+    with pytest.raises(BoundsError, match="sex"):
+        planned("pain ~ t", bounds={"pain": (0, 100)}, subgroups="sex")
+    with pytest.raises(OptionError, match="plan_study"):
+        dpe.plan(FORMULA, n=100, epsilon=1, bounds=BOUNDS)
+    with pytest.raises(OptionError, match="positive"):
+        planned().needed(-1.0)
