@@ -57,7 +57,7 @@ def case(name, reply):
         "no JSON": ("{", "malformed: this is not JSON"),
         "NaN": ('{"status": NaN}', "malformed"),
         "a list": ("[]", "malformed"),
-        "a long text": ("x" * 2_000_000, "too long"),
+        "a long text": ("x" * 6_000_000, "too long"),
         "no status": ({}, "neither an answer nor a refusal"),
         "no release": ({**reply, "release": None}, "malformed"),
         "empty release": ({**reply, "release": {}}, "malformed"),

@@ -20,13 +20,13 @@ HALF = Fraction(1, 2)
 @pytest.fixture
 def draws(monkeypatch):
     """Count what is drawn from data; rehearsals are in a process of their own."""
-    found, real = [], site.site_release
+    found, real = [], site.released
 
     def counted(*args, request="", **kwargs):
         found.append(request)
         return real(*args, request=request, **kwargs)
 
-    monkeypatch.setattr(site, "site_release", counted)
+    monkeypatch.setattr(site, "released", counted)
     return found
 
 
@@ -75,13 +75,13 @@ def test_a_lowered_epsilon_is_what_is_paid(tmp_path):
 
 
 def test_it_is_paid_for_before_anything_is_drawn(tmp_path, monkeypatch):
-    north, real, seen = policy(tmp_path), site.site_release, []
+    north, real, seen = policy(tmp_path), site.released, []
 
     def looks(*args, **kwargs):
         seen.append((kwargs.get("request"), north.store().spent[0]))
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(site, "site_release", looks)
+    monkeypatch.setattr(site, "released", looks)
     answer(question(), north)
     assert seen == [("q1", HALF)]
 
@@ -131,16 +131,16 @@ def test_a_missing_column_gives_one_answer_to_all_questions(tmp_path):
     ],
 )
 def test_a_failure_after_payment_is_an_answer(tmp_path, monkeypatch, error, reason):
-    north, real = policy(tmp_path), site.site_release
+    north, real = policy(tmp_path), site.released
 
     def fails(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(site, "site_release", fails)
+    monkeypatch.setattr(site, "released", fails)
     reply = answer(question(), north)
     assert reply["reason"] == reason
     assert "4711" not in str(reply)
-    monkeypatch.setattr(site, "site_release", real)
+    monkeypatch.setattr(site, "released", real)
     assert answer(question(), north) == reply
     assert north.store().spent == (HALF, 0)
 

@@ -158,14 +158,14 @@ from pathlib import Path
 from dpeffects.federation import site
 from tests.federation.sites import policy, question
 
-real = site.site_release
+real = site.released
 
 def dies(*args, request=None, **kwargs):
     if request is None:
         return real(*args, **kwargs)  # the rehearsal
     os.kill(os.getpid(), signal.SIGKILL)
 
-site.site_release = dies
+site.released = dies
 site.answer(question(), policy(Path(sys.argv[1])))
 """
 
