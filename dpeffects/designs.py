@@ -64,15 +64,17 @@ def dp_did(
     ----------
     formula
         ``"y_after ~ treatment"``, or ``"y_after ~ treatment | x1 + x2"`` where trends are parallel
-        for the same covariates only (with two periods). Of long data ``"y ~ treatment | x1"``.
+        for the same covariates only. Of long data ``"y ~ treatment | x1"``.
     method
         One of :func:`methods`; it estimates the effect on the change of the outcome.
     before
         Where the data have one row for each record: the outcome before treatment. Of several, in
         their order, the last is the one that changes are measured from.
-    time, unit
-        Where the data are long: the columns that say of which period a row is, and whose it is.
-        Everything about a unit is protected, in however many rows, and n is the number of units.
+    time
+        Where the data are long: the column that says of which period a row is.
+    unit
+        The column that says whose row it is. Everything about a unit is protected, in however many
+        rows, and n is the number of units.
     start
         The first period under treatment: by default the second of two.
     periods
@@ -246,8 +248,6 @@ def _by_period(asked: _Panel, estimand: str) -> EventStudy:
     """The effects on several changes, from one joint release."""
     if asked.given.pop("method") != "auto":
         raise OptionError("with more than two periods there is one method: leave method out")
-    if asked.formula.has_covariates:
-        raise OptionError("covariates are adjusted for in two periods, not in more: leave them out")
     if asked.given["variance"] is not True:
         raise OptionError("variance=False is for two periods")
     method = table_methods()["study"]
@@ -263,7 +263,7 @@ def _by_period(asked: _Panel, estimand: str) -> EventStudy:
         labels=tuple(asked.changes),
         periods=tuple(asked.outcomes),
         leads=asked.reference,
-        rests_on_trends=asked.by_trends(estimand, method),
+        trends=asked.by_trends(estimand, method),
     )
 
 
@@ -336,5 +336,5 @@ def dp_late(
     """
     given = {**locals(), **options}
     del given["options"]
-    request = Request.of_effect("ATE", method=table_methods()["late"], **given)
+    request = Request.of_effect("LATE", method=table_methods()["late"], **given)
     return cast(LateEffect, Estimation(request).result())

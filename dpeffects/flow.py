@@ -731,7 +731,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
                 function=released, space=space, details=details, notes=notes, **about
             )
         case Tabled():
-            fields = {**about, **released.fields, "details": released.details}
+            fields = {**released.fields, **about, "details": released.details}
             if isinstance(design.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)

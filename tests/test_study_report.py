@@ -128,6 +128,12 @@ def test_two_values_that_are_not_0_and_1_are_named():
     assert found["overall_mean"][0] == pytest.approx((data["grade"] == 2).mean(), abs=1e-4)
 
 
+def test_declared_levels_0_and_1_are_one_row():
+    found = study(made(), "pain ~ t | smokes", bounds=BOUNDS | {"smokes": [0, 1]}).table1()
+    assert found[["variable", "level"]].to_numpy().tolist() == [["smokes", ""]]
+    assert found["overall_mean"][0] == pytest.approx(made()["smokes"].mean(), abs=1e-4)
+
+
 @pytest.mark.parametrize("epsilon", [1e-4, 0.01, 1.0])
 @pytest.mark.parametrize("n", [4, 40, 1500])
 def test_numbers_are_possible_whatever_the_noise(epsilon, n):
@@ -199,6 +205,23 @@ def test_the_noise_that_is_shown_is_the_noise_that_is_there():
         assert means.std(axis=0) == pytest.approx(row.noise_sd, rel=0.1)
         assert smd.std() == pytest.approx(row.before.noise_sd, rel=0.1)
         assert means.mean(axis=0) == pytest.approx(row.mean, abs=4 * row.noise_sd.max() / 38)
+
+
+def test_differences_after_weighting_stand_beside_those_before():
+    rng = np.random.default_rng(1)
+    x, n = rng.random(4000), 4000
+    t = (rng.random(n) < 0.25 + 0.5 * x).astype(int)
+    data = pd.DataFrame({"x": x, "t": t, "y": np.clip(0.5 * x + 0.3 * rng.random(n), 0, 1)})
+    bounds = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+    fit = dpe.dp_study("y ~ t | x", data, epsilon=200.0, bounds=bounds, seed=1)
+    row = fit.table1().iloc[0]
+    assert row["smd"] == pytest.approx(by_hand(data["x"], data["t"], 1, 0), abs=0.01)
+    assert abs(row["smd_weighted"]) < 0.1 * row["smd"]
+    assert row["treated_n"] == pytest.approx(t.sum(), abs=5)
+    assert "After weighting none is above 0.0" in fit.report().text
+    assert "weighted" in str(fit.tables()["table1"])
+    ax = fit.plot(kind="love")
+    assert len(drawn(ax, "beyond_adjusted")) + len(drawn(ax, "within_adjusted")) == 2
 
 
 def test_an_arm_that_may_be_empty_has_no_difference():

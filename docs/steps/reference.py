@@ -21,7 +21,11 @@ AREAS = {
     "sites": (
         "Many sites",
         "The document that a site sends is described in :doc:`/site_release`.",
-        ["site_release", "combine", "combine_tables", "dp_multisite", "SiteRelease", "Combined"],
+        [
+            *("site_release", "combine", "combine_tables", "dp_multisite", "SiteRelease"),
+            *("Combined", "Protocol", "read_protocol", "study_release", "combine_studies"),
+            "StudyRelease",
+        ],
     ),
     "tables": (
         "Survival, quantiles, ordered levels, rates",
@@ -32,15 +36,18 @@ AREAS = {
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
         ],
     ),
-    "moments": (
-        "Moments that are released once",
-        "",
-        ["dp_moments", "Moments", "Regression", "combine_moments"],
+    "studies": (
+        "A whole study",
+        "How to read it: :doc:`/generated/vignettes/whole_paper`.",
+        [
+            *("dp_study", "StudyEffects", "plan_study", "StudyPlan"),
+            *("dp_moments", "Moments", "Regression", "combine_moments"),
+        ],
     ),
     "designs": (
-        "Instruments",
-        "",
-        ["dp_late", "LateEffect"],
+        "Instruments, before and after",
+        "How to read them: :doc:`/generated/vignettes/whole_paper`.",
+        ["dp_late", "LateEffect", "dp_did", "DidEffect", "EventStudy"],
     ),
     "tests": (
         "Tests",

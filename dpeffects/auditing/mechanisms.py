@@ -79,6 +79,8 @@ def mechanism(
     if current(method) not in registry() and method in conditional_methods():
         estimand = "CATE"
     spec = table_methods().get(method) or get(method, estimand)
+    if spec.tabled and estimand not in spec.estimands:
+        estimand = spec.estimands[0]
     spec.check_estimand(estimand)
     level = spec.check_level(level)
     released = _released(options) if spec.conditional else {}

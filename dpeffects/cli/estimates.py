@@ -129,6 +129,14 @@ def _show_release(args: argparse.Namespace, release: dpe.SiteRelease) -> None:
     put_text(args, repr(release), release.to_json())
 
 
+def _period(text: str) -> float | str:
+    """A period of long data: a number, or a text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 # --- the commands -----------------------------------------------------------------------------
 
 _EFFECT = """\
@@ -179,6 +187,15 @@ _RATE = """\
       --bounds bounds.toml --design randomised --per 1000
   dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
       --epsilon 1 --bounds bounds.toml --unit patient
+"""
+_DID = """\
+  dpeffects did "earnings_1978 ~ treated" people.csv --before earnings_1975 \\
+      --epsilon 1 --bounds bounds.toml
+  dpeffects did "y ~ t" visits.csv --time year --unit patient --periods 2019 2020 \\
+      --epsilon 1 --bounds bounds.toml
+  dpeffects did "y ~ t" visits.csv --time year --unit patient --start 2020 \\
+      --periods 2017 2018 2019 2020 2021 --epsilon 1 --bounds bounds.toml \\
+      --plot periods.png
 """
 _LATE = """\
   dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \\
@@ -291,6 +308,21 @@ COMMANDS = (
         changes=_OF_TABLES,
         prepare=lambda args, values: with_data(values, batches=True),
         record=True,
+    ),
+    function_command(
+        "did",
+        "dp_did",
+        _DID,
+        changes={
+            "before": {"type": str, "nargs": "+", "help": "the outcome before treatment"},
+            "start": {"type": _period, "help": "the first period under treatment"},
+            "periods": {"type": _period, "nargs": "+", "help": "the periods, in their order"},
+            "change": {"type": float, "nargs": 2, "help": "a range that changes lie in"},
+            "check_bounds": {"help": "release how many values were outside their bounds"},
+        },
+        prepare=lambda args, values: with_data(values, batches=True),
+        record=True,
+        plot="draw the effect, or the differences by period",
     ),
     function_command(
         "late",

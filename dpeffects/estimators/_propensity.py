@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -91,11 +91,20 @@ class PropensityModel:
     penalised: FloatArray
     kept_slopes: FloatArray
     details: dict[str, Any]
+    means: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Means of the covariates in [0, 1]."""
 
     @property
     def kept(self) -> float:
         """The part that a penalty left of the slopes, on average over columns."""
         return float(self.kept_slopes.mean())
+
+    @property
+    def kept_of_score(self) -> float:
+        """The same for the log odds: the columns that matter for treatment count most."""
+        own = np.sqrt(self.spreads) * np.abs(self.weights[1:])
+        whole = float((own / np.maximum(self.kept_slopes, 1e-9)).sum())
+        return min(self.kept, float(own.sum()) / whole) if whole > 0.0 else self.kept
 
     @property
     def kept_sd(self) -> float:
@@ -427,6 +436,7 @@ def with_error(
         1.0 - 1.0 / shrunk[1:],
         kept[1:],
         {"strength of the ridge penalty": weights.strength},
+        columns.means,
     )
 
 

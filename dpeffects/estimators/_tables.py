@@ -203,7 +203,8 @@ class Adjustment:
     """A released propensity model, its scores within the limits of the weights, and what they miss.
 
     ``clipped`` is the share of records whose propensities are beyond the limits, ``lost`` that of
-    the weight that they lack.
+    the weight that they lack; ``kept`` is what the penalty left of the slopes, None for what it
+    did on average.
     """
 
     model: PropensityModel
@@ -211,6 +212,7 @@ class Adjustment:
     estimand: str
     clipped: float
     lost: float
+    kept: float | None = None
 
     @classmethod
     def released(
@@ -265,7 +267,8 @@ class Adjustment:
     def confounding(self) -> Confounding:
         """What noise, shrinkage and clip of the model leave of confounding."""
         model, d = self.model, self.model.spreads.size
-        kept = model.kept * max(1.0 - _TRUNCATED * self.lost, 0.0)
+        own = model.kept if self.kept is None else self.kept
+        kept = own * max(1.0 - _TRUNCATED * self.lost, 0.0)
         far = reweighted(self.estimand, float(model.scores.mean()))
         noise = model.noise_variance * (1.0 + model.noise_variance)
         level = abs(float(far[0] - far[1])) * model.level_sd

@@ -25,7 +25,15 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.errors import OptionError
-from dpeffects.estimands import AVERAGES
+from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators._fitted import (
+    PART,
+    SHARE,
+    Fitted,
+    release_slopes,
+    slopes_entries,
+    worth,
+)
 from dpeffects.estimators._propensity import LINEAR
 from dpeffects.estimators._tables import (
     Adjustment,
@@ -49,7 +57,7 @@ from dpeffects.formula.expression import (
     number_columns,
     source,
 )
-from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
+from dpeffects.inference.joint import ROOM, JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.tables import Confounding
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -62,6 +70,9 @@ _OUTCOMES, _SUBGROUPS = 0.7, 0.3
 """Proportions of the outcomes as a whole and in subgroups."""
 _BASELINE = 0.1, 0.05, 0.25
 """Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
+_UNWEIGHTED = Fraction(1, 3)
+"""Part of that for their means without weights, where there are means with weights too: these have
+more noise, because the largest weight counts as one record."""
 _SQUARES = 0.1, 5.0, 0.03, 0.12
 """Part of pure noise's price that goes to squares where columns need them: 0.1 with 5 columns at
 epsilon 1, and by the third root of how many there are for each unit of epsilon; least and largest.
@@ -127,6 +138,15 @@ class PlannedJoint(JointOptions):
 
     facts: Facts
 
+    @property
+    def fits(self) -> bool:
+        """Whether slopes of the outcomes are released beside the weights."""
+        facts, part = self.facts, self.model_share or 0.4
+        if not self.adjust:
+            return False
+        price = facts.budget.epsilon * (1.0 - part) * PART * 0.76
+        return worth(facts.n, _varying(facts), facts.outcomes, price)
+
 
 _TYPICAL = Facts(1000, 1, None, "sample", values=(1, 0, 0), outcomes=1)  # type: ignore[arg-type]
 
@@ -144,8 +164,16 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
     if not options.adjust:
         return found
     about = table_shares(level, options)
+    if getattr(options, "fits", False):
+        about[SHARE] = PART * about["table"]
+        about["table"] -= about[SHARE]
     table = about.pop("table") / sum(found.values())
     return about | {name: table * part for name, part in found.items()}
+
+
+def _varying(facts: Facts) -> int:
+    """Columns of baseline variables that are not constant by declaration."""
+    return sum(x != 1 for x in facts.values[facts.released + 1 : -1])
 
 
 def _baseline_count(facts: Facts) -> int:
@@ -159,6 +187,7 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
     found: dict[str, float | None] = {"outcomes": outcomes}
     if options.adjust:
         found |= {"model": None, "unadjusted": outcomes}
+        found[SHARE] = slopes_entries(max(_varying(facts), 1), max(facts.outcomes, 1))
     if facts.groups:
         found["subgroups"] = len(facts.groups) * outcomes
     if baseline := _baseline_count(facts):
@@ -172,21 +201,42 @@ def _cube(columns: int, half: float = 0.5) -> Cube:
 
 
 @dataclass(frozen=True, eq=False)
+class Left:
+    """What is left of outcomes, the columns up to ``last``, after their predictions.
+
+    Those of two values need more room than they had: they are at the ends of their range.
+    """
+
+    fitted: Fitted
+    last: int
+    two_valued: BoolArray
+
+    def __call__(self, rows: Block, z: FloatArray, columns: IntArray) -> FloatArray:
+        """Columns of some rows, within [-1/2, 1/2]."""
+        own = columns <= self.last
+        j = columns[own] - 1
+        room = np.where(self.two_valued[j], ROOM, 1.0)
+        z[:, own] = np.clip((z[:, own] - self.fitted.predicted(rows)[:, j]) / room, -0.5, 0.5)
+        return z
+
+
+@dataclass(frozen=True, eq=False)
 class CentredColumns:
     """Some covariates less 1/2, after a constant 1/2 if ``counted``.
 
     ``gone`` has the column that says where each is missing, its own number where none does: what is
-    missing is 0.
+    missing is 0. ``left`` says what is left of outcomes after their predictions.
     """
 
     columns: IntArray
     gone: IntArray
     counted: bool = False
+    left: Left | None = None
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """Columns of some rows, within [-1/2, 1/2]."""
-        z = _centred(rows, self.columns, self.gone)
+        z = _centred(rows, self.columns, self.gone, self.left)
         return (np.full(rows.size, 0.5), z) if self.counted else (z,)
 
 
@@ -196,16 +246,19 @@ class CentredSquares:
 
     columns: IntArray
     gone: IntArray
+    left: Left | None = None
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     def __call__(self, rows: Block) -> FloatArray:
         """Squares of some rows, within [-1/8, 1/8]."""
-        z = _centred(rows, self.columns, self.gone)
+        z = _centred(rows, self.columns, self.gone, self.left)
         return z * z - 0.125
 
 
-def _centred(rows: Block, columns: IntArray, gone: IntArray) -> FloatArray:
+def _centred(rows: Block, columns: IntArray, gone: IntArray, left: Left | None) -> FloatArray:
     z: FloatArray = rows.covariates[:, columns] - 0.5
+    if left is not None:
+        z = left(rows, z, columns)
     flagged = gone != columns
     z[:, flagged] *= 1.0 - rows.covariates[:, gone[flagged]]
     return z
@@ -281,6 +334,7 @@ class MarginAsked:
     gaussian: bool
     squared: Fraction
     counted: bool = True
+    left: Left | None = None
 
     @classmethod
     def of(
@@ -294,14 +348,17 @@ class MarginAsked:
         price: Fraction = Fraction(1),
         counted: bool = True,
         gone: IntArray | None = None,
+        left: Left | None = None,
     ) -> MarginAsked:
         """For columns of a curator's rows."""
         two = np.array([curator.values[j] == 2 for j in columns])
+        if left is not None:
+            two &= columns > left.last
         gone, gaussian = columns if gone is None else gone, bool(curator.delta(share))
         squared = _BASELINE_SQUARES
         if counted:
             squared = _squared(int((~two).sum()), curator.epsilon(share) * float(price))
-        about = (cells, shape, share, price, gaussian, squared, counted)
+        about = (cells, shape, share, price, gaussian, squared, counted, left)
         return cls(label, columns, gone, two, *about)
 
     @property
@@ -320,18 +377,18 @@ class MarginAsked:
         within: Within
         if self.gaussian:
             within = WithSquares(self.columns.size, self._constant)
-            phi = CentredColumns(self.columns, self.gone)
+            phi = CentredColumns(self.columns, self.gone, left=self.left)
             return [Asked(self.label, phi, within, cells, share, self.price)]
         other = self.columns[~self.two_valued]
         part = self.squared if other.size else Fraction()
         rest = self.price * (1 - part - self._count_part)
         in_cube = self.counted and not self._count_part
-        phi = CentredColumns(self.columns, self.gone, in_cube)
+        phi = CentredColumns(self.columns, self.gone, in_cube, self.left)
         found = [Asked(self.label, phi, _cube(self.columns.size + in_cube), cells, share, rest)]
         if other.size:
             squares, label = _cube(other.size, 0.125), f"squares of {self.label}"
-            phi_2, price = CentredSquares(other, self.gone[~self.two_valued]), self.price * part
-            found.append(Asked(label, phi_2, squares, cells, share, price))
+            phi_2 = CentredSquares(other, self.gone[~self.two_valued], self.left)
+            found.append(Asked(label, phi_2, squares, cells, share, self.price * part))
         if self._count_part:
             label, price = f"numbers of records, {self.label}", self.price * self._count_part
             found.append(Asked(label, None, COUNT, cells, share, price))
@@ -387,6 +444,7 @@ class Joint:
     unequal: tuple[float, ...] = ()
     confounding: Confounding | None = None
     unadjusted: Margin | None = None
+    missed: tuple[float, ...] = ()
     basis: str = ""
     caution: str = ""
     notes: tuple[str, ...] = ()
@@ -426,6 +484,7 @@ class Joint:
             unequal=self.unequal,
             confounding=self.confounding,
             unadjusted=plain,
+            missed=self.missed,
         )
         effects = tuple(replace(effect, basis=self.basis) for effect in sums.effects())
         return {
@@ -493,6 +552,16 @@ class _Release:
 
     curator: Curator
     facts: Facts
+    prefix: str = ""
+    left: Left | None = None
+
+    @property
+    def gone(self) -> IntArray:
+        """For each released column, the one that says where it is missing, or its own number."""
+        found = np.arange(1, self.facts.released + 1)
+        own = np.array(self.facts.missing, np.int64)
+        found[: own.size] = np.where(own > 0, own, found[: own.size])
+        return found
 
     def outcomes(
         self, share: str, level: int | None = None, price: Fraction = Fraction(1)
@@ -500,22 +569,20 @@ class _Release:
         """The outcomes by arm, or by arm and level of a factor."""
         facts, arms = self.facts, self.curator.arms
         columns = np.arange(1, facts.released + 1)
-        gone = columns.copy()
-        own = np.array(facts.missing, np.int64)
-        gone[: own.size] = np.where(own > 0, own, gone[: own.size])
-        label, cells, shape = "outcomes by arm", arm_cells(self.curator), (arms, 1)
+        label, shape = f"{self.prefix}outcomes by arm", (arms, 1)
+        cells = arm_cells(self.curator)
         if level is not None:
             label, levels = f"{label} and factor {level + 1}", facts.groups[level]
             below = math.prod(facts.groups[level + 1 :])
             cells, shape = Cells(ArmByLevel(arms, levels, below), arms * levels), (arms, levels)
         about = (label, columns, cells, shape, share, price)
-        return MarginAsked.of(self.curator, *about, gone=gone)
+        return MarginAsked.of(self.curator, *about, gone=self.gone, left=self.left)
 
     def baseline(self, price: Fraction) -> list[MarginAsked]:
         """The baseline variables by arm, where there are any."""
         curator, columns = self.curator, np.arange(self.facts.released + 1, self.curator.width)
         about = (columns, arm_cells(curator), (curator.arms, 1), "baseline", price)
-        label = "baseline variables by arm"
+        label = f"{self.prefix}baseline variables by arm"
         return [MarginAsked.of(curator, label, *about, counted=False)] if columns.size else []
 
     def margins(self, asked: Sequence[MarginAsked]) -> list[Margin]:
@@ -539,11 +606,13 @@ def fit(curator: Curator, options: PlannedJoint, estimand: str) -> Joint:
     adjustment = unadjusted = own_baseline = top = None
     price, counted = Fraction(1), plain
     if options.adjust:
-        price = Fraction(1, 2)
+        price = _UNWEIGHTED
         unadjusted, *own = plain.margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
         own_baseline = own[0]
         adjustment, weight = _adjustment(curator, facts, estimand, unadjusted)
-        counted, top = _Release(seen_as(curator, weight), facts), adjustment.weight.largest
+        left = _left(plain, adjustment, estimand, unadjusted, own_baseline)
+        seen, top, price = seen_as(curator, weight), adjustment.weight.largest, 1 - price
+        counted = _Release(seen, facts, "weighted ", left)
     groups = [
         counted.outcomes("subgroups", g, Fraction(1, len(facts.groups)))
         for g in range(len(facts.groups))
@@ -564,6 +633,7 @@ def fit(curator: Curator, options: PlannedJoint, estimand: str) -> Joint:
         () if adjustment is None else adjustment.unequal,
         confounding_left(options, adjustment),
         unadjusted,
+        () if counted.left is None else tuple(counted.left.fitted.missed.tolist()),
         basis,
         caution,
         (*((LINEAR,) if adjustment else ()), *((_AT_RANDOM,) if any(facts.missing) else ())),
@@ -586,7 +656,38 @@ def _adjustment(
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
     found = Adjustment.released(seen, estimand, deviation, noise_sd, _CONFOUNDED)
+    found = replace(found, kept=found.model.kept_of_score)
     return found, BaselineWeight(columns, found.weight)
+
+
+def _left(
+    plain: _Release, adjustment: Adjustment, estimand: str, whole: Margin, baseline: Margin
+) -> Left | None:
+    """Release slopes of the outcomes, where there is a share for them."""
+    curator, facts = plain.curator, plain.facts
+    if not curator.has(SHARE):
+        return None
+    k, spreads = facts.outcomes, adjustment.model.spreads
+    columns = np.arange(facts.released + 1, curator.width)
+    varies = np.array([curator.values[j] for j in columns]) != 1
+    means, sizes = whole.means()[:, 0, :k], whole.records
+    own = np.clip(whole.squares[:, 0, :k] / sizes - means**2, 1e-3, 0.25)
+    fitted = release_slopes(
+        curator,
+        columns[varies],
+        adjustment.model.means[varies],
+        np.sqrt(spreads[varies]),
+        np.arange(1, k + 1),
+        plain.gone[:k],
+        means,
+        (own * sizes).sum(axis=0) / sizes.sum(),
+    )
+    target = ESTIMANDS[estimand]
+    if not (target.of_treated and target.of_control):
+        arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
+        fitted = fitted.around(arm[varies])
+    two = np.array([curator.values[j] == 2 for j in range(1, k + 1)])
+    return Left(fitted, k, two)
 
 
 def fit_arms(curator: Curator, options: PlannedJoint, estimand: str, contrasts: Contrasts) -> Any:
@@ -608,6 +709,7 @@ TABLE = MethodSpec(
     fit_arms=fit_arms,
     citation="",
     uses_outcome=False,
+    needs_covariates=False,
     needs_intercept=True,
     tabled=True,
     several=True,

@@ -146,7 +146,7 @@ def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
 
 
 @dataclass(frozen=True)
-class Residual:
+class LessTaken:
     """The outcome less a multiple of the treatment: a row function of both as one number."""
 
     ends: Interval
@@ -167,7 +167,7 @@ class Residual:
         return low - max(self.factor, 0.0), high - min(self.factor, 0.0)
 
 
-TAKEN = Residual((0.0, 1.0), -1.0, 0.0)
+TAKEN = LessTaken((0.0, 1.0), -1.0, 0.0)
 """Whether treatment was taken."""
 
 
@@ -175,13 +175,13 @@ TAKEN = Residual((0.0, 1.0), -1.0, 0.0)
 class Weighted:
     """What a record adds to a sum of an outcome, over the largest that it can be."""
 
-    outcome: Residual
+    outcome: LessTaken
     term: Any
     largest: float
     mean: float = 0.0
 
     @classmethod
-    def of(cls, outcome: Residual, influence: Influence) -> Weighted:
+    def of(cls, outcome: LessTaken, influence: Influence) -> Weighted:
         """What a record adds to an estimate, from the mean."""
         largest = max(abs(influence.low), abs(influence.high)) + abs(influence.mean)
         return cls(outcome, influence.term, largest, influence.mean)
@@ -221,7 +221,7 @@ def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
     first, by_taken = _fitted(curator, TAKEN, "first stage", *plan)
     ends = options.facts.tops[0], options.facts.tops[1]
     start = _pilot(curator, ends, first, by_taken)
-    outcome = Residual(ends, start)
+    outcome = LessTaken(ends, start)
     residual, by_outcome = _fitted(curator, outcome, "effect", method, own, facts)
     product = Product((Weighted.of(outcome, by_outcome), Weighted.of(TAKEN, by_taken)))
     largest = math.prod(each.largest for each in product.factors) / curator.n**2
@@ -236,7 +236,7 @@ def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
         (-width, width),
     )
     made = {"table": table, "stands_on": residual.basis, "warning": residual.caution}
-    made |= {"estimand": LATE.name, "instrument": options.instrument}
+    made["instrument"] = options.instrument
     return Tabled(LateEffect, made, details=residual.details)
 
 
@@ -246,7 +246,7 @@ def _price(curator: Curator, share: str) -> Share:
 
 def _fitted(
     curator: Curator,
-    outcome: Residual,
+    outcome: LessTaken,
     name: str,
     method: MethodSpec,
     options: Options,
@@ -272,7 +272,7 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
     else:
         reach = term.score.largest / term.score.overlap
         own = replace(own, levels=np.full(2, middle), slopes=np.zeros_like(own.slopes))
-    row = Weighted(Residual(ends, 0.0), replace(term, residual=own, clip=half), half * reach)
+    row = Weighted(LessTaken(ends, 0.0), replace(term, residual=own, clip=half), half * reach)
     sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")
     unit = reach / 2.0 / curator.n  # in ranges of the outcome
     noise = (unit * sums.sd) ** 2 + reach**2 / (16.0 * curator.n)
@@ -288,7 +288,7 @@ TABLE = MethodSpec(
     about="dp_late: effects of an instrument on outcome and treatment; their ratio",
     assumes="the instrument changes the outcome only through treatment, and makes nobody do the "
     "opposite",
-    estimands=("ATE",),
+    estimands=(LATE.name,),
     levels=("sample",),
     options=LateOptions,
     shares=shares,

@@ -210,7 +210,7 @@ class MethodSpec:
     @property
     def conditional(self) -> bool:
         """True for conditional effects, False for an average."""
-        return any(ESTIMANDS[name].conditional for name in self.estimands)
+        return any(ESTIMANDS[x].conditional for x in self.estimands if x in ESTIMANDS)
 
     def check_level(self, level: str | None) -> str:
         """Return the level, by default the first (and safest) the method has."""

@@ -9,7 +9,7 @@ add up to the whole (`agreeing`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -27,6 +27,8 @@ from dpeffects.inference.tables import Confounding
 from dpeffects.inference.weighted import weighted
 
 LEFT = "confounding left by the model"
+ROOM = 1.3
+"""Range of what is left of an outcome of two values after a prediction, over its own."""
 _UNLIKE = 0.5
 """How much the variance of a subgroup differs from that of its arm, over the latter, over studies:
 a noisy one is pulled to that of the arm by it."""
@@ -176,9 +178,11 @@ class JointSums:
     Laplace unless ``normal``: noise of several columns together is close to it. Where records count
     by weights, ``unequal`` is the mean of squared weights over the mean weight, by arm;
     ``confounding`` is what they leave of it, None where treatment was randomised, and
-    ``unadjusted`` the whole without weights. ``sites`` are what sites released by themselves, where
-    this is all of them together (`together`), ``site_names`` their names, and ``target`` the arms
-    whose records an effect is for.
+    ``unadjusted`` the whole without weights. Outcomes of weighted records are what predictions by
+    baseline variables leave of them where ``missed`` says how much these miss of what they could
+    explain, as mean squares by outcome: an indicator then has more room (`ROOM`). ``sites`` are
+    what sites released by themselves, where this is all of them together (`together`),
+    ``site_names`` their names, and ``target`` the arms whose records an effect is for.
     """
 
     arms: tuple[str, ...]
@@ -193,6 +197,7 @@ class JointSums:
     unequal: tuple[float, ...] = ()
     confounding: Confounding | None = None
     unadjusted: Margin | None = None
+    missed: tuple[float, ...] = ()
     sites: tuple[JointSums, ...] = ()
     site_names: tuple[str, ...] = ()
     target: tuple[int, ...] = ()
@@ -224,19 +229,32 @@ class JointSums:
 
     def spread(self, j: int) -> float:
         """Standard deviation of an outcome within arms, NaN where noise hides it."""
-        own, unknown = _spread(*self._whole(j))
+        own, unknown = (self._room(j) ** 2 * x for x in _spread(*self._whole(j)))
         mean, noise = float(own.mean()), float(np.hypot.reduce(unknown)) / len(unknown)
         return self.outcomes[j].width * math.sqrt(mean) if mean > 2.0 * noise else math.nan
 
     def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
         """Levels of a factor, and the estimates within each."""
+        if self.sites:
+            yield from self._levels_over_sites(
+                [x.effects_by_level(group) for x in self.sites], group
+            )
+            return
         margin = self.groups[group]
-        own = [list(site.effects_by_level(group)) for site in self.sites]
         for k, level in enumerate(margin.levels):
-            if own:
-                yield level, self._over_sites([levels[k][1] for levels in own], group, k)
-            else:
-                yield level, tuple(self._effects(margin, k))
+            yield level, tuple(self._effects(margin, k))
+
+    def effects_at_sites(self) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """Names of sites, and the estimates at each."""
+        for name, site in zip(self.site_names, self.sites, strict=True):
+            yield name, site.effects()
+
+    def _levels_over_sites(
+        self, sites: Sequence[Iterable[tuple[str, tuple[Estimate, ...]]]], group: int
+    ) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """Levels of a factor, and the estimates within each that those of the sites make."""
+        for k, found in enumerate(zip(*sites, strict=True)):
+            yield found[0][0], self._over_sites([effects for _, effects in found], group, k)
 
     def _over_sites(
         self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
@@ -266,6 +284,9 @@ class JointSums:
         Levels that were made to add up to the whole have errors that are opposite. Noise as it was
         before has the variance of their differences, or more where sizes are unequal.
         """
+        if self.sites:
+            yield from self._levels_over_sites([x.effects_apart(group) for x in self.sites], group)
+            return
         margin = self.groups[group]
         m = len(margin.levels)
         noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
@@ -295,7 +316,7 @@ class JointSums:
     ) -> tuple[Margin, FloatArray, FloatArray]:
         """One column at one level, variances of z by arm, and the noise in them."""
         at = self._known(margin, level, j)
-        own, scales = _spread(at, self.outcomes[j].two_valued)
+        own, scales = _spread(at, self._two_valued(j))
         if margin is not self.whole:
             own, scales = _pulled(own, scales, *_spread(*self._whole(j)))
         return at, own, scales
@@ -305,7 +326,15 @@ class JointSums:
         return np.array(self.unequal or (1.0,) * len(self.arms))
 
     def _whole(self, j: int) -> tuple[Margin, bool]:
-        return self._known(self.whole, 0, j), self.outcomes[j].two_valued
+        return self._known(self.whole, 0, j), self._two_valued(j)
+
+    def _two_valued(self, j: int) -> bool:
+        """Whether released sums are those of a column of two values."""
+        return self.outcomes[j].two_valued and not self.missed
+
+    def _room(self, j: int) -> float:
+        """Range of what is summed, over that of the outcome."""
+        return ROOM if self.missed and self.outcomes[j].two_valued else 1.0
 
     def _known(self, margin: Margin, level: int, j: int) -> Margin:
         """One column at one level: sums over the records that have a value."""
@@ -331,7 +360,7 @@ class JointSums:
     ) -> Estimate:
         """The difference between two arms, with the law of its error."""
         column, at = self.outcomes[j], self._known(margin, level, j)
-        width, sizes = column.width, at.records[pair, 0]
+        width, sizes = self._room(j) * column.width, at.records[pair, 0]
         single = width * _noise_in_means(at, pair)
         sampling = [
             SamplingVariance(
@@ -341,8 +370,9 @@ class JointSums:
             )
             for a in pair
         ]
-        one, two = (column.low + width * (means[pair] + 0.5)).tolist()
-        left = width * np.sqrt(self._left(margin, level, j, pair))
+        middle, most = (column.low + column.high) / 2.0, column.width
+        one, two = (middle + width * means[pair]).tolist()
+        left = most * np.sqrt(self._left(margin, level, j, pair))
         both = Means(
             one,
             two,
@@ -355,7 +385,7 @@ class JointSums:
         )
         whole = both.combined(1.0, -1.0)
         parts = (Part(LEFT, float(left @ left)),) if left.any() else ()
-        return replace(whole, means=both, parts=parts, possible=(-width, width))
+        return replace(whole, means=both, parts=parts, possible=(-most, most))
 
     def _design(self, sizes: FloatArray, pair: list[int]) -> tuple[float, float, float]:
         """Variances of the means of an indicator, over m (1 - m)."""
@@ -372,6 +402,10 @@ class JointSums:
         about = self.confounding
         if about is None:
             return np.zeros(2)
+        if self.missed:  # what predictions explain is not confounded any more
+            missed = self.missed[j]
+            kept = 1.0 - (1.0 - about.kept) * math.sqrt(missed)
+            about = replace(about, kept=kept, part=missed * about.part, moved=missed * about.moved)
         far = np.square(about.far)
         part = far / max(float(far.sum()), 1e-300)
         unit = self._squared_deviations(margin, level, j)[pair] @ part
@@ -384,7 +418,7 @@ class JointSums:
     def _squared_deviations(self, margin: Margin, level: int, j: int) -> FloatArray:
         """Squared mean deviations of z from its mean by arm, as large as noise lets them be."""
         _, own, scales = self._variances(margin, level, j)
-        variance = np.clip(own + scales, 0.0, 0.25)
+        variance = np.clip(self._room(j) ** 2 * (own + scales), 0.0, 0.25)
         two = self.outcomes[j].two_valued
         return 4.0 * variance**2 if two else 2.0 / math.pi * variance
 
@@ -395,9 +429,14 @@ class JointSums:
         means, variances, _ = self._arm_means(self.whole, 0, j)
         both = self._known(self.whole, 0, j), self._known(self.unadjusted, 0, j)
         plain = both[1].means()[:, 0, 0]
-        noise = sum(np.sum(x.mean_noise(), axis=0)[pair, 0, 0].sum() for x in both)
-        removed = np.subtract(*(plain - means)[pair])
-        error = noise + np.maximum(variances[pair], 0.0).sum() / 2.0
+        room = self._room(j)
+        squared = (room**2, 1.0)
+        noise = sum(
+            r * np.sum(x.mean_noise(), axis=0)[pair, 0, 0].sum()
+            for r, x in zip(squared, both, strict=True)
+        )
+        removed = np.subtract(*(plain - room * means)[pair])
+        error = noise + room**2 * np.maximum(variances[pair], 0.0).sum() / 2.0
         return np.asarray(removed), np.asarray(error)
 
 

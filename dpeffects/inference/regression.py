@@ -52,8 +52,8 @@ class MomentColumn:
 
     @property
     def width(self) -> float:
-        """Width of the range."""
-        return self.high - self.low
+        """Width of the range; 1 where it has none, and the column does not vary."""
+        return (self.high - self.low) or 1.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,10 @@ class MomentMatrix:
     def effective(self) -> float:
         """As many records of equal weight."""
         return max(self.n / self.unequal, 1.0)
+
+    def lost_degrees(self, coefficients: int) -> float:
+        """What a mean square is multiplied by, for the degrees of freedom that a line takes."""
+        return self.effective / max(self.effective - coefficients, 1.0)
 
     def places(self, kind: str) -> list[int]:
         """Places in z of the columns of a kind."""
@@ -224,6 +228,12 @@ class EntryNoise:
     free: FloatArray
     images: FloatArray
 
+    def within(self, place: Sequence[int]) -> EntryNoise:
+        """The noise in some rows and columns."""
+        own = np.ix_(place, place)
+        images = self.images[:, own[0], own[1]]
+        return EntryNoise(self.variance, self.free[own], images[np.any(images, axis=(1, 2))])
+
     def covariance(self, weights: FloatArray) -> FloatArray:
         """Covariance of the noise in sums of entries by symmetric weights, (m, d, d)."""
         own = (weights * self.free).reshape(len(weights), -1)
@@ -294,46 +304,58 @@ def regress(
 
     ``square`` is the place of the outcome's square, where that is a column.
     """
-    place, k = [0, *regressors], len(regressors) + 1
-    units, gram, n = moments.to_units, moments.gram, max(moments.n, 1.0)
-    rows, own = units[place], units[outcome]
+    place, n, gram = [0, *regressors], max(moments.n, 1.0), moments.gram
+    used = np.flatnonzero(moments.to_units[[*place, outcome]].any(axis=0)).tolist()
+    rows, own = moments.to_units[place][:, used], moments.to_units[outcome, used]
     a, cut = _usable(gram[np.ix_(place, place)], rows, moments)
     inverse = np.asarray(np.linalg.inv(a), np.float64)
     slopes = inverse @ gram[place, outcome]
-    line = np.append(-slopes, 1.0) @ np.vstack([rows, own])
-    solved = inverse @ rows  # rows: what the normal equations are multiplied by
-    law = moments.noise
-    second = law.squared(solved.T @ a @ solved) / n**2
-    residual = float(line @ moments.released @ line) / n
+    solved, line = inverse @ rows, own - slopes @ rows
+    law = moments.noise.within(used)
     first = law.covariance(_symmetric(solved, line)) / n**2
-    residual += float(np.trace(a @ first))
-    residual *= moments.effective / max(moments.effective - k, 1.0)
-    slopes = slopes + solved @ second @ line
+    slopes = slopes + solved @ law.squared(rows.T @ solved) @ line / n**2
+    left = float(line @ moments.released[np.ix_(used, used)] @ line) / n
+    residual = (left + float(np.trace(a @ first))) * moments.lost_degrees(len(place))
     spread = max(residual, 0.0) / moments.effective * inverse + first
-    more = solved @ (law.squared(rows.T @ spread @ rows) / n**2) @ solved.T
-    noise_sd = math.sqrt(float(law.covariance(np.outer(line, line)[None])[0, 0])) / n
-    total = float(gram[outcome, outcome] - gram[outcome, 0] ** 2)
-    total *= moments.effective / max(moments.effective - 1.0, 1.0)
-    robust, of_squares = inverse, _square(moments, outcome, square)
-    if of_squares is not None and not cut:
-        third = moments.third[np.ix_(place, place, place)]
-        variance = gram[place] @ of_squares - np.einsum("ijk,i,j->k", third, slopes, slopes)
-        robust = _sandwich(third, a, variance, inverse)
+    second = solved @ law.squared(rows.T @ spread @ rows) @ solved.T / n**2
+    robust = inverse if cut else _robust(moments, outcome, square, place, slopes, inverse)
     to_own, shift, width = _own_units(moments, place, outcome)
-    names = ("(Intercept)", *(moments.columns[j - 1].name for j in regressors))
     return LinearFit(
-        names=names,
+        names=("(Intercept)", *(moments.columns[j - 1].name for j in regressors)),
         estimates=tuple((to_own @ slopes + shift).tolist()),
         sampling=_rows(to_own @ robust @ to_own.T / (width**2 * moments.effective)),
-        noise=_rows(to_own @ (first + more) @ to_own.T),
+        noise=_rows(to_own @ (first + second) @ to_own.T),
         lost=tuple(((to_own != 0.0) @ _lost(inverse, solved, law, n) > 0).tolist()),
         residual_variance=width**2 * residual,
-        residual_noise=width**2 * noise_sd,
-        total_variance=width**2 * total,
+        residual_noise=width**2 * math.sqrt(law.covariance(np.outer(line, line)[None])[0, 0]) / n,
+        total_variance=width**2 * moments.lost_degrees(1) * _spread(gram, outcome),
         largest=width**2 / 4.0,
         n=moments.n,
         cut=cut,
     )
+
+
+def _spread(gram: FloatArray, j: int) -> float:
+    """Variance of a column."""
+    return float(gram[j, j] - gram[j, 0] ** 2)
+
+
+def _robust(
+    moments: MomentMatrix,
+    outcome: int,
+    square: int | None,
+    place: list[int],
+    slopes: FloatArray,
+    inverse: FloatArray,
+) -> FloatArray:
+    """Sampling covariance over the mean variance of residuals, as far as that is known."""
+    of_squares = _square(moments, outcome, square)
+    if of_squares is None:
+        return inverse
+    third = moments.third[np.ix_(place, place, place)]
+    variance = moments.gram[place] @ of_squares
+    variance = variance - np.einsum("ijk,i,j->k", third, slopes, slopes)
+    return _sandwich(third, moments.gram[np.ix_(place, place)], variance, inverse)
 
 
 def _rows(matrix: FloatArray) -> tuple[tuple[float, ...], ...]:

@@ -99,39 +99,49 @@ class _Moments:
 
 def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:
     """Numbers of records by arm, which are not negative and add up, and the sd of their noise."""
-    margin = sums.unadjusted or sums.whole
-    sizes = margin.sizes[:, 0]
-    return not_negative(sizes, max(float(sizes.sum()), 0.0)), math.sqrt(margin.noise[0].max())
+    sizes = sums.plain.sizes[:, 0]
+    noise = math.sqrt(sums.plain.noise[0].max())
+    return not_negative(sizes, max(float(sizes.sum()), 0.0)), noise
 
 
 def table_one(sums: JointSums) -> Iterator[BaselineRow]:
     """Rows of Table 1: variables in the order of the formula, with all levels of a factor."""
     if sums.baseline is None:
         return
-    _, size_sd = arm_sizes(sums)
-    noise = np.vstack([np.full(len(sums.arms), size_sd**2), sums.baseline.noise[1:]])
-    before = replace(sums.baseline, noise=noise)
-    few = float(before.sizes.min()) <= _SURE * size_sd
+    before, after = _sized(sums.baseline, sums.plain), sums.weighted_baseline
+    if after is not None:
+        after = _sized(after, sums.whole)
+    few = bool((before.sizes[:, 0] <= _SURE * np.sqrt(before.noise[0])).any())
     columns = sums.baseline_columns
     flags = {flag: j for j in range(len(columns)) if (flag := _flag(columns, j)) >= 0}
     for group in _grouped(columns, set(flags)):
-        yield from _rows(columns, group, before, sums.weighted_baseline, few)
+        yield from _rows(columns, group, before, after, few)
+
+
+def _sized(margin: Margin, known: Margin) -> Margin:
+    """The same with the noise of sizes that another margin has."""
+    return replace(margin, noise=np.vstack([known.noise[:1], margin.noise[1:]]))
 
 
 def _grouped(columns: tuple[StudyColumn, ...], flags: set[int]) -> Iterator[list[int]]:
     """Columns of one variable: the levels of a factor, or a number and where it is missing."""
     levels: dict[tuple[str, str], list[int]] = {}
     for j, column in enumerate(columns):
-        if column.level:
+        if _is_level(column):
             levels.setdefault((column.variable, column.first), []).append(j)
     for j, column in enumerate(columns):
-        if column.level:
+        if _is_level(column):
             group = levels[column.variable, column.first]
             if group[0] == j:
                 yield group
         elif j not in flags:
             flag = _flag(columns, j)
             yield [j, flag] if flag >= 0 else [j]
+
+
+def _is_level(column: StudyColumn) -> bool:
+    """Whether a column is a level among several; 0 and 1 are one variable with its own name."""
+    return bool(column.level) and column.name != column.variable
 
 
 def _flag(columns: tuple[StudyColumn, ...], j: int) -> int:
@@ -152,7 +162,7 @@ def _rows(
 ) -> Iterator[BaselineRow]:
     """The rows of one variable."""
     margins, column = [m for m in (before, after) if m is not None], columns[group[0]]
-    if column.level:
+    if _is_level(column):
         names = [columns[j].level for j in group]
         if column.first not in names:
             names = [column.first, *names]

@@ -151,6 +151,8 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
     if most is not None and len(shown) > most:
         notes.append(f"The first {most} of {len(shown)} effects; tidy() has them all.")
     notes.append("Numbers are shown to two digits of their standard error; tidy() has all digits.")
+    if fit.basis == "adjusted":
+        notes.append("Means by arm are adjusted for the baseline variables.")
     if any(map(_percent, fit.sums.outcomes)):
         notes.append("%: of an outcome that is 0 or 1, means and differences are in per cent.")
     table = Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
@@ -278,7 +280,7 @@ def _difference(row: Any, kind: str) -> tuple[str, str]:
     value, sd = row[kind], row[f"{kind}_noise_sd"]
     if math.isnan(value):
         return "n/a", "n/a"
-    text = f"{value + 0.0:.3f}"
+    text = f"{round(value, 3) + 0.0:.3f}"
     return (f"({text})" if row[f"{kind}_within_noise"] else text), f"{sd:.3f}"
 
 
@@ -332,8 +334,11 @@ def _baseline_sentence(fit: StudyEffects) -> str:
         return ""
     row = max(known, key=lambda row: abs(row["smd"]))
     name = " ".join(filter(None, (row["variable"], row["level"])))
+    after = [abs(row.get("smd_weighted", math.nan)) for row in rows]
+    left = max((x for x in after if not math.isnan(x)), default=None)
+    weighted = "" if left is None else f" After weighting none is above {left:.2f}."
     return (
         f"Of {_counted(len(rows), 'baseline variable')} or levels, the largest standardised "
         f"difference between arms is {row['smd']:.2f}, of {name}; its privacy noise has a standard "
-        f"deviation of {_short(row['smd_noise_sd'])}."
+        f"deviation of {_short(row['smd_noise_sd'])}.{weighted}"
     )

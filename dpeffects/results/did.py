@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
@@ -103,20 +103,20 @@ class EventStudy(AtOnce):
         All periods, in their order.
     leads
         How many periods there are before the reference.
-    rests_on_trends
-        Whether it was not said that treatment was randomised.
     """
 
     periods: tuple[str, ...]
     leads: int
-    rests_on_trends: bool = True
 
     @classmethod
-    def of(cls, fit: AtOnce, **more: Any) -> Self:
-        """Return the effects on changes as an event study."""
+    def of(cls, fit: AtOnce, *, trends: bool, **more: Any) -> Self:
+        """Return the effects on changes as an event study.
+
+        ``trends`` says that nothing is adjusted for, and nothing was said to be randomised.
+        """
         own = {f.name: getattr(fit, f.name) for f in fields(Record)}
         effects: tuple[Estimate, ...] = fit.effects
-        if more["rests_on_trends"]:
+        if trends:
             effects = tuple(replace(effect, basis="") for effect in effects)
             own["options"] = without_design(fit.options)
         return cls(effects=effects, **own | more)
@@ -129,7 +129,9 @@ class EventStudy(AtOnce):
     @property
     def assumes(self) -> str:
         """What has to be true for these to be effects of the treatment, in a sentence."""
-        return PARALLEL if self.rests_on_trends else ""
+        if self.basis == "randomised":
+            return ""
+        return f"{PARALLEL} with the same covariates" if self.basis == "adjusted" else PARALLEL
 
     @property
     def caution(self) -> str:
@@ -176,7 +178,8 @@ class EventStudy(AtOnce):
         if period is None and len(late) > 1:
             label = f"mean of {', '.join(late)}"
             fit = replace(fit, released=self.average, outcome=f"{self.outcome} to the {label}")
-        return DidEffect.of(fit, after=label, before=self.reference)
+        adjusted = self.basis == "adjusted"
+        return DidEffect.of(fit, after=label, before=self.reference, adjusted=adjusted)
 
     def _glance(self) -> dict[str, Any]:
         found = self.pretrends()
@@ -208,5 +211,15 @@ def _average(effects: Sequence[Estimate]) -> Estimate:
         sampling=sampling,
         laplace=tuple(scale / m for x in effects for scale in x.laplace),
         gaussian=sum(x.gaussian for x in effects) / m**2,
+        parts=tuple(_largest(part for x in effects for part in x.parts)),
         means=None,
     )
+
+
+def _largest(parts: Iterable[Part]) -> Iterator[Part]:
+    """The largest part of each name: a bias that effects may share."""
+    found: dict[tuple[str, bool], Part] = {}
+    for part in parts:
+        known = found.get((part.name, part.noise), part)
+        found[part.name, part.noise] = max(part, known, key=lambda x: x.variance)
+    yield from found.values()

@@ -161,8 +161,7 @@ class Record(Reported):
         with ``"value": None`` beside it.
         """
         bounds = [dict(zip(_BOUND, bound, strict=True)) for bound in self.bounds]
-        values = super().to_dict() | {"bounds": bounds}
-        return {k: x for k, x in values.items() if x or k != "allotment"}
+        return super().to_dict() | {"bounds": bounds}
 
 
 def _read_bound(value: Any) -> Bound:

@@ -92,9 +92,16 @@ class StudyEffects(AtOnce):
         return self._one(label, "one", outcome=column.name, treatment=f"{self.treatment}{compared}")
 
     def by(self, subgroup: str) -> SubsetEffects:
-        """Effects on all outcomes within the levels of a factor, with intervals for all at once."""
+        """Effects on all outcomes within the levels of a factor, with intervals for all at once.
+
+        Where this is several sites together, ``fit.by("site")`` has the effects at each.
+        """
         labels, effects, levels = [], [], []
-        for level, found in self.sums.effects_by_level(self._group(subgroup)):
+        if subgroup == "site" and self.sums.sites and subgroup not in self.subgroups:
+            within = self.sums.effects_at_sites()
+        else:
+            within = self.sums.effects_by_level(self._group(subgroup))
+        for level, found in within:
             labels += [f"{label} | {level}" for label in self.labels]
             effects += [self._based(effect) for effect in found]
             levels += [level] * len(found)
@@ -239,8 +246,6 @@ class StudyEffects(AtOnce):
         ax
             Axes to draw on; by default those of a new figure.
         """
-        if by is not None:
-            self._group(by)
         return draw(
             self,
             conf_level=conf_level,

@@ -140,7 +140,7 @@ def flag(value: Any, name: str) -> bool:
 
 def array(value: Any, name: str) -> FloatArray:
     """Numbers in lists of lists of the same lengths."""
-    found = _numbers(value, name)
+    found = many(value, name, check=_numbers)
     try:
         return np.array(found, dtype=np.float64)
     except ValueError:
@@ -167,7 +167,11 @@ def typed(value: Any, name: str, *, hint: Any, without: tuple[str, ...] = ()) ->
             for f in fields(hint)
             if f.name not in without
         }
-        return record(value, name, fields=checks, make=hint)
+        found: dict[str, Any] = record(value, name, fields=checks, make=dict)
+        try:
+            return hint(**found)
+        except (ValueError, TypeError, IndexError):
+            raise ReleaseError(f"{name}: its numbers do not fit together") from None
     if outer is UnionType:
         (only,) = (choice for choice in inner if choice is not NoneType)
         return None if value is None else typed(value, name, hint=only)

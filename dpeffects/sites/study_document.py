@@ -311,7 +311,7 @@ def _check_shapes(sums: JointSums) -> None:
     columns = (*sums.outcomes, *sums.baseline_columns)
     there = [sums.whole, *sums.groups, *filter(None, (sums.unadjusted,))]
     of_baseline = [*filter(None, (sums.baseline, sums.weighted_baseline))]
-    width = sums.whole.sums.shape[-1]
+    width = sums.whole.sums.shape[-1]  # outcomes, and columns that say where they are missing
     fits = (
         len(set(sums.arms)) == arms >= 2
         and outcomes > 0
@@ -338,6 +338,9 @@ def _has_shape(margin: Margin, arms: int, columns: int) -> bool:
         and len(set(margin.levels)) == levels > 0
         and margin.noise.shape == (3, arms)
         and bool((margin.noise >= 0.0).all())
+        and 0.0 <= margin.opposite <= 1.000001 * float(margin.noise[0].min())
+        and bool((margin.noise[0] >= margin.opposite).all())
+        and margin.opposite >= 0.0
     )
 
 

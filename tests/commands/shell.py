@@ -18,6 +18,17 @@ y = {range = [0, 1]}
 age = {range = [18, 90]}
 sex = {levels = ["f", "m"]}
 """
+PROTOCOL = """\
+formula = "y + I(age > 60) ~ t"
+subgroups = ["sex"]
+epsilon = 1
+design = "randomised"
+
+[bounds]
+y = [0, 1]
+age = [18, 90]
+sex = ["f", "m"]
+"""
 ESTIMATE = ["data.csv", "--epsilon", "1", "--bounds", "bounds.toml"]
 
 
@@ -36,6 +47,7 @@ def write_files(folder):
     frame.assign(smoker=frame.t == 1).to_parquet(folder / "data.parquet")
     pd.DataFrame({"age": [20, 50], "sex": ["f", "m"]}).to_csv(folder / "points.csv", index=False)
     (folder / "bounds.toml").write_text(BOUNDS)
+    (folder / "protocol.toml").write_text(PROTOCOL)
     return frame
 
 

@@ -237,12 +237,12 @@ def test_releases_have_the_noise_that_they_state(data: pd.DataFrame, delta: floa
 
 
 def test_intervals_cover_at_moderate_noise() -> None:
-    """A small version of benchmarks/moments.py: 60 draws of people and noise, 7 coefficients."""
+    """A small version of benchmarks/moments.py: 40 draws of people and noise, 7 coefficients."""
     truth = smf.ols("cost ~ t + age + sex + " + LEVELS, people(400_000, 99)).fit().params
     hits = []
-    for seed in range(60):
-        asked = {"bounds": BOUNDS, "epsilon": 2.0, "seed": 1000 + seed}
-        kept = dpe.dp_moments(FORMULA, people(20_000, seed), **asked)
+    for seed in range(40):
+        asked = {"bounds": BOUNDS, "epsilon": 4.0, "seed": 1000 + seed}
+        kept = dpe.dp_moments(FORMULA, people(10_000, seed), **asked)
         low, high = kept.regression("cost ~ t + age + sex + region").conf_int().T
         order = truth[["Intercept", "t", "age", "sex", *truth.index[1:4]]]
         hits.append((low <= order.to_numpy()) & (order.to_numpy() <= high))
@@ -385,8 +385,10 @@ def test_rows_that_count_differently(data: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("formula", "given", "told"),
     [
-        (FORMULA, {"by": "age"}, "no declared levels"),
+        (FORMULA, {"by": "age"}, "no factor"),
+        (FORMULA, {"by": "sex:region"}, "no factor"),
         (FORMULA, {"by": 3}, "by must name"),
+        (FORMULA, {"missing": "available"}, "for dp_study"),
         (FORMULA, {"design": "natural"}, "design must be"),
         (FORMULA, {"unit": "id", "cluster": "region"}, "unexpected keyword"),
         ("cost ~ t | age + agee", {}, "does not have"),
@@ -440,6 +442,30 @@ def test_columns_of_every_kind(data: pd.DataFrame) -> None:
     labels = kept.effects_by("cut(age, [20, 40, 60, 90])", "cost ~ t").labels
     assert len(labels) == 3
     assert kept.effects_by("old", "log(cost + 1) ~ t").labels == ("old = 0", "old = 1")
+
+
+def test_two_values_and_a_filled_one_are_no_indicator(data: pd.DataFrame) -> None:
+    """Missing values stand in the middle, and products of 1 and 2 with levels have three values."""
+    frame = data.assign(
+        sex=data["sex"].where(data.index % 3 > 0).astype("Int64"), grade=data["sex"] + 1
+    )
+    kept = dpe.dp_moments(
+        "cost ~ t | sex + grade:region",
+        frame,
+        bounds={**BOUNDS, "grade": (1, 2)},
+        missing={"sex": "indicator"},
+        epsilon=EXACT,
+        seed=1,
+    )
+    filled = frame.assign(
+        sex=frame["sex"].astype(float).fillna(0.5), hole=frame["sex"].isna() * 1.0
+    )
+    expected = smf.ols("cost ~ t + sex + hole", filled).fit().params
+    found = kept.regression("cost ~ t + sex + is_na(sex)").fit.estimates
+    assert found == pytest.approx(expected, rel=1e-3)
+    own = smf.ols("cost ~ t + grade:" + LEVELS, filled).fit().params
+    found = kept.regression("cost ~ t + grade:region").fit.estimates
+    assert found == pytest.approx(own, rel=1e-2)
 
 
 def test_collinear_and_constant_columns(data: pd.DataFrame) -> None:

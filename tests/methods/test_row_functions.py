@@ -43,6 +43,7 @@ from dpeffects.estimators import (
     clipped_contrast,
     joint,
     kept_moments,
+    late,
     one_step,
     private_ipw,
     quantiles,
@@ -106,6 +107,8 @@ STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0
 RESIDUAL = _centres.Residual(np.array([0.6, 0.4]))
 BY_ARM = _centres.Residual(np.array([0.6, 0.4, 0.3]))
 CONTRAST = clipped_contrast.Contrast(RESIDUAL, np.array([2.5, -1.0 / 0.6]), 0.15)
+LESS_TAKEN = late.LessTaken((-1.0, 3.0), 0.7)
+PILOT = late.Weighted(LESS_TAKEN, CONTRAST, 0.4)
 MODELS = SimpleNamespace(standard=STANDARD, clip=0.3, outcome_slopes=0.1 * WEIGHTS[1:])
 """What row functions read of released models."""
 ODDS = one_step._Score(
@@ -242,6 +245,10 @@ CASES = {
     "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
     "group": [_nuisance.group],
     "covariate_bins": [_nuisance.covariate_bins],
+    "LessTaken": [LESS_TAKEN],
+    "TAKEN": [late.TAKEN],
+    "Weighted": [PILOT],
+    "Product": [late.Product((PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3)))],
     "MomentRow": [
         kept_moments.MomentRow(
             kept_moments.Layout(
