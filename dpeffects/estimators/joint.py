@@ -709,6 +709,7 @@ TABLE = MethodSpec(
     fit_arms=fit_arms,
     citation="",
     uses_outcome=False,
+    needs_covariates=False,
     needs_intercept=True,
     tabled=True,
     several=True,
