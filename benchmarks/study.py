@@ -34,8 +34,8 @@ EPSILONS = (0.5, 1.0, 4.0)
 NOTE = (
     "Noise: standard deviation of the noise in an effect, in ranges of the outcome, n = 10,000, "
     "outcomes with a standard deviation of 0.15; beyond sampling: of the whole standard error less "
-    "that of the people. Covered: families, in per cent; the standard error of 95 % is 1.5 with "
-    "200 runs. Against the plan: median half-widths over planned ones, the least and the largest "
+    "that of the people. Covered: families, in per cent; the standard error of 95 % is 2.2 with "
+    "100 runs. Against the plan: median half-widths over planned ones, the least and the largest "
     "over outcomes. Each epsilon has the same people."
 )
 SD, LOG_MEAN, LOG_SD = 0.15, math.log(0.02), 1.0
@@ -165,6 +165,7 @@ def setting(population: Population, n: int, epsilon: float, delta: float, runs: 
         "n": n,
         "epsilon": epsilon,
         "delta": delta,
+        "runs": runs,
         "covered": round(100.0 * float(np.mean(hits)), 1),
         "against the plan": f"{ratio.min():.2f} to {ratio.max():.2f}",
     }
@@ -243,7 +244,7 @@ def main() -> None:
     if SMALL:
         print("\n\n".join(table.to_string() for table in tables.values()))
     else:
-        save("study", f"Studies from one release, {RUNS} runs each", tables, NOTE)
+        save("study", "Studies from one release: noise, coverage and plans", tables, NOTE)
 
 
 if __name__ == "__main__":

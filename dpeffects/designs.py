@@ -70,9 +70,11 @@ def dp_did(
     before
         Where the data have one row for each record: the outcome before treatment. Of several, in
         their order, the last is the one that changes are measured from.
-    time, unit
-        Where the data are long: the columns that say of which period a row is, and whose it is.
-        Everything about a unit is protected, in however many rows, and n is the number of units.
+    time
+        Where the data are long: the column that says of which period a row is.
+    unit
+        The column that says whose row it is. Everything about a unit is protected, in however many
+        rows, and n is the number of units.
     start
         The first period under treatment: by default the second of two.
     periods

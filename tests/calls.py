@@ -17,7 +17,7 @@ import pandas as pd
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators import proved, table_methods
-from dpeffects.federation import answer
+from dpeffects.federation import Question, answer
 from dpeffects.ledgers import open_ledger
 from tests.federation.sites import policy, question
 from tests.neighbours import PAIRS, SITES, Pair, pair, places, undefined
@@ -82,8 +82,11 @@ class Call:
         given["bounds"] = {c: b for c, b in pair.bounds.items() if c in self.declared}
         if self.method:
             given["method"] = self.method
-        if self.function == "site_release":
+        if self.function in ("site_release", "study_release"):
             given["site"] = "north"
+        if self.function == "study_release":
+            who = {name: given.pop(name) for name in ("site", "ledger", "seed")}
+            return dpe.study_release(dpe.Protocol(self.text(pair), **given), data, **who)
         if self.function == "dp_multisite":
             given |= {"site": "site", "sites": SITES, "seed": 0}
             given["ledger"] = {name: noise.ledger() for name in SITES}
@@ -124,8 +127,13 @@ def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> An
     columns = {"outcome": ["y"], "treatment": ["t"], "covariates": covariates}
     with TemporaryDirectory() as folder, mock.patch("dpeffects.federation.site.rehearse"):
         data.assign(t=data["t"].astype(int)).to_csv(Path(folder, "data.csv"), index=False)
-        made = policy(Path(folder), data=None, columns=columns, bounds=bounds, methods=[*SPECS])
-        reply = answer(question(formula=formula, **asked), made)
+        methods = [*SPECS, "study"]
+        made = policy(Path(folder), data=None, columns=columns, bounds=bounds, methods=methods)
+        if asked["method"] == "study":
+            asks = Question.of_study(dpe.Protocol(formula, **asked["options"]), "q1")
+        else:
+            asks = question(formula=formula, **asked)
+        reply = answer(asks, made)
         return reply, open_ledger(made.ledger, "hospital").remaining
 
 
@@ -485,6 +493,11 @@ AT_SITES = {
         "auto": {},
         "smooth_matching": DELTA,
     }.items()
+} | {
+    "study_release": Call("study_release", "", "y + z ~ t | x1", given={"design": "randomised"}),
+    "study_release, adjusted": Call(
+        "study_release", "", "y ~ t | x1 + g", n=400, given={"epsilon": 4.0, "subgroups": ["g"]}
+    ),
 }
 
 FEDERATED = {
@@ -494,6 +507,7 @@ FEDERATED = {
         "private_psm": {"options": {"penalty": 1e-12}},
         "private_ipw": {},
         "auto": {},
+        "study": {"options": {"epsilon": 1.0, "design": "randomised"}},
         "sample_aggregate": {},
         "global_matching": {},
     }.items()

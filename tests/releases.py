@@ -61,7 +61,7 @@ STUDIES = {
     "study of three arms": {"formula": "y + I(y > 0.5) ~ h | x1 + x2", "contrasts": "pairwise"},
     "study without baseline": {"formula": "y ~ t", "subgroups": (), "design": "observational"},
 }
-NAMES = [*AVERAGES, *CATE, *SITES, *STUDIES]
+NAMES = [*AVERAGES, *CATE, *SITES, *STUDIES, "study of sites"]
 """All effects; the balance of the arms is beside them."""
 
 
@@ -81,6 +81,8 @@ def release(name):
         return dpe.dp_randomisation_test("I(y > 0.5) ~ t", frame(200), treated_share=0.4, **CALL)
     if name in STUDIES:
         return _study(**STUDIES[name])
+    if name == "study of sites":
+        return _study_of_sites()
     return _combined(*SITES[name])
 
 
@@ -90,6 +92,19 @@ def _study(formula="y + I(y > 0.5) ~ t | x1 + g", subgroups=("g", "cut(x1, [0, 0
     bounds = BOUNDS | {"h": ["none", "low", "high"]}
     call = {"design": "randomised", "epsilon": 2.0, "bounds": bounds, **more}
     return dpe.dp_study(formula, data, subgroups=subgroups, **call)
+
+
+def _study_of_sites():
+    asked = dpe.Protocol(
+        "y + I(y > 0.5) ~ t | x1 + g",
+        epsilon=2,
+        subgroups=["g"],
+        design="randomised",
+        bounds=BOUNDS,
+    )
+    sites = enumerate(["North", "South"])
+    sent = [dpe.study_release(asked, frame(400, seed), site=site) for seed, site in sites]
+    return dpe.combine_studies(sent, protocol=asked)
 
 
 def _average(name, level, estimand):

@@ -491,9 +491,9 @@ def test_a_range_of_changes_makes_less_noise():
         fit = dpe.dp_did("y ~ t", data, epsilon=PLENTY, change=(-1.5, 2.5), **periods)
         found = fit.estimate if periods is TWO else fit.one("2020").estimate
         assert found == pytest.approx(means[1] - means[0], abs=0.01)
-    assert dpe.dp_did("y ~ t", data, change=[-20, 20], epsilon=1, **TWO).outcome == (
-        "clip(y_2020 - y_2019, -20, 20)"
-    )
+    fit = dpe.dp_did("y ~ t", data, change=[-20, 20], epsilon=1, **TWO)
+    assert fit.outcome == "clip(y_2020 - y_2019, -20, 20)"
+    assert "outcome [-20, 20] declared" in str(fit.summary()).replace("\u00a0", " ")
 
 
 # --- words and files ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpeffects.errors import BoundsError, DataError
+from dpeffects.errors import BoundsError, DataError, FormulaError
 from dpeffects.formula import parse
 from dpeffects.formula.expression import (
     FUNCTIONS,
@@ -253,3 +253,15 @@ def test_source_reads_back(expr):
     assume(columns(expr))
     (term,) = parse(f"y ~ t | {source(expr)}").terms
     assert term == (expr,)
+
+
+def test_clip_brings_an_expression_between_two_numbers():
+    term = parse("y ~ t | clip(x - z, -2, 3)").terms[0][0]
+    assert source(term) == "clip(x - z, -2, 3)"
+    columns = {"x": np.array([-9.0, 0.5, 9.0, np.nan]), "z": np.array([0.0, 1.0, 2.0, 0.0])}
+    np.testing.assert_array_equal(evaluate(term, columns), [-2.0, -0.5, 3.0, np.nan])
+    assert range_of(term, {"x": (-10, 10), "z": (0, 1)}) == (-2.0, 3.0)
+    assert range_of(term, {"x": (0, 1), "z": (0, 1)}) == (-1.0, 1.0)
+    for wrong in ("clip(x)", "clip(x, 3, 2)", "clip(x, z, 3)"):
+        with pytest.raises(FormulaError, match=r"clip|number"):
+            parse(f"y ~ t | {wrong}")

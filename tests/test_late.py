@@ -236,6 +236,7 @@ def test_rows_that_do_not_count_do_not_move_it():
         ({"instrument": "x", "formula": "y ~ d | x"}, "also stands in the formula"),
         ({"instrument": "d"}, "also stands in the formula"),
         ({"instrument": 3}, "name of a column"),
+        ({"instrument": ["z"], "formula": "y ~ d | ."}, "name of a column"),
         ({"instrument": "nowhere"}, "nowhere"),
         ({"bounds": {"x": (-1, 1)}}, "declared"),
         ({"formula": "y ~ C(d, levels=[0, 1])"}, "column of 0 and 1"),

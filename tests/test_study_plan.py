@@ -176,3 +176,14 @@ def test_every_column_needs_bounds():
         dpe.plan(FORMULA, n=100, epsilon=1, bounds=BOUNDS)
     with pytest.raises(OptionError, match="positive"):
         planned().needed(-1.0)
+
+
+def test_a_protocol_is_planned_as_it_will_run(tmp_path):
+    asked = {"subgroups": ("sex",), "delta": 1e-6, "shares": {"subgroups": 0.5}, **ASKED}
+    protocol = dpe.Protocol(FORMULA, epsilon=2, unit="id", **asked)
+    plan = dpe.plan_study(protocol, n=3000, **KNOWN)
+    assert plan.tidy().equals(planned(n=3000, epsilon=2, **asked, **KNOWN).tidy())
+    with pytest.raises(OptionError, match="epsilon is what the protocol says"):
+        dpe.plan_study(protocol, n=3000, epsilon=1)
+    with pytest.raises(OptionError, match="epsilon must be given"):
+        dpe.plan_study(FORMULA, n=3000)

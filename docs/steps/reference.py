@@ -34,18 +34,20 @@ AREAS = {
         [
             *("dp_survival", "SurvivalEffects", "dp_qte", "QuantileEffects"),
             *("dp_ordinal", "OrdinalEffects", "dp_rate", "RateEffects"),
-            *("dp_did", "DidEffect", "EventStudy"),
         ],
     ),
-    "moments": (
-        "Moments that are released once",
-        "",
-        ["dp_moments", "Moments", "Regression", "combine_moments"],
+    "studies": (
+        "A whole study",
+        "How to read it: :doc:`/generated/vignettes/whole_paper`.",
+        [
+            *("dp_study", "StudyEffects", "plan_study", "StudyPlan"),
+            *("dp_moments", "Moments", "Regression", "combine_moments"),
+        ],
     ),
     "designs": (
-        "Instruments",
-        "",
-        ["dp_late", "LateEffect"],
+        "Instruments, before and after",
+        "How to read them: :doc:`/generated/vignettes/whole_paper`.",
+        ["dp_late", "LateEffect", "dp_did", "DidEffect", "EventStudy"],
     ),
     "tests": (
         "Tests",

@@ -37,11 +37,13 @@ ADVICE = {
     "synthetic": "to compare with synthetic data; the guarantee is the library's",
     "dp_ebm": "to compare with DP-EBM; the guarantee is the library's, and has a gap",
     "k_anonymous": "to see what k-anonymisation gives; it protects nobody",
+    "study": "several outcomes, subgroups and a Table 1 out of one budget: `dp_study`",
     "life_table": "times to an event, some censored: `dp_survival`",
     "quantile_table": "quantiles of skewed outcomes: `dp_qte`",
     "ordinal_table": "outcomes of ordered levels: `dp_ordinal`",
     "late": "an instrument, and treatment that is not as good as random: `dp_late`",
     "rate": "counts of events in unequal times: `dp_rate`",
+    "moments": "regression tables and many analyses of large data from one release: `dp_moments`",
     "randomisation_test": "a trial with an outcome of 0 and 1, and an exact p-value: "
     "`dp_randomisation_test`",
 }

@@ -108,6 +108,13 @@ def _add_half_width(parser: argparse.ArgumentParser) -> None:
     add("--of", choices=["epsilon", "n"], default="epsilon", help="in epsilon (default) or n")
 
 
+def _read_protocol(args: argparse.Namespace, values: dict[str, Any]) -> dict[str, Any]:
+    """A formula, or the protocol of a file."""
+    if values["formula"].endswith(".toml") and "~" not in values["formula"]:
+        values["formula"] = dpe.read_protocol(values["formula"])
+    return values
+
+
 def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None:
     """Show a plan, and what is needed for a half-width where asked."""
     width = args.half_width
@@ -288,6 +295,7 @@ _PLAN_STUDY = """\
       --outcome-mean died=0.1
   dpeffects plan-study "pain + died ~ t" --n 5000 --epsilon 1 \\
       --bounds bounds.toml --design randomised --half-width 0.05
+  dpeffects plan-study protocol.toml --n 5000 --outcome-sd pain=12
 """
 _AUDIT = """\
   dpeffects audit private_psm --level sample --epsilon 1 --workers 2
@@ -343,8 +351,13 @@ COMMANDS = (
         "plan_study",
         _PLAN_STUDY,
         skip=["conf_level"],
-        changes={"bounds": {"required": True}},
+        changes={
+            "formula": {"help": '"outcome + outcome ~ treatment | baseline", or a protocol.toml'},
+            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
+            "subgroups": {"metavar": "TERM"},
+        },
         more=_add_half_width,
+        prepare=_read_protocol,
         show=_show_plan,
     ),
     function_command(

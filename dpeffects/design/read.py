@@ -385,7 +385,7 @@ def written_out(formula: str, data: Any, bounds: Any, left_out: Iterable[str | N
     if not has_dot(formula):
         return formula
     frame, known, _ = unpack(data, bounds)
-    there = set(frame.collect_schema()) - set(left_out)
+    there = set(frame.collect_schema()) - {name for name in left_out if isinstance(name, str)}
     return parse(formula, [name for name in known if name in there]).source
 
 

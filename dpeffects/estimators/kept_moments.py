@@ -21,7 +21,15 @@ from dpeffects.design.columns import Design, intervals_of
 from dpeffects.errors import OptionError
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Categorical, Cut, Factor, Spline, is_binary
+from dpeffects.formula.expression import (
+    Categorical,
+    Cut,
+    Factor,
+    Missing,
+    Spline,
+    columns,
+    is_binary,
+)
 from dpeffects.inference.regression import (
     ARM,
     INDICATOR,
@@ -114,20 +122,26 @@ class Layout:
 
 def _column(facts: Facts, j: int) -> MomentColumn:
     """An encoded column; indicators of one term are one group."""
-    encoded = facts.encoded[j]
-    term = term_of([part.factor for part in encoded.parts])
-    if all(isinstance(part.factor, Categorical | Cut) for part in encoded.parts):
-        first = [x.parts and {part.factor for part in x.parts} for x in facts.encoded]
-        group = first.index({part.factor for part in encoded.parts})
-        return MomentColumn(encoded.name, term, INDICATOR, 1.0, group=group)
-    if facts.values[j] == 2 or all(_flag(part.factor) for part in encoded.parts):
-        return MomentColumn(encoded.name, term, INDICATOR, 1.0, group=j)
-    return MomentColumn(encoded.name, term, NUMBER, 1.0, 0.5)
+    encoded, factors = facts.encoded[j], [part.factor for part in facts.encoded[j].parts]
+    number = MomentColumn(encoded.name, term_of(factors), NUMBER, 1.0, 0.5)
+    if all(isinstance(factor, Categorical | Cut) for factor in factors):
+        made_of = [{part.factor for part in x.parts} for x in facts.encoded]
+        return replace(number, kind=INDICATOR, group=made_of.index(set(factors)))
+    flags = all(isinstance(x, Categorical | Cut) or _flag(x) for x in factors)
+    if flags or (len(factors) == 1 and facts.values[j] == 2 and not _filled(facts, factors[0])):
+        return replace(number, kind=INDICATOR, group=j)
+    return number
 
 
 def _flag(factor: Factor) -> bool:
     """Whether a factor is 0 or 1 as it is written."""
     return not isinstance(factor, Categorical | Cut | Spline) and is_binary(factor)
+
+
+def _filled(facts: Facts, factor: Factor) -> bool:
+    """Whether missing values of a column may stand in the middle: there is an indicator of them."""
+    flags = {part.factor for x in facts.encoded for part in x.parts}
+    return any(Missing(name) in flags for name in columns(factor))
 
 
 def _together(columns: list[MomentColumn]) -> list[MomentColumn]:

@@ -33,6 +33,7 @@ from dpeffects.planning.setting import (
 )
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
+from dpeffects.protocols import Protocol
 from dpeffects.results import StudyEffects
 from dpeffects.results.export import JsonRecord, frame_of, or_nan
 from dpeffects.summary import Shown
@@ -220,10 +221,10 @@ def _medians(rows: Sequence[Any]) -> Any:
 
 
 def plan_study(
-    formula: str,
+    formula: str | Protocol,
     *,
     n: int,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
     bounds: Any = None,
     subgroups: str | Sequence[str] = (),
@@ -244,10 +245,13 @@ def plan_study(
 
     Parameters
     ----------
-    formula, subgroups, epsilon, delta, bounds, design, contrasts, shares
+    formula
+        As in :func:`dp_study`, or the study's `Protocol`, which says all that follows but ``n`` and
+        what is expected.
+    epsilon, subgroups, delta, bounds, design, contrasts, shares
         As in :func:`dp_study`. Every column needs declared bounds.
     n
-        Number of records.
+        Number of records, or of units, that count.
     outcome_mean
         A guess of the mean of each outcome, by its name; by default the middle of its range. Of an
         outcome with two values it is the risk. A mean far from the middle makes noise in the sizes
@@ -290,6 +294,25 @@ def plan_study(
     >>> study.tidy()["half_width"].round(3).tolist()
     [1.327, 0.02]
     """
+    if isinstance(formula, Protocol):
+        given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "subgroups": subgroups}
+        for name, value in (given | options).items():
+            if value or (name == "delta" and value != 0.0):
+                raise OptionError(f"{name} is what the protocol says: leave it out")
+        return plan_study(
+            **_asked(formula),
+            n=n,
+            outcome_mean=outcome_mean,
+            outcome_sd=outcome_sd,
+            share_treated=share_treated,
+            subgroup_shares=subgroup_shares,
+            confounding=confounding,
+            covariate_sd=covariate_sd,
+            conf_level=conf_level,
+            power=power,
+        )
+    if epsilon is None:
+        raise OptionError("epsilon must be given: the whole price of the study")
     Budget(epsilon, delta)
     refuse_former(options)
     check_whole("n", n, 4, _MOST)
@@ -334,6 +357,13 @@ def plan_study(
         tuple((x.label, x.share, x.mechanism, x.epsilon, x.delta) for x in fits[0].spends),
         fits[0].stands_on,
     )
+
+
+def _asked(protocol: Protocol) -> dict[str, Any]:
+    """What a protocol says of a plan: who counts is in the number of records."""
+    names = ("formula", "epsilon", "delta", "bounds", "subgroups", "design", "contrasts", "shares")
+    found = {name: getattr(protocol, name) for name in names} | dict(protocol.options)
+    return found | ({"check_bounds": True} if protocol.check_bounds else {})
 
 
 def _columns(formula: str, by: Sequence[str], bounds: Any) -> tuple[Formula, Formula, Bounds]:

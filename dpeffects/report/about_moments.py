@@ -22,8 +22,8 @@ _FOLLOWS = (
 )
 _ASSUMED = (
     "Noise and sampling error are compared for numbers that vary by an eighth of their range, "
-    "levels that are equally frequent, and columns that are not correlated. Correlated columns "
-    "have more of both."
+    "levels that are equally frequent, and columns that are somewhat correlated. A regression has "
+    "its own figures."
 )
 
 

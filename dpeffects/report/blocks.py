@@ -222,7 +222,7 @@ def assumed(result: Record) -> str:
 def bounds_text(result: Record) -> str:
     """Outcome and treatment first, covariates counted by source, risky or found ones named."""
     bounds = [(name, _unbroken(text), source) for name, text, source in result.bounds]
-    roles = dict.fromkeys(result.outcome.split(", "), "outcome")
+    roles = dict.fromkeys([result.outcome, *result.outcome.split(", ")], "outcome")
     made_of = (name for name, *_ in bounds if re.search(rf"\b{re.escape(name)}\b", result.outcome))
     roles |= {name: name for name in made_of if name not in roles}  # Surv(time, event)
     own = set(roles) - {result.treatment}

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 SPREAD = 1.0 / 8.0
 """Standard deviation of a number over its range, where nothing is known of it."""
+_USUAL = 1.5
+"""How much more noise there usually is: columns are correlated, and means not in the middle."""
 HALF = 0.5
 """Noise of this part of the sampling error adds an eighth to intervals."""
 TITLE = "regression on released moments"
@@ -279,10 +281,10 @@ class Moments(SeveralRows):
         """How large the noise is, from public numbers: n, the budget and the columns.
 
         One row for the treatment, and one for each kind of covariate: ``noise_to_sampling`` is the
-        noise in its coefficient over the sampling error, for columns that are not correlated and
-        an outcome that the formula hardly explains; ``n_for_half`` is the number of records at
-        which it is a half. Numbers are taken to have a standard deviation of an eighth of their
-        range, levels to be equally frequent.
+        noise in its coefficient over the sampling error, and ``n_for_half`` the number of records
+        at which that is a half. Numbers are taken to have a standard deviation of an eighth of
+        their range, levels to be equally frequent, and half as much again is added for columns
+        that are correlated and means that are not in the middle of their ranges.
         """
         y = max((self._noisy(j) for x in self.outcomes for j in self._named(x)), default=1.0)
         rows = []
@@ -291,7 +293,7 @@ class Moments(SeveralRows):
             own = [j for j in own if kind == ARM or self._covariate(j)]
             if own:
                 noise = math.sqrt(self.matrix.variance / max(self.matrix.n, 1.0))
-                ratio = noise * y * max(map(self._noisy, own))
+                ratio = _USUAL * noise * y * max(map(self._noisy, own))
                 needed = math.ceil(self.matrix.n * (ratio / HALF) ** 2)
                 rows.append({"column": words, "noise_to_sampling": ratio, "n_for_half": needed})
         return frame_of(rows)

@@ -36,6 +36,8 @@ CASES = {
     "template_csv": [["bounds-template", "data.csv"]],
     "template_parquet": [["bounds-template", "data.parquet"]],
     "plan": [[*PLAN, "--method", "diff_in_means", "--half-width", "0.1"]],
+    "plan_study": [["plan-study", "y + I(age > 50) ~ t", *PLAN[2:], "--design", "randomised",
+                    "--subgroups", "sex", "--outcome-mean", "y=0.3", "--half-width", "0.1"]],
     "audit": [["audit", "diff_in_means", "--level", "label", "--epsilon", "1", "--runs", "1000",
                "--no-variance", "--seed", "1"]],
     "sites": [

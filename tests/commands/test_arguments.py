@@ -72,6 +72,7 @@ def test_help_is_the_first_sentence_of_the_docstring(capsys):
         ("qte", dpe.dp_qte, ()),
         ("ordinal", dpe.dp_ordinal, ()),
         ("plan", dpe.plan, ()),
+        ("plan-study", dpe.plan_study, ()),
         ("audit", dpe.audit, ("pairs", "library", "formula", "bounds")),
         ("bench", dpe.bench, ()),
         ("combine", dpe.combine, ()),

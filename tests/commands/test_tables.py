@@ -95,3 +95,19 @@ def test_saved_moments_are_regressed_on(study, capsys):
     assert "no column `x`" in refused(capsys, "regress", "y ~ x", "north.json")
     assert "cannot be read as moments" in refused(capsys, "regress", "y ~ t", "data.csv")
     assert "given twice" in refused(capsys, "regress", "y ~ t", "north.json", "north.json")
+
+
+def test_changes_of_long_data(study, capsys):
+    rows = [f"{i},{year},{(7 * i + year) % 10},{i % 2}" for i in range(80) for year in (1, 2, 3)]
+    (study / "long.csv").write_text("\n".join(["id,year,y,t", *rows]))
+    (study / "long.toml").write_text("y = {range = [0, 10]}\n")
+    common = ["y ~ t", "long.csv", "--epsilon", "1", "--bounds", "long.toml", "--seed", "1"]
+    long = ["--time", "year", "--unit", "id", "--out", "fit.json"]
+    given = {"time": "year", "unit": "id", "bounds": {"y": (0, 10)}, "epsilon": 1, "seed": 1}
+    for periods, kind in (([2, 3], dpe.DidEffect), ([1, 2, 3], dpe.EventStudy)):
+        more = ["--periods", *map(str, periods), "--start", "3", "--change", "-5", "5"]
+        assert run(capsys, "did", *common, *long, *more, "--force")[0] == 0
+        asked = {"periods": periods, "start": 3, "change": (-5, 5)}
+        fit = dpe.dp_did("y ~ t", "long.csv", **given, **asked)
+        assert kind.from_json((study / "fit.json").read_text()).to_dict() == fit.to_dict()
+    assert "periods must be" in refused(capsys, "did", *common, *long[:4])

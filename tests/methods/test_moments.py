@@ -444,6 +444,30 @@ def test_columns_of_every_kind(data: pd.DataFrame) -> None:
     assert kept.effects_by("old", "log(cost + 1) ~ t").labels == ("old = 0", "old = 1")
 
 
+def test_two_values_and_a_filled_one_are_no_indicator(data: pd.DataFrame) -> None:
+    """Missing values stand in the middle, and products of 1 and 2 with levels have three values."""
+    frame = data.assign(
+        sex=data["sex"].where(data.index % 3 > 0).astype("Int64"), grade=data["sex"] + 1
+    )
+    kept = dpe.dp_moments(
+        "cost ~ t | sex + grade:region",
+        frame,
+        bounds={**BOUNDS, "grade": (1, 2)},
+        missing={"sex": "indicator"},
+        epsilon=EXACT,
+        seed=1,
+    )
+    filled = frame.assign(
+        sex=frame["sex"].astype(float).fillna(0.5), hole=frame["sex"].isna() * 1.0
+    )
+    expected = smf.ols("cost ~ t + sex + hole", filled).fit().params
+    found = kept.regression("cost ~ t + sex + is_na(sex)").fit.estimates
+    assert found == pytest.approx(expected, rel=1e-3)
+    own = smf.ols("cost ~ t + grade:" + LEVELS, filled).fit().params
+    found = kept.regression("cost ~ t + grade:region").fit.estimates
+    assert found == pytest.approx(own, rel=1e-2)
+
+
 def test_collinear_and_constant_columns(data: pd.DataFrame) -> None:
     frame = data.assign(again=data["age"], flat=1, cost=7.0)
     bounds = {**BOUNDS, "again": (20, 90), "flat": (1, 2)}
