@@ -97,9 +97,8 @@ _AT_RANDOM = (
 
 @dataclass(frozen=True)
 class JointOptions(TableOptions):
-    """Options of a study.
+    """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
-    ``design``: "observational", or "randomised" where treatment was assigned by chance.
     ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
     observational study that is not adjusted. ``adjust``: whether baseline variables are adjusted
     for, None where there are any, treatment was not randomised, and a propensity model can be

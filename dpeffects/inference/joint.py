@@ -29,6 +29,9 @@ from dpeffects.inference.weighted import weighted
 LEFT = "confounding left by the model"
 ROOM = 1.3
 """Range of what is left of an outcome of two values after a prediction, over its own."""
+_RATIO = 6.0
+"""What squared relative noise of a size adds to the variance of a mean beyond its linear part: 3 in
+a ratio, and as much because the size that is known is the noisy one."""
 _UNLIKE = 0.5
 """How much the variance of a subgroup differs from that of its arm, over the latter, over studies:
 a noisy one is pulled to that of the arm by it."""
@@ -106,8 +109,9 @@ class Margin:
     def mean_noise(self) -> tuple[FloatArray, FloatArray]:
         """Variances of the noise in the means by sums and by sizes."""
         size, total, _ = self.noise[:, :, None, None]
-        by_sums = total / self.records[..., None] ** 2 + 0.0 * self.sums
-        return by_sums, size * (self.means() / self.records[..., None]) ** 2
+        records = self.records[..., None]
+        ratio = (1.0 + _RATIO * size / records**2) / records**2
+        return total * ratio + 0.0 * self.sums, size * ratio * self.means() ** 2
 
     def times(self, factor: FloatArray) -> Margin:
         """The same with all numbers of an arm so many times larger, and their noise."""

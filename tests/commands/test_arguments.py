@@ -68,6 +68,7 @@ def test_help_is_the_first_sentence_of_the_docstring(capsys):
         ("ate", dpe.dp_ate, ()),
         ("cate", dpe.dp_cate, ()),
         ("balance", dpe.dp_balance, ()),
+        ("did", dpe.dp_did, ()),
         ("randomisation-test", dpe.dp_randomisation_test, ()),
         ("qte", dpe.dp_qte, ()),
         ("ordinal", dpe.dp_ordinal, ()),

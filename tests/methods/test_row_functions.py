@@ -31,6 +31,7 @@ from dpeffects.estimators import (
     _centres,
     _clusters,
     _curves,
+    _fitted,
     _ipw_arms,
     _moments,
     _nuisance,
@@ -136,6 +137,13 @@ THREE_CENTRES = (0.6, 0.4, 0.3)
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
 TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
+LEFT = joint.Left(
+    _fitted.Fitted(
+        np.array([3, 4]), np.array([0.4, 0.6]), np.random.default_rng(5).normal(size=(2, 2)), CUTS
+    ),
+    2,
+    np.array([False, True]),
+)
 CASES = {
     "ArmByCell": [ArmByCell(3)],
     "OutcomeBin": [quantiles.OutcomeBin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
@@ -263,6 +271,10 @@ CASES = {
         )
         for arms in (2, 3)
     ],
+    "LessTaken": [LESS_TAKEN],
+    "TAKEN": [late.TAKEN],
+    "Weighted": [PILOT],
+    "Product": [late.Product((PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3)))],
     "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
     "Lacking": [
         rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
@@ -273,7 +285,21 @@ CASES = {
         for columns in (([1, 2], [1, 2]), ([1, 2, 3, 4], [4, 2, 4, 4]))
         for counted in (False, True)
     ],
-    "CentredSquares": [joint.CentredSquares(np.array([1, 2]), np.array([3, 2]))],
+    "CentredSquares": [
+        joint.CentredSquares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
+    ],
+    "SlopesRow": [
+        _fitted.SlopesRow(
+            np.array([3, 4]),
+            np.array([0.4, 0.6]),
+            np.array([0.3, 0.5]),
+            np.array([1, 2]),
+            np.array([4, 2]),
+            RNG.normal(size=(2, 2)),
+            np.array([0.4, 0.7]),
+            0.5,
+        )
+    ],
     "ArmByLevel": [joint.ArmByLevel(2, 3, 1), joint.ArmByLevel(3, 2, 2)],
     "BaselineColumns": [joint.BaselineColumns(first) for first in (1, 3)],
     "BaselineWeight": [
