@@ -227,6 +227,12 @@ def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
             f"the protocol declares no bounds of {', '.join(missing)}: sites would find different "
             "ones, which cannot be combined"
         )
+    bounds = ready.design.bounds
+    levels = [x for name in bounds if bounds.is_levels(name) for x in bounds[name]]
+    words = [protocol.formula, *protocol.subgroups, *bounds, *levels]
+    if not all(str(word).isprintable() for word in words):
+        ready.close()
+        raise OptionError("a name or a level has characters that cannot be printed; rename it")
     return ready
 
 

@@ -232,6 +232,7 @@ def test_what_a_site_cannot_send():
     ledger = dpe.Ledger(5)
     for asked, error, told in (
         (protocol(sites=["West"]), OptionError, "is for West, not for 'North'"),
+        (protocol(bounds=BOUNDS | {"sex": ["f", "m", "x\xa0y"]}), OptionError, "cannot be printed"),
         (protocol(minimum_n=5000), DataError, "needs 5000 records"),
         (protocol(bounds={"y": (0, 10), "died": (0, 1), "sex": ["f", "m"]}), BoundsError, "of age"),
     ):
