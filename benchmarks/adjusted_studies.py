@@ -4,8 +4,8 @@
     python benchmarks/adjusted_studies.py --small    # a quick look, nothing saved
 
 Three outcomes, one of them rare, out of one `dp_study`, against one `dp_ate` for each of them with
-a third of epsilon, and against inverse probability weighting without privacy. Two populations: several
-confounders of moderate strength, and one strong one that is normal within a wide range.
+a third of epsilon, and against inverse probability weighting without privacy. Two populations:
+several confounders of moderate strength, and one strong one that is normal within a wide range.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BOUNDS = {
 NOTE = (
     "Error: root mean squared error over the bias of the crude difference, for a, b and died. "
     "Separate: calls of dp_ate with a third of epsilon each, "
-    f"{FEWER} runs. Covered: per cent of 95 % intervals of single outcomes, and of families of three "
-    "that hold at once; the standard error of 95 % is 2.2 with 100 runs. People and noise have "
-    "different seeds."
+    f"{FEWER} runs. Covered: per cent of 95 % intervals of single outcomes, and of families of "
+    "three that hold at once; the standard error of 95 % is 2.2 with 100 runs. People and noise "
+    "have different seeds."
 )
 
 
