@@ -119,8 +119,8 @@ def five_periods(n: int, treated: float, rho: float) -> list[dict]:
         for epsilon in EPSILONS:
             fit = dpe.dp_did("y ~ t", long, epsilon=epsilon, seed=seed, **asked)
             low, high = fit.conf_int().T
-            mean = fit.one().conf_int()
-            hits = (low <= truth).all() and (truth <= high).all(), mean[0] <= EFFECT <= mean[1]
+            first, last = fit.one().conf_int()
+            hits = (low <= truth).all() and (truth <= high).all(), first <= EFFECT <= last
             width = np.median(high - low)
             found[epsilon].append([*hits, fit.pretrends().p_value < 0.05, width])
     names = ("all covered", "mean covered", "pre-trends found")
@@ -157,9 +157,9 @@ def main() -> None:
         tables[name] = pd.DataFrame(rows)
         if SMALL:
             print(tables[name].to_string())
-    if not SMALL:
-        title = f"Difference in differences: coverage of 95 % intervals, {RUNS} runs each"
-        save("did", title, tables, NOTE)
+        else:
+            title = f"Difference in differences: coverage of 95 % intervals, {RUNS} runs each"
+            save("did", title, tables, NOTE)
 
 
 if __name__ == "__main__":
