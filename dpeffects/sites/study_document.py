@@ -339,8 +339,6 @@ def _has_shape(margin: Margin, arms: int, columns: int) -> bool:
         and margin.noise.shape == (3, arms)
         and bool((margin.noise >= 0.0).all())
         and 0.0 <= margin.opposite <= 1.000001 * float(margin.noise[0].min())
-        and bool((margin.noise[0] >= margin.opposite).all())
-        and margin.opposite >= 0.0
     )
 
 

@@ -263,10 +263,6 @@ CASES = {
         )
         for arms in (2, 3)
     ],
-    "LessTaken": [LESS_TAKEN],
-    "TAKEN": [late.TAKEN],
-    "Weighted": [PILOT],
-    "Product": [late.Product((PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3)))],
     "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
     "Lacking": [
         rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
