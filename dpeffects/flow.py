@@ -333,6 +333,7 @@ class Estimation:
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
         if spec.several:
+            self.design.check_widths()
             own = columns_missing(self.design, asked)
             groups = self._group_sizes()
             facts = replace(facts, outcomes=len(own), missing=own, groups=groups)

@@ -436,6 +436,31 @@ STUDIES = {
         ("study, observational", "y + x2 ~ t | x1 + g", 400, {"epsilon": 4.0}),
         ("study, Gaussian, ATT", "y ~ t | x1", 400, {"adjust": True, "estimand": "ATT", **DELTA}),
         ("study, three arms", "y + x1 ~ g | x2", 60, {"contrasts": "pairwise"}),
+        ("study, slopes", "y + I(x2 > 0) ~ t | x1 + g", 1500, {"epsilon": 30.0}),
+        (
+            "study, slopes, Gaussian, ATC, weights",
+            "y + I(x2 > 0) ~ t | x1",
+            1500,
+            {"epsilon": 30.0, "estimand": "ATC", "weights": "z", "subgroups": "g", **DELTA},
+        ),
+        (
+            "study, slopes, missing, subset",
+            "y + z ~ t | x1",
+            1500,
+            {"epsilon": 30.0, "missing": "available", "subset": "x2 > -0.8", "estimand": "ATT"},
+        ),
+        (
+            "study, checked bounds",
+            "y + z ~ t | x1",
+            400,
+            {"check_bounds": True, "epsilon": 8.0, "subset": "g != 'b'", **DELTA},
+        ),
+        (
+            "study, three arms, Gaussian, missing, weights",
+            "y + x1 ~ g | x2",
+            200,
+            {"missing": "available", "subgroups": "cut(x2, [-1, 0, 1])", "weights": "z", **DELTA},
+        ),
         (
             "study, missing",
             "y + x1 ~ t | x2",
@@ -452,6 +477,7 @@ MOMENTS = {
         ("moments by level", 60, "y ~ t | x1", {"by": "g"}),
         ("moments, Gaussian", 60, "y ~ t | x1 + x2 + g", DELTA),
         ("moments, arms", 60, "y ~ g | x1 + t", {"by": "t", "design": "randomised"}),
+        ("moments by level, Gaussian", 60, "y + z ~ t | x1", {"by": GROUPS, **DELTA}),
         ("moments, subset, weights", 400, "y ~ t | x1", {"subset": "x2 > -0.8", "weights": "z"}),
     )
 }
@@ -464,6 +490,8 @@ LATES = {
         ("compliers, Gaussian", 400, " | x1 + x2", {"epsilon": 20.0, **DELTA}),
         ("compliers, trial, subset", 60, " | g", {"design": "randomised", "subset": "x2 > -0.8"}),
         ("compliers, weights", 60, "", {"weights": "x1"}),
+        ("compliers, adjusted, weights", 600, " | x2 + g", {"weights": "x1", "epsilon": 60.0}),
+        ("compliers, missing", 400, " | x2", {"missing": "complete", "epsilon": 8.0, **DELTA}),
     )
 }
 
@@ -477,6 +505,9 @@ CHANGES = {
     ),
     "changes, several periods": Call(
         "dp_did", formula="y ~ t", given={"before": ["x1", "x2"], "change": (-0.5, 0.5)}
+    ),
+    "changes, several periods, adjusted": Call(
+        "dp_did", formula="y ~ t | g", n=1500, given={"before": ["x1", "x2"], "epsilon": 30.0}
     ),
     "changes, several periods, Gaussian": Call(
         "dp_did", formula="y + x1 ~ t", given={"before": "x2", **DELTA}
@@ -525,9 +556,8 @@ ON_SOME = {
 }
 
 CALLS: dict[str, Call] = {
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **LATES, **CHANGES},
-    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **STUDIES, **DISTRIBUTIONS},
-    **MOMENTS,
+    **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **DISTRIBUTIONS},
+    **{**STUDIES, **MOMENTS, **LATES, **CHANGES},
     **{**TABLES, **AT_SITES, **FEDERATED},
     **ON_SOME,
 }

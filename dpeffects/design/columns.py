@@ -149,6 +149,15 @@ class Design:
             found.append(upper)
         return tuple(found)
 
+    def check_widths(self) -> None:
+        """Refuse columns whose squares would be no numbers, where all are known to be released."""
+        if self.missing:
+            return
+        ranges = self.encoding.ranges(intervals_of(self.bounds)).tolist()
+        for column, ends in zip(self.encoding.columns[1:], ranges[1:], strict=True):
+            if ends[0] < ends[1]:
+                _usable(ends, f"`{column.name}`")
+
     @cached_property
     def recipe(self) -> Recipe:
         """How rows are clipped and encoded; raises when a range cannot be used."""
@@ -168,13 +177,11 @@ class Design:
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
 
-def _usable(ends: tuple[float, float]) -> tuple[float, float]:
-    """The range of an outcome, which sums are made of."""
+def _usable(ends: tuple[float, float], what: str = "the outcome") -> tuple[float, float]:
+    """The range of an outcome, or another column that sums are made of."""
     lower, upper = ends
     if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
-        raise BoundsError(
-            f"the range of the outcome, [{lower:g}, {upper:g}], is too narrow or too wide"
-        )
+        raise BoundsError(f"the range of {what}, [{lower:g}, {upper:g}], is too narrow or too wide")
     return ends
 
 

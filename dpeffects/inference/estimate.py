@@ -179,7 +179,7 @@ class Means:
             value=treated * self.treated + control * self.control,
             sampling=sampling,
             laplace=tuple(x for x in map(scale, self.laplace) if x > 0.0),
-            gaussian=sum(scale(pair) ** 2 for pair in self.gaussian),
+            gaussian=sum((scale(pair) ** 2 for pair in self.gaussian), 0.0),
             parts=tuple(part for part in parts if part.variance > 0.0),
         )
 

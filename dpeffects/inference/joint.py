@@ -151,7 +151,7 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
         if name == "sizes" and n is not None:
             every = max(float(of_total.sum()), 1e-300)
             total = total + (n - total.sum()) * of_total / every
-            opposite = float(of_total.min()) ** 2 / every
+            opposite = float(of_total.min()) * (float(of_total.min()) / every)
             of_total = of_total * (1.0 - of_total / every)
         for i, (entry, v, m) in enumerate(zip(entries, variances, levels, strict=True)):
             columns[i].append(entry + ((total - seen[i]) / m)[:, None])

@@ -70,7 +70,7 @@ class _Moments:
         """The same, and for all arms together last: what arms have adds up."""
         part = self.sizes / self.sizes.sum()
         mean = float(part @ self.means)
-        spread = float(part @ (self.variances + self.means**2)) - mean**2
+        spread = min(float(part @ (self.variances + self.means**2)) - mean**2, 0.25)
         noises = (part**2 @ self.mean_noise, spread, part**2 @ self.variance_noise)
         last = (self.sizes.sum(), self.size_noise.sum(), mean, *noises)
         own = vars(self).values()
@@ -234,7 +234,8 @@ def _of_column(
     if columns[j].two_valued:
         return _of_shares(sizes, size, means, noise)
     squares = np.clip(margin.squares[:, 0, j] / sizes, 0.0, 0.25)
-    variances = squares - means**2 + noise  # the square of a noisy mean is too large by its noise
+    # the square of a noisy mean is too large by its noise
+    variances = np.minimum(squares - means**2 + noise, 0.25)
     unknown = square / sizes**2 + size * ((squares - 0.125) / sizes) ** 2 + 4.0 * means**2 * noise
     return _Moments(sizes, 0.0 * sizes + size, means, noise, variances, unknown)
 

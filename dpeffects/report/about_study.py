@@ -264,7 +264,7 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
             (count,) = to_error([n], max(own * size / 100.0, 1.0), 1)
             (share,) = to_error([100.0 * row[f"{arm}_mean"]], max(own, 0.1), 1)
             cells.append(f"{count} ({share}%)")
-        return cells, f"{_short(100.0 * noise)}%"
+        return cells, f"{_short(100.0 * noise)}%" if noise < 1.0 else "over 100%"
     cells = []
     for arm in arms:
         spread = row[f"{arm}_sd"]

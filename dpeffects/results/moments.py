@@ -222,6 +222,7 @@ class Moments(SeveralRows):
         about = _about(found)
         if len(effects) == 1:
             details = {"residual sd": found.residual_sd, "adjusted R squared": found.r_squared}
+            details = {name: x for name, x in details.items() if not math.isnan(x)}
             return Result.from_estimate(effects[0], **about | {"details": details})
         labels = tuple(f"{arm} - {self.arms[0]}" for arm in self.arms[1:])
         return ArmEffects(

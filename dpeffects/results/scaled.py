@@ -160,7 +160,8 @@ def _said(
     through: bool,
 ) -> str:
     """One or two sentences."""
-    text = f"{named}: {'not defined' if math.isnan(value) else number(value)}"
+    said = number(value).replace("inf", "infinity")
+    text = f"{named}: {'not defined' if math.isnan(value) else said}"
     if isinstance(ends, Unavailable):
         return f"{text}; its interval is {ends}."
     low, high = numbers(tuple(ends)) if all(map(math.isfinite, ends)) else map(number, ends)

@@ -17,6 +17,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.several import ArmEffects, AtOnce, SeveralEffects, SubsetEffects
+from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import draw
 
@@ -387,6 +388,33 @@ def _finish(ax: Any, fit: Any, caption: str, at: Mapping[str, Any] | None) -> No
     look.mark(ax, look.alarms(fit))
 
 
+def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
+    """Draw the numbers of a result that has several, each in a row with its interval.
+
+    Parameters
+    ----------
+    fit
+        Result of `dp_late` or `dp_rate`.
+    conf_level
+        Of the intervals.
+    ax
+        Axes to draw on; by default those of a new figure.
+    """
+    table = fit.tidy(conf_level)
+    with look.canvas(ax, (5.6, 1.3 + 0.4 * len(table))) as axes:
+        for row, found in enumerate(table.itertuples()):
+            ends = [found.conf_low, found.conf_high]
+            axes.plot(ends, [row, row], color=look.INK, linewidth=1.2, marker="|", gid="whole")
+            axes.plot([found.estimate], [row], "o", color=look.INK, gid="estimate")
+        look.zero(axes, vertical=True)
+        look.rows(axes, [name.replace("_", " ") for name in table["term"]])
+        axes.set_xlabel(f"estimate with {percent(conf_level, 'g')} interval")
+        axes.margins(x=0.08)
+        look.mark(axes, look.alarms(fit))
+    return axes
+
+
+draw.register(TableEffects, terms)
 draw.register(Result, estimate)
 draw.register(Combined, forest)
 draw.register(CateFunction, curve)

@@ -1,0 +1,71 @@
+"""Holes that were found in whole studies, kept moments, instruments and panels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+
+BOUNDS = {"y": (0, 1), "x": (0, 1), "s": ["m", "f"]}
+
+
+def people(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    t, x = rng.integers(0, 2, n), rng.random(n)
+    data = {"t": t, "x": x, "y": np.clip(0.3 * x + 0.2 * t + 0.4 * rng.random(n), 0, 1)}
+    return pd.DataFrame(data | {"d": rng.random(n) < 0.3, "s": rng.choice(["m", "f"], n)})
+
+
+@pytest.mark.parametrize("epsilon", np.linspace(0.5, 3.0, 12).tolist())
+def test_a_site_reads_what_it_released(epsilon):
+    """Variances and covariances that are equal may differ in their last digit."""
+    protocol = dpe.Protocol(
+        "y ~ t | x", epsilon=epsilon, design="randomised", bounds={"y": (0, 1), "x": (0, 1)}
+    )
+    release = dpe.study_release(protocol, people(), site="north", seed=1)
+    assert dpe.combine_studies([release]).labels == ("y",)
+
+
+def test_table_one_has_possible_numbers_where_noise_is_large():
+    fit = dpe.dp_study("y ~ t | x + s", people(20), epsilon=1e-3, bounds=BOUNDS, seed=1)
+    table = fit.table1()
+    arms = [name for name in table if name.endswith("_sd") and "noise" not in name]
+    number = table[~table["share"]]
+    assert (number[arms] <= 0.5 * np.sqrt(20 / 19)).all(axis=None)
+    assert "over 100%" in str(fit.summary())
+
+
+def test_a_saved_study_is_the_same_file_again():
+    fit = dpe.dp_study("y + d ~ t", people(), epsilon=1, bounds=BOUNDS, seed=1)
+    assert dpe.StudyEffects.from_json(fit.to_json()).to_json() == fit.to_json()
+
+
+def test_effects_among_compliers_and_rates_are_drawn():
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    about = {"bounds": BOUNDS, "epsilon": 1, "seed": 1}
+    data = people()
+    fits = (
+        dpe.dp_late("y ~ d", data, instrument="t", **about),
+        dpe.dp_rate("d ~ t", data, offset="x", **about),
+    )
+    for fit in fits:
+        labels = [text.get_text() for text in fit.plot().get_yticklabels()]
+        assert labels == [term.replace("_", " ") for term in fit.tidy()["term"]]
+
+
+def test_what_is_no_number_is_not_among_the_details_of_an_effect():
+    kept = dpe.dp_moments("y ~ t | x", people(20), epsilon=1e-3, bounds=BOUNDS, seed=1)
+    assert "nan" not in str(kept.effect("y ~ t | x").summary())
+
+
+@pytest.mark.parametrize("call", [dpe.dp_study, dpe.dp_moments])
+@pytest.mark.parametrize("width", [1e300, 1e-300])
+def test_ranges_whose_squares_are_no_numbers_are_refused_before_a_charge(call, width):
+    data, ledger = people().assign(y=0.0), dpe.Ledger(10.0)
+    with pytest.raises(dpe.errors.BoundsError, match="too narrow or too wide"):
+        call("y + d ~ t", data, epsilon=1, bounds={"y": (0, width)}, ledger=ledger, seed=1)
+    assert ledger.spent == (0, 0)
