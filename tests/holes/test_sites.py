@@ -107,8 +107,8 @@ QUESTIONS = {
 @pytest.fixture
 def frozen(monkeypatch):
     """The same noise for the same question, so that only the records can make a difference."""
-    real = site.site_release
-    monkeypatch.setattr(site, "site_release", lambda *a, **k: real(*a, seed=11, **k))
+    real = site.released
+    monkeypatch.setattr(site, "released", lambda *a, **k: real(*a, seed=11, **k))
 
 
 def replies(folder, data, questions=QUESTIONS, **changes):
