@@ -326,6 +326,8 @@ def _check_shapes(sums: JointSums) -> None:
         and all(column.low < column.high for column in columns)
         and all(column.missing < width for column in columns)
         and len(sums.unequal) in (0, arms)
+        and len(sums.missed) in (0, outcomes)
+        and all(0.0 <= missed <= 1.0 for missed in sums.missed)
         and width >= outcomes
         and all(_has_shape(margin, arms, width) for margin in there)
         and all(_has_shape(margin, arms, baseline) for margin in of_baseline)
