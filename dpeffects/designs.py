@@ -336,5 +336,7 @@ def dp_late(
     """
     given = {**locals(), **options}
     del given["options"]
+    if "method" in options:
+        raise OptionError("dp_late has one method: leave method out")
     request = Request.of_effect("LATE", method=table_methods()["late"], **given)
     return cast(LateEffect, Estimation(request).result())

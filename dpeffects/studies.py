@@ -106,6 +106,8 @@ def study_request(
     **arguments: Any,
 ) -> Request:
     """What the arguments of :func:`dp_study` ask for."""
+    if "method" in arguments:
+        raise OptionError("dp_study has one method: leave method out")
     spec, by = table_methods()["study"], _joined(subgroups)
     return replace(Request.of_effect(estimand, formula, data, spec, **arguments), by=by)
 
@@ -185,7 +187,8 @@ def dp_moments(
 
 def _joined(subgroups: str | Sequence[str]) -> str | None:
     """Terms that make subgroups, as one text."""
-    named = [subgroups] if isinstance(subgroups, str) else list(subgroups)
-    if not all(isinstance(name, str) and name.strip() for name in named):
+    named = [subgroups] if isinstance(subgroups, str) else subgroups
+    listable = isinstance(named, Sequence)
+    if not (listable and all(isinstance(name, str) and name.strip() for name in named)):
         raise OptionError('subgroups must be terms, such as "sex" or "cut(age, [18, 65, 100])"')
     return " + ".join(named) or None

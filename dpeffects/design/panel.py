@@ -71,6 +71,8 @@ class Panel:
             raise OptionError("periods must be all numbers or all texts")
         if len(set(known)) < len(known) or (not texts and list(known) != sorted(known)):
             raise OptionError("periods must be in their order, each once")
+        if start is None and len(known) > 2:
+            raise OptionError("write start=..., the first of the periods under treatment")
         first = known[-1] if start is None and len(known) == 2 else _period("start", start)
         if first not in known[1:]:
             raise OptionError(

@@ -285,6 +285,10 @@ def _tokens(text: str, quotes: Quotes) -> list[Any]:
 def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
     tokens = _tokens(text, quotes)
     if len(tokens) != 1 or tokens[0].kind.value not in ("name", "python"):
+        if role == "outcome" and "," in text and "(" not in text:
+            raise FormulaError(
+                f"outcome `{quotes.show(text)}`: several outcomes, for dp_study, are joined by +"
+            )
         raise FormulaError(
             f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression, such as "
             f"{example}; a formula is `outcome ~ treatment | covariates`"

@@ -201,7 +201,11 @@ class Moments(SeveralRows):
         """
         if "|" in str(formula):
             raise OptionError('a regression has no `|`: write "y ~ t + x1", or ask for effect()')
+        if not isinstance(formula, str) or formula.count("~") != 1:
+            raise OptionError('a regression is written "y ~ t + x1"')
         asked = self._read(formula)
+        if asked.more_outcomes:
+            raise OptionError("a regression has one outcome: ask for one at a time")
         places = [j for term in asked.terms for j in self._places(term_of(term))]
         if not asked.intercept:
             raise OptionError("a regression on moments has an intercept")

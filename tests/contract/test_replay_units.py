@@ -68,6 +68,8 @@ CALLS = {
     "balance": ("dp_balance", PLAIN, {"overlap": True, "adjusted": True}),
     "quantiles": ("dp_qte", PLAIN, {}),
     "study": ("dp_study", "y + w ~ t | x1 + g", {"subgroups": "g"}),
+    "moments": ("dp_moments", "y + x2 ~ t | x1", {"by": "g"}),
+    "compliers": ("dp_late", "y ~ I(x2 > 0) | x1", {"instrument": "t", **DELTA}),
     "study, Gaussian, trial": ("dp_study", "y ~ t", {"design": "randomised", **DELTA}),
 }
 EACH = [
@@ -96,7 +98,7 @@ def test_no_unit_moves_a_release_by_more_than_declared(name, asked, pair, engine
     given, rest = dict(COUNTING[asked]), others()
     if function in ("dp_cate", "dp_balance"):
         given.pop("cluster", None)
-    if formula == THREE or function in ("dp_balance", "dp_qte"):
+    if formula == THREE or function in ("dp_balance", "dp_qte", "dp_moments", "dp_late"):
         given.pop("cluster", None)
         given = {k: x for k, x in given.items() if not (k == "missing" and function != "dp_ate")}
     if function == "dp_study":

@@ -69,3 +69,32 @@ def test_ranges_whose_squares_are_no_numbers_are_refused_before_a_charge(call, w
     with pytest.raises(dpe.errors.BoundsError, match="too narrow or too wide"):
         call("y + d ~ t", data, epsilon=1, bounds={"y": (0, width)}, ledger=ledger, seed=1)
     assert ledger.spent == (0, 0)
+
+
+LONG = {"time": "year", "unit": "id", "periods": [2018, 2019, 2020]}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda data: dpe.dp_study("y ~ t", data, subgroups=5, epsilon=1), "subgroups must be"),
+        (lambda data: dpe.dp_study("y ~ t", data, method="auto", epsilon=1), "leave method out"),
+        (lambda data: dpe.dp_study("y, x ~ t", data, epsilon=1), "joined by \\+"),
+        (
+            lambda data: dpe.dp_late("y ~ d", data, instrument="t", method="auto", epsilon=1),
+            "leave method out",
+        ),
+        (lambda data: dpe.dp_did("y ~ t", data, epsilon=1, **LONG), "write start="),
+    ],
+)
+def test_mistakes_are_told_in_a_line(call, words):
+    with pytest.raises(dpe.errors.DPEffectsError, match=words) as told:
+        call(people())
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("formula", ["y + x ~ t", "y", "~", 3])
+def test_a_regression_has_one_outcome_and_a_right_side(formula):
+    kept = dpe.dp_moments("y ~ t | x", people(), epsilon=1, bounds=BOUNDS, seed=1)
+    with pytest.raises(dpe.errors.DPEffectsError):
+        kept.regression(formula)
