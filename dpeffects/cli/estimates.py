@@ -189,10 +189,10 @@ _RATE = """\
       --epsilon 1 --bounds bounds.toml --unit patient
 """
 _DID = """\
-  dpeffects did "earnings_1978 ~ treated" people.csv --before earnings_1975 \\
-      --epsilon 1 --bounds bounds.toml
-  dpeffects did "y ~ t" visits.csv --time year --unit patient --periods 2019 2020 \\
-      --epsilon 1 --bounds bounds.toml
+  dpeffects did "earnings_1978 ~ treated" people.csv \\
+      --before earnings_1975 --epsilon 1 --bounds bounds.toml
+  dpeffects did "y ~ t" visits.csv --time year --unit patient \\
+      --periods 2019 2020 --epsilon 1 --bounds bounds.toml
   dpeffects did "y ~ t" visits.csv --time year --unit patient --start 2020 \\
       --periods 2017 2018 2019 2020 2021 --epsilon 1 --bounds bounds.toml \\
       --plot periods.png

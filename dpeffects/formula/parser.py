@@ -141,7 +141,7 @@ class Formula:
         Examples
         --------
         >>> str(parse("y1 + log(y2) ~ t | x").with_outcomes_as_columns())
-        '0 ~ t | y1 + log(y2) + x'
+        'I(0) ~ t | y1 + log(y2) + x'
         """
         flags = [x for x in map(ex.Missing, available) if x not in self.outcomes]
         first = [(y,) for y in (*self.outcomes, *flags)]

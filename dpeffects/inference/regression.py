@@ -25,6 +25,8 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 NUMBER, INDICATOR, ARM, PRODUCT = "number", "indicator", "arm", "product"
 _SURE = 3.0
 """Standard deviations of its noise by which the spread of a column has to exceed zero."""
+_MOVED = 0.1
+"""Part of the variance of a coefficient that may come from directions that were moved."""
 _LOST = (
     "the column varies by no more than the noise, given the others: leave columns out, or release "
     "moments of more records or with a larger epsilon"
@@ -256,7 +258,8 @@ class LinearFit:
     sampling error over the variance around the line, ``residual_variance``. The latter has noise
     of the standard deviation ``residual_noise``, and is at most ``largest``. Coefficients that are
     ``lost`` have no standard error. ``cut`` says that noise made the matrix of the regressors
-    unusable, so that its lowest eigenvalues were raised.
+    unusable, so that its lowest eigenvalues were raised. This pulls coefficients in their
+    directions to 0, by nobody knows how much: these are lost.
     """
 
     names: tuple[str, ...]
@@ -307,7 +310,7 @@ def regress(
     place, n, gram = [0, *regressors], max(moments.n, 1.0), moments.gram
     used = np.flatnonzero(moments.to_units[[*place, outcome]].any(axis=0)).tolist()
     rows, own = moments.to_units[place][:, used], moments.to_units[outcome, used]
-    a, cut = _usable(gram[np.ix_(place, place)], rows, moments)
+    a, cut, moved = _usable(gram[np.ix_(place, place)], rows, moments)
     inverse = np.asarray(np.linalg.inv(a), np.float64)
     slopes = inverse @ gram[place, outcome]
     solved, line = inverse @ rows, own - slopes @ rows
@@ -325,7 +328,7 @@ def regress(
         estimates=tuple((to_own @ slopes + shift).tolist()),
         sampling=_rows(to_own @ robust @ to_own.T / (width**2 * moments.effective)),
         noise=_rows(to_own @ (first + second) @ to_own.T),
-        lost=tuple(((to_own != 0.0) @ _lost(inverse, solved, law, n) > 0).tolist()),
+        lost=tuple(((to_own != 0.0) @ (moved | _lost(inverse, solved, law, n)) > 0).tolist()),
         residual_variance=width**2 * residual,
         residual_noise=width**2 * math.sqrt(law.covariance(np.outer(line, line)[None])[0, 0]) / n,
         total_variance=width**2 * moments.lost_degrees(1) * _spread(gram, outcome),
@@ -368,10 +371,14 @@ def _symmetric(rows: FloatArray, line: FloatArray) -> FloatArray:
     return (products + products.transpose(0, 2, 1)) / 2.0
 
 
-def _usable(matrix: FloatArray, rows: FloatArray, moments: MomentMatrix) -> tuple[FloatArray, bool]:
+def _usable(
+    matrix: FloatArray, rows: FloatArray, moments: MomentMatrix
+) -> tuple[FloatArray, bool, BoolArray]:
     """The matrix of the regressors, no eigenvalue below what noise makes of zero.
 
-    Eigenvalues are those against the covariance of the noise, which is the same in all directions.
+    Also whether any was raised, and which columns have more than a tenth of their variance from
+    there. Eigenvalues are those against the covariance of the noise, which is the same in all
+    directions.
     """
     root = np.linalg.cholesky(rows @ rows.T)
     white = np.linalg.solve(root, np.linalg.solve(root, matrix).T)
@@ -379,9 +386,11 @@ def _usable(matrix: FloatArray, rows: FloatArray, moments: MomentMatrix) -> tupl
     noise = math.sqrt(moments.variance * len(matrix)) / max(moments.n, 1.0)
     least = max(noise, 1e-11 * float(np.abs(values).max()))
     if values[0] >= least:
-        return matrix, False
-    back = root @ vectors
-    return (back * np.maximum(values, least)) @ back.T, True
+        return matrix, False, np.zeros(len(matrix), bool)
+    back, raised = root @ vectors, np.maximum(values, least)
+    parts = np.linalg.solve(root.T, vectors) ** 2 / raised
+    moved = parts[:, values < least].sum(axis=1) > _MOVED * parts.sum(axis=1)
+    return (back * raised) @ back.T, True, moved
 
 
 def _lost(inverse: FloatArray, solved: FloatArray, law: EntryNoise, n: float) -> BoolArray:

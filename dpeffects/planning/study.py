@@ -292,7 +292,7 @@ def plan_study(
     ...     outcome_sd={"pain": 20}, outcome_mean={"died": 0.1},
     ... )
     >>> study.tidy()["half_width"].round(3).tolist()
-    [1.327, 0.02]
+    [1.323, 0.02]
     """
     if isinstance(formula, Protocol):
         given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "subgroups": subgroups}

@@ -43,7 +43,7 @@ HALF = 0.5
 TITLE = "regression on released moments"
 _CUT = (
     "MOSTLY NOISE: the moments of these columns are no more than noise in some direction, and were "
-    "moved to the nearest ones that a regression can use"
+    "moved to the nearest ones that a regression can use; what that moves has no interval"
 )
 _ASSUMED = {
     True: "The variance of residuals is taken to be linear in the columns.",

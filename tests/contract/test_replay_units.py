@@ -104,7 +104,8 @@ def test_no_unit_moves_a_release_by_more_than_declared(name, asked, pair, engine
     if function == "dp_study":
         given.pop("cluster", None)
         given["missing"] = {"y": "available"}
-        formula = formula.replace("+ w", "+ x2") if "weights" in given else formula
+        wild = "weights" in given or pair == "wild weights"  # w is no outcome then
+        formula = formula.replace("+ w", "+ x2") if wild else formula
     if pair == "loses its outcome" and "missing" not in given:
         given["missing"] = "complete"
     bounds = {**BOUNDS, **({"t": (0, 1)} if formula == THREE else {})}

@@ -195,7 +195,7 @@ def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
         def fails(*args, error=error, **kwargs):
             raise error
 
-        monkeypatch.setattr("dpeffects.sites.site_release", fails)
+        monkeypatch.setattr("dpeffects.federation.releases.site_release", fails)
         assert rehearsal._reason(task) == words
 
 
