@@ -9,7 +9,8 @@ where that is less, and squares and counts then cost nothing, because whoever mo
 moves its square little (claim 7).
 
 Where treatment was not randomised, and there are baseline variables, records count by weights of
-one released propensity model, for all outcomes at once (`_tables.Adjustment`).
+one released propensity model, for all outcomes at once (`_tables.Adjustment`). What is averaged
+then is what released slopes on the baseline variables leave of an outcome (`_fitted`).
 """
 
 from __future__ import annotations
