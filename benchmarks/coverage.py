@@ -566,7 +566,7 @@ def page(made: pd.DataFrame, name: str, folder: Path) -> None:
     on_page = f"{LEAD}\n\nOn file are {len(made)} of the {whole} cells of the whole grid."
     save(name, "How often intervals cover", tables, folder=folder, lead=on_page)
     if folder == RESULTS and name == "coverage":
-        path = RESULTS.parents[1] / "README.md"
+        path = RESULTS.parents[1] / "docs" / "guide" / "accuracy.md"
         before, _, rest = path.read_text().partition("<!-- coverage -->\n")
         after = rest.partition("<!-- end -->")[2]
         kept = ["method", *DESIGNS, "cells", "below 90 %", "silent"]

@@ -6,8 +6,8 @@
 
 Takes the arguments of `dpeffects bench`. Runs are appended to results/leaderboard_runs.csv, which
 is kept as .parquet and made of it where it is missing. Of all runs on file it makes
-results/leaderboard.csv (one row a cell), .md and .png, and the table in the README. A cell is one
-entry on one data set at one epsilon.
+results/leaderboard.csv (one row a cell), .md and .png, and the table in docs/guide/accuracy.md. A
+cell is one entry on one data set at one epsilon.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpeffects.simulations.file import on_file
 
 RUNS = RESULTS / "leaderboard_runs.csv"
 KEPT = RUNS.with_suffix(".parquet")
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "guide" / "accuracy.md"
 BAR, REPEATS = 0.8, 50
 ABSENT = {
     "PrivSyn (Zhang et al. 2021)": (
@@ -97,7 +97,7 @@ def render(board: Leaderboard) -> None:
         "Not there": pd.DataFrame(ABSENT.items(), columns=["baseline", "reason"]),
     }
     save("leaderboard", "Leaderboard", tables, notes(board))
-    into_readme(winners(board), samples(board, set(board.places()["best"])))
+    into_page(winners(board), samples(board, set(board.places()["best"])))
 
 
 def winners(board: Leaderboard) -> pd.DataFrame:
@@ -183,13 +183,13 @@ def fewer(board: Leaderboard) -> str:
     )
 
 
-def into_readme(table: pd.DataFrame, said: str) -> None:
+def into_page(table: pd.DataFrame, said: str) -> None:
     """Put the table between its marks."""
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     shown = f"{table.to_markdown(index=False)}\n\nMade of {said}."
     made = f"<!-- leaderboard -->\n{shown}\n<!-- end -->"
     found = re.sub(r"<!-- leaderboard -->.*?<!-- end -->", lambda _: made, text, flags=re.DOTALL)
-    README.write_text(found, encoding="utf-8")
+    PAGE.write_text(found, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from steps.formulas import typeset
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "docs/generated"
 PAGES = {
-    "README.md": "tour.md",
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
@@ -27,7 +26,11 @@ PAGES = {
     "dpeffects/federation/app/README.md": "federation.md",
     "data/README.md": "data.md",
 }
-FOLDERS = {"vignettes": "vignettes/index.rst", "docs/gallery": "gallery/index.rst"}
+FRONT = {
+    "README.md": "../index.md",
+    "vignettes": "vignettes/index.rst",
+    "docs/gallery": "gallery/index.rst",
+}
 _LINK = re.compile(r"(?<=\]\()([^()\s]+)(?=\))")
 
 
@@ -36,8 +39,6 @@ def texts() -> dict[str, str]:
     made = {}
     for source, page in _table().items():
         text = _read(source)
-        if source == "README.md":
-            text = text.replace("# dpeffects\n", "# The package on one page\n", 1)
         if source.endswith(("PROOFS.md", "CLAIMS.md")):
             text = typeset(text)
         made[page] = relink(text, posixpath.dirname(source), posixpath.dirname(f"{HOME}/{page}"))
@@ -69,7 +70,7 @@ def _read(source: str) -> str:
 
 def relink(text: str, folder: str, home: str) -> str:
     """Point links to files of the repository, seen from ``folder``, to pages seen from ``home``."""
-    known = _table() | FOLDERS | _vignettes()
+    known = _table() | FRONT | _vignettes()
 
     def target(found: re.Match[str]) -> str:
         path, _, fragment = found[1].partition("#")

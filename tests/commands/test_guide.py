@@ -1,4 +1,4 @@
-"""Commands in the README run as they stand, block by block, in a shell."""
+"""Commands in the guide run as they stand, block by block, in a shell."""
 
 import re
 import subprocess
@@ -11,7 +11,8 @@ import pytest
 from dpeffects import cli
 from tests.commands.shell import ENVIRONMENT, ROOT
 
-BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+TEXTS = [path.read_text() for path in sorted((ROOT / "docs" / "guide").glob("*.md"))]
+BLOCKS = re.findall(r"```sh\n(.*?)```", "".join(TEXTS), re.DOTALL)
 SHELL = f'set -eu\ndpeffects() {{ "{sys.executable}" -m dpeffects "$@"; }}\n'
 
 
@@ -42,12 +43,12 @@ def hospitals(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_there_are_commands_in_the_readme():
+def test_there_are_commands_in_the_guide():
     assert len(BLOCKS) == 2
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split("\n")[0][:30])
-def test_commands_in_the_readme_run(hospitals, block):
+def test_commands_in_the_guide_run(hospitals, block):
     command = ["bash", "-c", SHELL + block]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=hospitals)
     assert done.returncode == 0, done.stderr
