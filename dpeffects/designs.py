@@ -15,7 +15,7 @@ from dpeffects.design.bounds import SOURCES
 from dpeffects.design.panel import Panel, label, wide_of
 from dpeffects.design.read import written_out
 from dpeffects.design.sample import Sample
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators import get, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
@@ -30,6 +30,7 @@ from dpeffects.results.did import without_design
 _LONG = ("time", "start", "periods")
 
 
+@checked_call
 def dp_did(
     formula: str,
     data: Any,
@@ -267,6 +268,7 @@ def _by_period(asked: _Panel, estimand: str) -> EventStudy:
     )
 
 
+@checked_call
 def dp_late(
     formula: str,
     data: Any,

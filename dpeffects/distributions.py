@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, cast
 
+from dpeffects.errors import checked_call
 from dpeffects.estimators import table_methods
 from dpeffects.flow import Estimation, Request
 from dpeffects.ledgers import Address
@@ -23,6 +24,7 @@ from dpeffects.results import (
 )
 
 
+@checked_call
 def dp_survival(
     formula: str,
     data: Any,
@@ -91,6 +93,7 @@ def dp_survival(
     return cast(SurvivalEffects, _released("life_table", locals()))
 
 
+@checked_call
 def dp_randomisation_test(
     formula: str,
     data: Any,
@@ -149,6 +152,7 @@ def dp_randomisation_test(
     return cast(RandomisationTest, _released("randomisation_test", locals()))
 
 
+@checked_call
 def dp_ordinal(
     formula: str,
     data: Any,
@@ -212,6 +216,7 @@ def dp_ordinal(
     return cast(OrdinalEffects, _released("ordinal_table", locals()))
 
 
+@checked_call
 def dp_qte(
     formula: str,
     data: Any,
@@ -277,6 +282,7 @@ def dp_qte(
     return cast(QuantileEffects, _released("quantile_table", locals()))
 
 
+@checked_call
 def dp_rate(
     formula: str,
     data: Any,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dpeffects.errors import OptionError, did_you_mean
+from dpeffects.errors import OptionError, checked_call, did_you_mean
 from dpeffects.estimators import (
     conditional_methods,
     current,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@checked_call
 def dp_ate(
     formula: str,
     data: Any,
@@ -200,11 +201,13 @@ def dp_ate(
     )
 
 
+@checked_call
 def dp_att(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
     """Estimate the average effect on the treated; arguments as in :func:`dp_ate`."""
     return estimate_effect("ATT", formula, data, method, **arguments)
 
 
+@checked_call
 def dp_atc(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
     """Estimate the average effect on the controls; arguments as in :func:`dp_ate`."""
     return estimate_effect("ATC", formula, data, method, **arguments)
@@ -219,6 +222,7 @@ def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
     return cast(Result, Estimation(request).result())
 
 
+@checked_call
 def dp_cate(
     formula: str,
     data: Any,
@@ -330,6 +334,7 @@ def dp_cate(
     return cast("CateFunction | CateEffects", Estimation(request).result())
 
 
+@checked_call
 def dp_balance(
     formula: str,
     data: Any,
@@ -418,6 +423,7 @@ def dp_balance(
     return cast(Balance, Estimation(request).result())
 
 
+@checked_call
 def methods(name: str | None = None) -> pd.DataFrame | str:
     """List the methods, or describe one: its options, their defaults, its shares of the budget.
 

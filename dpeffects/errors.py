@@ -1,7 +1,13 @@
 """One small tree of errors. Every error a user can cause is one of these."""
 
 import difflib
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def shorten(text: str, most: int = 120) -> str:
@@ -27,7 +33,41 @@ def listed(values: Iterable[object], most: int = 5) -> str:
     return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def quoted(given: object) -> str:
+    """Write what a user gave; of a table or a list, which may hold data, only what it is.
+
+    Examples
+    --------
+    >>> quoted("drop"), quoted([1, 2])
+    ("'drop'", 'list')
+    """
+    plain = given is None or isinstance(given, str | int | float)
+    return shorten(repr(given), 60) if plain else type(given).__name__
+
+
+def closest(name: object, known: Iterable[object]) -> str | None:
+    """Return the nearest of some names: but for capitals and signs, by letters, or as a part.
+
+    Examples
+    --------
+    >>> closest("Age", ["age", "sex"]), closest("psm", ["private_psm"]), closest("z", ["age"])
+    ('age', 'private_psm', None)
+    """
+    names = {_letters(other): str(other) for other in reversed(list(known))}
+    asked = _letters(name)
+    if asked in names:
+        return names[asked]
+    if near := difflib.get_close_matches(asked, list(names), 1):
+        return names[near[0]]
+    parts = [other for other in names if min(len(asked), len(other)) > 2 and asked in other]
+    return names[min(parts, key=len)] if parts else None
+
+
+def _letters(name: object) -> str:
+    return "".join(x for x in str(name)[:200].casefold() if x.isalnum()) or str(name)[:200]
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return a hint at the nearest of some names, for a message; empty where none is near.
 
     Examples
@@ -35,8 +75,8 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     >>> did_you_mean("lalond", ["lalonde", "star"])
     " Did you mean 'lalonde'?"
     """
-    near = difflib.get_close_matches(str(name), list(known), 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    near = closest(name, known)
+    return f" Did you mean {near!r}?" if near else ""
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
@@ -47,8 +87,106 @@ def nearest(name: object, known: Iterable[object]) -> str:
     >>> nearest("agee", ["age", "sex"])
     "; did you mean 'age'?"
     """
-    near = difflib.get_close_matches(str(name), [str(other) for other in known], 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = closest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def not_among(what: str, given: object, known: Iterable[str]) -> str:
+    """Say that an argument takes one of a few words, and which one was perhaps meant.
+
+    Examples
+    --------
+    >>> not_among("level", "lable", ("sample", "label"))
+    "level must be one of sample, label, got 'lable'; did you mean 'label'?"
+    """
+    names = list(known)
+    hint = nearest(given, names) if isinstance(given, str) else ""
+    return f"{what} must be one of {', '.join(names)}, got {quoted(given)}{hint}"
+
+
+_ELSEWHERE = {
+    "horizon": "It is for dp_survival.",
+    "instrument": "It is for dp_late.",
+    "offset": "It is for dp_rate.",
+    "quantiles": "It is for dp_qte.",
+    "before": "It is for dp_did.",
+    "subgroups": "It is for dp_study.",
+    "cluster": "It is for average effects; unit= protects whole clusters.",
+    **dict.fromkeys(
+        ("outcome", "treatment", "treat", "covariates", "confounders", "common_causes", "x", "t"),
+        'Write it in the formula: "outcome ~ treatment | covariates".',
+    ),
+    **dict.fromkeys(
+        ("alpha", "conf_level", "ci"), "Ask the result for a level: fit.conf_int(0.9)."
+    ),
+    **dict.fromkeys(("eps", "privacy_budget", "budget"), "Write epsilon=, such as epsilon=1."),
+    **dict.fromkeys(
+        ("cov_type", "vcov", "se_type", "robust"),
+        "Standard errors are robust; those of clusters are asked for by cluster=.",
+    ),
+    **dict.fromkeys(
+        ("distance", "family", "link", "model"),
+        "Models belong to methods: see dpe.methods().",
+    ),
+    **dict.fromkeys(("na_action", "na_rm", "dropna"), 'Write missing=, such as "complete".'),
+    **dict.fromkeys(
+        ("random_state", "rng"),
+        "Write seed=, which makes a result not private.",
+    ),
+}
+"""What to write for arguments of other calls, and of other packages, in small letters."""
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """Return what to write for an argument that a call does not have; empty where nobody knows.
+
+    Examples
+    --------
+    >>> instead_of("desing", ["design", "penalty"]), instead_of("horizon", ["design"])
+    (" Did you mean 'design'?", ' It is for dp_survival.')
+    """
+    words = _ELSEWHERE.get(name.casefold().replace(".", "_"))
+    return f" {words}" if words else did_you_mean(name, known)
+
+
+def checked_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Answer a call that lacks an argument, or has one too many, in a line that says what to do."""
+
+    @functools.wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            inspect.signature(function).bind(*given, **named)
+        except TypeError:
+            raise OptionError(_wrong_call(function, given, named)) from None
+        return function(*given, **named)
+
+    return call
+
+
+def _wrong_call(
+    function: Callable[..., Any], given: Sequence[object], named: Mapping[str, object]
+) -> str:
+    """Say what is wrong with the arguments of a call."""
+    name, parameters = function.__name__, inspect.signature(function).parameters
+    ordered = [x.name for x in parameters.values() if x.kind is x.POSITIONAL_OR_KEYWORD]
+    by_name = [x for x in parameters if x not in ordered]
+    if len(given) > len(ordered):
+        rest = f", and all others by name, as {by_name[0]}=..." if by_name else ""
+        return f"{name} takes {', '.join(ordered)} in this order{rest}"
+    wrong = [x for x in named if x not in parameters]
+    open_ended = any(x.kind is x.VAR_KEYWORD for x in parameters.values())
+    if wrong and not open_ended:
+        hint = instead_of(wrong[0], parameters) or " Leave it out."
+        return f"{name} has no argument {wrong[0]!r}.{hint}"
+    there = {*ordered[: len(given)], *named}
+    required = [x.name for x in parameters.values() if x.default is x.empty]
+    lacking = [x for x in required if x not in there and parameters[x].kind in _SINGLE]
+    if lacking:
+        return f"{name} needs {' and '.join(lacking)}: write {lacking[0]}=..."
+    return f"{name} got {min(set(ordered[: len(given)]) & set(named))!r} twice: write it once"
+
+
+_SINGLE = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class DPEffectsError(Exception):

@@ -34,6 +34,7 @@ from dpeffects.errors import (
     LedgerError,
     OptionError,
     did_you_mean,
+    not_among,
 )
 from dpeffects.estimators import (
     _clusters,
@@ -51,7 +52,7 @@ from dpeffects.estimators._clusters import (
 from dpeffects.estimators._response import Response, respond
 from dpeffects.estimators.joint import Joint, columns_missing
 from dpeffects.estimators.kept_moments import Kept
-from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
     Number,
@@ -156,9 +157,7 @@ class Request:
             raise OptionError("clusters is how many there are: name their column by cluster=...")
         known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
         if not (known or self.contrasts is None):
-            raise OptionError(
-                f"contrasts must be one of {', '.join(CONTRASTS)}, got {self.contrasts!r}"
-            )
+            raise OptionError(not_among("contrasts", self.contrasts, CONTRASTS))
 
     @classmethod
     def of_effect(
@@ -169,16 +168,14 @@ class Request:
         data: Any,
         method: str | MethodSpec = "auto",
         *,
-        epsilon: float,
+        epsilon: Any = None,
         delta: float = 0.0,
         **arguments: Any,
     ) -> Request:
         """Return the request that the arguments of :func:`dp_ate` make; the rest are options."""
         if "estimand" in arguments:
-            raise OptionError(
-                "the estimand is in the name of the function: dp_ate, dp_att or dp_atc"
-            )
-        own = {name: arguments.pop(name) for name in _ARGUMENTS if name in arguments}
+            raise OptionError(_other_door(estimand, arguments["estimand"]))
+        own = {name: arguments.pop(name) for name in ARGUMENTS if name in arguments}
         tables = ("bounds", "shares", "ledger", "missing")
         plain = {k: x for k, x in own.items() if k not in tables}
         plain |= {"method": method, "estimand": estimand, "epsilon": epsilon, "delta": delta}
@@ -195,20 +192,32 @@ class Request:
         return replace(self, formula=formula, bounds=bounds)
 
 
-_ARGUMENTS = (
-    *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
-    *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
-    *("check_bounds", "means"),
-)
-
-
 def refuse_tables(arguments: Mapping[str, Any]) -> None:
     """Refuse a table or a column in the place of an option: messages quote what options hold."""
     for name, value in arguments.items():
         table = any(hasattr(value, hook) for hook in ("__array__", "__arrow_c_stream__"))
         many = isinstance(value, list | tuple | set) and len(value) > 20
         if many or (table and not isinstance(value, np.generic)):
-            raise OptionError(f"{name} takes no table and no column, got {type(value).__name__}")
+            hint = _IN_WORDS.get(name, "")
+            kind = type(value).__name__
+            raise OptionError(f"{name} takes no table and no column, got {kind}{hint}")
+
+
+_IN_WORDS = {
+    "epsilon": ": write a number",
+    "subset": ': write a condition as text, subset="age >= 18"',
+    **{x: f': write the name of the column, {x}="..."' for x in ("unit", "cluster", "weights")},
+}
+
+
+def _other_door(estimand: str, asked: Any) -> str:
+    """Which function to call for another estimand."""
+    name = str(asked).upper() if isinstance(asked, str) else ""
+    if name == estimand:
+        return f"the estimand is in the name of the function: leave estimand={name!r} out"
+    known = name in ("ATE", "ATT", "ATC", "CATE", "LATE", "QTE")
+    which = f"dp_{name.lower()}" if known else "dp_ate, dp_att or dp_atc"
+    return f"the estimand is in the name of the function: call {which}, without estimand="
 
 
 class Estimation:
@@ -474,7 +483,7 @@ class Estimation:
                 raise BoundsError(
                     f"no bounds are declared for {', '.join(missing)}, and finding them privately "
                     f"with epsilon = {each:.3g} each takes about {needed} records; there are {n}. "
-                    f"Declare what the variables could be:\n{skeleton(missing, [])}"
+                    f"Declare what the variables could be:{skeleton(missing, [])}"
                 )
         return split
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpeffects.design import read as design
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators import get
 from dpeffects.formula import parse
 from dpeffects.guarantee import KINDS
@@ -33,6 +33,7 @@ class Reference:
     __repr__ = __str__
 
 
+@checked_call
 def reference(
     formula: str,
     data: Any,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators import table_methods
 from dpeffects.flow import Estimation, Request
 from dpeffects.ledgers import Address
@@ -14,6 +14,7 @@ from dpeffects.privacy.ledger import Account
 from dpeffects.results import Moments, StudyEffects
 
 
+@checked_call
 def dp_study(
     formula: str,
     data: Any,
@@ -112,6 +113,7 @@ def study_request(
     return replace(Request.of_effect(estimand, formula, data, spec, **arguments), by=by)
 
 
+@checked_call
 def dp_moments(
     formula: str,
     data: Any,

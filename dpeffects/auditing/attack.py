@@ -14,7 +14,7 @@ from dpeffects.auditing.chunks import gather, misfit
 from dpeffects.auditing.events import Runs, choose, foresee, lower_bound
 from dpeffects.auditing.mechanisms import Mechanism, mechanism
 from dpeffects.auditing.pairs import BOUNDS, Neighbours, neighbours, own_pairs
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
@@ -25,6 +25,7 @@ _CHOOSE = 0.25
 """Part of the other runs that chooses the event; the rest counts it."""
 
 
+@checked_call
 def audit(
     method: str | Callable[[Any, Any], Any],
     *,

@@ -11,7 +11,7 @@ from dpeffects.datasets.descriptions import DataInfo, catalogue
 from dpeffects.datasets.loaders import load
 from dpeffects.datasets.simulators import SIMULATORS
 from dpeffects.design.bounds import Declared
-from dpeffects.errors import DataError, OptionError, did_you_mean
+from dpeffects.errors import DataError, OptionError, checked_call, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DataInfo", "data_info", "list_data", "load_data", "simulate"]
 
 
+@checked_call
 def load_data(name: str) -> Declared:
     """Load a data set together with the declared bounds of all its columns.
 
@@ -47,6 +48,7 @@ def load_data(name: str) -> Declared:
     return load(name)
 
 
+@checked_call
 def simulate(name: str, n: int | None = None, seed: int = 0, **options: Any) -> Declared:
     """Simulate data with a known effect, together with the declared bounds of all its columns.
 
@@ -87,8 +89,9 @@ def simulate(name: str, n: int | None = None, seed: int = 0, **options: Any) -> 
     known = [option.name for option in parameters if option.kind is option.KEYWORD_ONLY]
     for option in options:
         if option not in known:
-            takes = ", ".join(known) or "no options"
-            raise OptionError(f"simulate({name!r}) has no option {option!r}; it takes {takes}")
+            takes = ", ".join(("n", "seed", *known))
+            hint = did_you_mean(option, ("n", "seed", *known))
+            raise OptionError(f"simulate({name!r}) has no option {option!r}, only {takes}.{hint}")
     return SIMULATORS[name](np.random.default_rng(seed), rows, **options)
 
 

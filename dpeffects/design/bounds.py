@@ -342,10 +342,15 @@ def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> Declared:
 
 
 def skeleton(numeric: Sequence[str], categorical: Sequence[str]) -> str:
-    """Return a ready-to-paste ``bounds=`` for columns that need one: names only, no values."""
-    lines = [f'    "{name}": (LOWER, UPPER),' for name in numeric]
-    lines += [f'    "{name}": ["LEVEL", "LEVEL"],' for name in categorical]
-    return "\n".join(["bounds={", *lines, "}"])
+    """Return a ready-to-paste ``bounds=`` for columns that need one: names only, no values.
+
+    It stands in the line before it where it is short, else in lines of its own.
+    """
+    entries = [f'"{name}": (LOWER, UPPER)' for name in numeric]
+    entries += [f'"{name}": ["LEVEL", "LEVEL"]' for name in categorical]
+    if len(entries) <= 3:
+        return f" bounds={{{', '.join(entries)}}}"
+    return "\n".join(["\nbounds={", *(f"    {entry}," for entry in entries), "}"])
 
 
 # --- the private search -----------------------------------------------------------------------
@@ -388,7 +393,7 @@ def find_bounds(columns: Mapping[str, Source], releaser: Releaser) -> Bounds:
         raise BoundsError(
             "the private search found no range for "
             + ", ".join(failed)
-            + " (its share of the budget is spent). Declare what the variables mean:\n"
+            + " (its share of the budget is spent). Declare what the variables mean:"
             + skeleton(failed, [])
         )
     return ranges

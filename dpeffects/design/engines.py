@@ -75,7 +75,11 @@ def open_if_path(data: Any) -> Any:
     path = os.fspath(data)
     kind = Path(path).suffix.lower()
     if kind not in (".parquet", ".pq", ".csv"):
-        raise DataError(f"data must be a frame, or the path of a .parquet or .csv file: {path!r}")
+        advice = "read other files first, as pandas.read_excel(...)"
+        advice = advice if kind else "data sets of the package are load_data(...)"
+        raise DataError(
+            f"data must be a frame, or the path of a .parquet or .csv file, not {path!r}: {advice}"
+        )
     if not any(letter in path for letter in "*?[") and not Path(path).exists():
         raise DataError(f"there is no file {path!r}")
     try:

@@ -176,7 +176,9 @@ def read(
     read_here = (*formula.columns, *sample.columns)
     frame, known, from_data = unpack(data, bounds, read_here)
     schema = frame.collect_schema()
-    require_columns(formula.columns, list(schema), "the formula")
+    for name in formula.columns:
+        written = name in formula.source
+        require_columns([name], list(schema), "the formula" if written else "an argument")
     lenient = formula.flags | {name for name, how in missing.items() if how != "error"}
     for name, what in sample.columns.items():
         require_columns([name], list(schema), what)
@@ -352,6 +354,11 @@ def unpack(
     if isinstance(data, Declared):
         data, known = data.frame, data.bounds
     data = engines.open_if_path(data)
+    if getattr(getattr(data, "columns", None), "nlevels", 1) > 1:
+        raise DataError(
+            "the names of the columns have several levels: join them, as "
+            'data.columns = data.columns.map("_".join) in pandas'
+        )
     try:
         frame = nw.from_native(data)
         frame.collect_schema()
@@ -365,11 +372,11 @@ def unpack(
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
+        head = ', columns=["y", "t", "x"]' if isinstance(data, np.ndarray) else ""
         raise DataError(
-            "data must be a pandas, polars or pyarrow frame, a DuckDB relation, a Dask or Spark "
-            "frame, or the path of a .parquet or .csv file, not "
-            f"{type(data).__module__}.{type(data).__name__}; make a frame of a dict with "
-            "pandas.DataFrame"
+            "data must be a frame (pandas, polars, pyarrow, Dask, Spark or a DuckDB relation) or "
+            f"the path of a .parquet or .csv file, not {type(data).__name__}: make one, as "
+            f"pandas.DataFrame(data{head})"
         ) from None
     given = opened(bounds)
     if given is None or isinstance(given, str):
@@ -431,10 +438,13 @@ def _as_numbers(name: str, dtype: Any) -> str:
     if isinstance(dtype, nw.Object):
         return f': write data["{name}"].astype(float), or .astype(bool) for true and false'
     if isinstance(dtype, nw.String):
-        return f': write pandas.to_numeric(data["{name}"]), or data["{name}"] == "yes" for 0 and 1'
+        return (
+            f': write pandas.to_numeric(data["{name}"]), with .str.replace(",", ".") before it for '
+            f'decimal commas, or data["{name}"] == "yes" for 0 and 1'
+        )
     if isinstance(dtype, nw.Duration):
         return f': write data["{name}"].dt.total_seconds() / 86400 for days'
-    return ""
+    return f': write data["{name}"].astype(float), or .dt.to_timestamp() for periods'
 
 
 def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
@@ -534,8 +544,13 @@ class _ColumnReader:
         if dates.is_date(dtype) and not (name in self._known and self._known.is_levels(name)):
             raise dates.undeclared(name)
         levels = self._has_levels(name)
+        strange = isinstance(dtype, nw.Duration | nw.Unknown)
         ranged = name in self._known and not self._known.is_levels(name)
-        if levels and ranged and name not in _names_in_c(self._formula):
+        if (
+            levels
+            and (ranged or (strange and name not in self._known))
+            and (name not in _names_in_c(self._formula))
+        ):
             raise DataError(not_numeric(name, dtype))
         if levels and name in _names_computed(self._formula):
             raise DataError(f"column {name!r} is categorical, but a term uses it as a number")
@@ -627,7 +642,7 @@ class _ColumnReader:
         """A public column, to read bounds from."""
         if isinstance(self._frame, nw.LazyFrame):
             raise BoundsError(
-                f"declare the bounds of {name}: they are not read from a lazy frame. Add\n"
+                f"declare the bounds of {name}: they are not read from a lazy frame. Add"
                 + skeleton([name], [])
             )
         return self._frame[name].filter((~missing_in(self._frame[name])).tolist())
@@ -668,16 +683,19 @@ class _ColumnReader:
         if self._undeclared_levels:
             untyped = [n for n in self._undeclared_levels if self._schema[n] == nw.Object]
             objects = f" (or data[{untyped[0]!r}].astype(bool) if it is that)" if untyped else ""
+            texts = [n for n in self._undeclared_levels if self._schema[n] == nw.String]
+            if texts and not untyped:
+                objects = f" (or pandas.to_numeric(data[{texts[0]!r}]) if it is a number)"
             raise BoundsError(
                 f"the levels of {listed(self._undeclared_levels)} must be declared: reading "
-                f"them from the data would give away who is in it{objects}. Add\n"
+                f"them from the data would give away who is in it{objects}. Add"
                 + skeleton(self._missing, self._undeclared_levels)
             )
         factors = (formula.outcome, *formula.factors)
         fixed = {name for factor in factors for name in needs_domain(factor)}
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
-            raise BoundsError(f"{_why_declared(blocked, formula)}. Add\n{skeleton(blocked, [])}")
+            raise BoundsError(f"{_why_declared(blocked, formula)}. Add{skeleton(blocked, [])}")
 
 
 def _why_declared(blocked: list[str], formula: Formula) -> str:
@@ -741,7 +759,8 @@ def queries(
     lenient = (formula.flags | further) & set(formula.covariate_columns)
     frame, _, _ = unpack(_as_frame(data, further), None)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    require_columns(formula.covariate_columns, frame.columns, "the formula")
+    if lacking := [name for name in formula.covariate_columns if name not in frame.columns]:
+        raise DataError(f"the points have no column {lacking[0]!r}, which the formula has")
     kinds = kinds_of(formula, formula.covariate_columns, bounds) if is_text(data) else {}
     kinds |= bounds.date_kinds(formula.covariate_columns)
     frame = engines.typed(dates.from_objects(frame, kinds), kinds)

@@ -15,7 +15,15 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.dates import is_date
 from dpeffects.design.columns import missing_in
-from dpeffects.errors import DataError, OptionError, did_you_mean, listed, shorten
+from dpeffects.errors import (
+    DataError,
+    OptionError,
+    did_you_mean,
+    listed,
+    not_among,
+    quoted,
+    shorten,
+)
 from dpeffects.formula import Formula
 from dpeffects.formula.condition import Condition, read_condition
 from dpeffects.guarantee import counted, escaped, printed, rows_of
@@ -71,7 +79,7 @@ class Sample:
         """Check what a call asks for; ``read`` are the columns that the method reads."""
         for name, column in (("unit", unit), ("cluster", cluster), ("weights", weights)):
             if not (column is None or (isinstance(column, str) and column)):
-                raise OptionError(f"{name} must be the name of a column, got {_kind(column)}")
+                raise OptionError(f"{name} must be the name of a column, got {quoted(column)}")
             if column in formula.outcome_columns:
                 raise OptionError(f"{name}={column!r} is the outcome")
         whole = isinstance(max_rows, Integral) and not isinstance(max_rows, bool)
@@ -80,7 +88,7 @@ class Sample:
         if max_rows is not None and unit is None:
             raise OptionError("max_rows is for units of several rows: write unit=... too")
         if not (subset is None or isinstance(subset, str)):
-            raise OptionError(f"subset must be text such as 'age >= 18', got {_kind(subset)}")
+            raise OptionError(f"subset must be text such as 'age >= 18', got {quoted(subset)}")
         policies = missing_by_column(missing, formula)
         read = formula.columns if read is None else read
         of = {w: tuple(k for k, x in policies.items() if x == w and k in read) for w in MISSING}
@@ -256,6 +264,7 @@ def missing_by_column(
         _check_word(f"missing[{name!r}]", word)
         if name not in known:
             hint = did_you_mean(name, known)
+            hint = hint or f" It has {listed(known)}."
             raise OptionError(f"missing names a column {name!r} that is not in the formula.{hint}")
         if word == "indicator" and name not in covariates:
             what = "treatment" if name in treatment else "outcome"
@@ -276,14 +285,9 @@ def _refuse_word(word: str, several: bool) -> None:
 
 def _check_word(what: str, word: Any) -> None:
     if not (isinstance(word, str) and word in MISSING):
-        hint = did_you_mean(word, MISSING) if isinstance(word, str) else ""
-        raise OptionError(f"{what} must be one of {', '.join(MISSING)}, got {_kind(word)}.{hint}")
-
-
-def _kind(value: Any) -> str:
-    return (
-        shorten(repr(value), 40) if isinstance(value, str | int | float) else type(value).__name__
-    )
+        leave = word in ("drop", "omit", "na.omit", "listwise", "ignore")
+        hint = '; "complete" leaves out records without a value' if leave else ""
+        raise OptionError(not_among(what, word, MISSING) + hint)
 
 
 def floats(column: nw.Series[Any]) -> FloatArray:

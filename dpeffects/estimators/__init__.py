@@ -6,12 +6,11 @@ Other packages add theirs by an entry point of the group "dpeffects.methods" tha
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from functools import cache
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, closest
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.plugins import plugins
@@ -80,8 +79,8 @@ def get(name: str, estimand: str = "ATE") -> MethodSpec:
     for specs in (first, other):
         if isinstance(name, str) and name in specs:
             return specs[name]
-    close = difflib.get_close_matches(str(name), list(first), 1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    near = closest(name, [*first, *FORMER])
+    hint = f"Did you mean {current(near)!r}?" if near else "Leave method out for the default."
     if name in table_methods():
-        hint = f" {name} has a function of its own, as methods({name!r}) says."
-    raise OptionError(f"unknown method {name!r}; there are {', '.join(first)}.{hint}")
+        hint = f"{name} has a function of its own, as methods({name!r}) says."
+    raise OptionError(f"unknown method {name!r}; there are {', '.join(first)}. {hint}")

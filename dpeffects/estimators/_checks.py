@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, not_among
 
 
 def is_number(value: Any) -> bool:
@@ -55,4 +55,4 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> N
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Refuse what is not among a few names."""
     if not (isinstance(value, str) and value in known):
-        raise OptionError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        raise OptionError(not_among(name, value, known))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, instead_of, nearest, not_among
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import EncodedColumn
@@ -23,6 +22,12 @@ CONTRASTS: dict[str, Callable[[int], Contrasts]] = {
     "pairwise": lambda arms: tuple((a, b) for b in range(arms) for a in range(b + 1, arms)),
 }
 """Which of several arms are compared: each with the first, or each with each."""
+ARGUMENTS = (
+    *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
+    *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
+    *("check_bounds", "means"),
+)
+"""Arguments of calls that are not options of a method, beside the formula, data and budget."""
 LEVELS = {
     "sample": "everything in one record is protected",
     "label": "only the outcome is protected; covariates and treatment are public",
@@ -217,13 +222,15 @@ class MethodSpec:
         if level is None:
             return self.levels[0]
         if not isinstance(level, str) or level not in self.levels:
-            raise OptionError(f"{self.name}: level must be one of {self.levels}, got {level!r}")
+            raise OptionError(f"{self.name}: {not_among('level', level, self.levels)}")
         return level
 
     def check_estimand(self, estimand: str) -> str:
         """Return the estimand if the method has it."""
         if estimand not in self.estimands:
-            raise OptionError(f"{self.name} estimates {', '.join(self.estimands)}, not {estimand}")
+            names, hint = ", ".join(self.estimands), nearest(estimand, self.estimands)
+            hint = "; call dp_cate" if self.conditional else hint
+            raise OptionError(f"{self.name} estimates {names}, not {estimand}{hint}")
         return estimand
 
     def with_options(self, given: Mapping[str, Any]) -> tuple[MethodSpec, Options]:
@@ -251,22 +258,13 @@ class MethodSpec:
             if instead := self.former_options.get(name):
                 raise OptionError(f"there is no option {name} any more: {instead}")
             if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
-                hint = f" Did you mean {close[0]!r}?" if close else ""
-                hint = f" It is for {_ELSEWHERE[name]}." if name in _ELSEWHERE else hint
+                hint = instead_of(name, (*known, *ARGUMENTS, "epsilon", "delta", "method", "by"))
                 has = ", ".join(known) if known else "no options"
                 raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
             _refuse_huge(name, given[name])
         return self.options(**given)
 
 
-_ELSEWHERE = {
-    "horizon": "dp_survival",
-    "instrument": "dp_late",
-    "offset": "dp_rate",
-    "quantiles": "dp_qte",
-}
-"""Options that other public functions have."""
 _ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
 
 

@@ -42,6 +42,8 @@ def translated(text: str) -> Iterator[None]:
     except Exception as error:
         reason = getattr(error, "msg", None) or str(error).partition("\n")[0]
         reason = reason or type(error).__name__
+        if "context marker" in reason:
+            reason = "a bracket is not closed, or not opened"
         raise FormulaError(f"`{shorten(text.strip())}` cannot be read: {reason}") from None
 
 
@@ -130,6 +132,8 @@ _CALL_ADVICE = {
         "offset": "for rates write dp_rate(..., offset='years'); else give outcome minus offset as "
         "a column",
         "pow": "write I(x ** 2)",
+        "Q": "write a name that is no plain word in backticks",
+        "cbind": "join several outcomes by +, in dp_study",
         "ln": "write log(x)",
         "where ifelse": "write I(x > 3)",
         "isna isnull is_null isnan notna notnull": "write is_na(x) for missing values",

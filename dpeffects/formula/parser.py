@@ -201,14 +201,17 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
     dpeffects.errors.FormulaError: term `scale(x)`: `scale` is not available: covariates are ...
     """
     if not isinstance(text, str):
-        raise FormulaError(f"a formula is text, not {type(text).__name__}")
+        raise FormulaError(
+            'the formula is text and comes first, as "outcome ~ treatment | covariates", not '
+            f"{type(text).__name__}"
+        )
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"the formula is longer than {MAX_LENGTH} characters")
     bare, quotes = unquote(text)
     if bare.count("~") != 1 or bare.count("|") > 1:
         raise FormulaError(
             f"`{shorten(text.strip())}`: write outcome ~ treatment | covariates, with one `~` and "
-            "at most one `|`"
+            "at most one `|`" + (_ARGUMENTS_INSTEAD if bare.count("|") > 1 else "")
         )
     left, _, right = bare.partition("~")
     middle, bar, rest = right.partition("|")
@@ -269,6 +272,9 @@ _OPERATOR_ADVICE = {
 }
 
 
+_ARGUMENTS_INSTEAD = (
+    "; clusters, units and instruments are arguments: cluster=, unit=, and instrument= of dp_late"
+)
 _NO_DOT = (
     "`.` stands for all columns with declared bounds other than outcome and treatment, and there "
     'are none: declare the covariates, bounds={"age": (18, 90), "*_hx": [0, 1]}, or name them'
@@ -289,11 +295,23 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
             raise FormulaError(
                 f"outcome `{quotes.show(text)}`: several outcomes, for dp_study, are joined by +"
             )
+        advice = "a formula is `outcome ~ treatment | covariates`"
+        if role == "treatment":
+            named = [token.token for token in tokens if token.kind.value in ("name", "python")]
+            advice = _treatment_advice([quotes.show(name) for name in named]) or advice
         raise FormulaError(
             f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression, such as "
-            f"{example}; a formula is `outcome ~ treatment | covariates`"
+            f"{example}; {advice}"
         )
     return read_factor(tokens[0], quotes)
+
+
+def _treatment_advice(names: Sequence[str]) -> str:
+    """What to write where a treatment stands among other terms."""
+    if len(names) == 1:
+        return f"write {names[0]} alone, numbers stand among covariates only"
+    covariates = " + ".join(names[1:])
+    return f"covariates come after a bar: ~ {names[0]} | {covariates}" if names else ""
 
 
 def _outcomes(text: str, quotes: Quotes) -> list[Any]:
@@ -371,7 +389,7 @@ def _check_operators(tokens: Sequence[Any], text: str) -> None:
         elif token.kind.value == "context" and word in ("[", "]"):
             advice = "write round brackets"
         elif word != ")" and before and before not in (*_OPERATORS, "("):
-            advice = "write + or : before it"
+            advice = "write + or : before it, and a name with spaces in backticks"
         elif token.kind.value == "value":
             advice = _value_advice(before, word, after, depth)
         else:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from dpeffects.errors import EstimationError
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A statistic that is not there, and why."""
+    """A statistic that is not there, and why: whoever computes with it is told the reason."""
 
     reason: str
 
@@ -22,11 +22,13 @@ class Unavailable:
     def __format__(self, spec: str) -> str:
         return str(self)
 
-    def __iter__(self) -> Iterator[float]:
+    def _refuse(self, *_: Any) -> NoReturn:
         raise EstimationError(str(self))
 
-    def __float__(self) -> float:
-        raise EstimationError(str(self))
+    __iter__ = __len__ = __getitem__ = __array__ = __float__ = __round__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = _refuse
+    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _refuse
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = _refuse
 
 
 @dataclass(frozen=True)

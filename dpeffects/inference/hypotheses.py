@@ -19,7 +19,7 @@ from functools import cache
 from numbers import Real
 from typing import Any, Protocol
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, not_among
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval, around, check_conf_level, law_of
 
@@ -130,7 +130,7 @@ class Hypothesis:
         null = _number("null", null)
         if not (isinstance(alternative, str) and alternative in ALTERNATIVES):
             raise OptionError(
-                f"alternative must be one of {', '.join(ALTERNATIVES)}, got {alternative!r}; "
+                f"{not_among('alternative', alternative, ALTERNATIVES)}; "
                 "equivalence has an argument of its own"
             )
         if equivalence is not None:

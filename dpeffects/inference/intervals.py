@@ -20,7 +20,7 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, quoted
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 
 Floats = npt.NDArray[np.float64]
@@ -31,18 +31,21 @@ NO_TEST = (
     "an association is no test of an effect: nothing was adjusted for, and treatment was not "
     "declared to be randomised"
 )
+_ALPHA = 0.1
+"""A level up to it is what other packages call alpha: an interval that hardly ever holds."""
 _CELLS = 2**20  # complex numbers held at once when many points are asked for
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval; ``low, high = interval`` unpacks it.
+    """A confidence interval, which is a pair of numbers wherever one is wanted.
 
     Examples
     --------
-    >>> low, high = Interval(1.0, 3.0, 0.95)
-    >>> low, high
-    (1.0, 3.0)
+    >>> interval = Interval(1.0, 3.0, 0.95)
+    >>> low, high = interval
+    >>> low, interval[1], np.array(interval)
+    (1.0, 3.0, array([1., 3.]))
     """
 
     lower: float
@@ -51,6 +54,12 @@ class Interval:
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.lower, self.upper))
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> float:
+        return (self.lower, self.upper)[index]
 
     def __str__(self) -> str:
         return f"[{self.lower:.6g}, {self.upper:.6g}] ({100 * self.conf_level:.6g} %)"
@@ -375,7 +384,10 @@ def check_conf_level(conf_level: float) -> float:
     """Return a confidence level between 0 and 1."""
     number = isinstance(conf_level, Real) and not isinstance(conf_level, bool)
     if not number or not 0.0 < conf_level < 1.0:
-        raise OptionError(f"conf_level is a probability such as 0.95, got {conf_level!r}")
+        raise OptionError(f"conf_level is a probability such as 0.95, got {quoted(conf_level)}")
+    if conf_level <= _ALPHA:
+        hint = f"write {1.0 - conf_level:g} for an alpha of {conf_level:g}"
+        raise OptionError(f"conf_level is a probability such as 0.95: {hint}")
     return float(conf_level)
 
 

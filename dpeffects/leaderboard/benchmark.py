@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpeffects.errors import OptionError, did_you_mean
+from dpeffects.errors import OptionError, checked_call, did_you_mean
 from dpeffects.estimators import current
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.candidates import Entry, entries
@@ -32,6 +32,7 @@ KEYS = ["data", "seed", *study.KEYS]
 Named = TypeVar("Named", Entry, Task)
 
 
+@checked_call
 def bench(
     methods: Sequence[str | Entry] | None = None,
     data: Sequence[str | Task] | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dpeffects.errors import BudgetError, OptionError
+from dpeffects.errors import BudgetError, OptionError, not_among
 from dpeffects.ledgers.entry import Cost
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
 from dpeffects.privacy.charges import Spend
@@ -154,5 +154,5 @@ COMPOSITIONS = {each.name: each for each in (Composition(), Concentrated())}
 def find_composition(name: str) -> Composition:
     """Return a composition by its name."""
     if name not in COMPOSITIONS:
-        raise OptionError(f"composition must be one of {', '.join(COMPOSITIONS)}, got {name!r}")
+        raise OptionError(not_among("composition", name, COMPOSITIONS))
     return COMPOSITIONS[name]

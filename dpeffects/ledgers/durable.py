@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpeffects.errors import BudgetError, LedgerError, OptionError
+from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
 from dpeffects.ledgers import replay
 from dpeffects.ledgers.agreement import Agreement, charge_body, payments
 from dpeffects.ledgers.entry import Entry, State
@@ -291,6 +291,7 @@ class Reservation(Account):
         self._ledger.settle(self.call, reason="the call ended")
 
 
+@checked_call
 def create_ledger(
     address: Address,
     dataset: str,

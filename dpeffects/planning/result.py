@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, proved
 from dpeffects.estimators._checks import check_between, check_choice, check_whole, is_number
@@ -130,6 +130,7 @@ class Plan(Shown, JsonRecord):
     __repr__ = Shown.__str__
 
 
+@checked_call
 def plan(
     formula: str,
     *,

@@ -145,7 +145,7 @@ def declared_bounds(
     missing = [n for n in formula.columns if n not in known and n != arm]
     if missing:
         raise BoundsError(
-            f"a plan needs declared bounds for {', '.join(missing)}. Add\n{skeleton(missing, [])}"
+            f"a plan needs declared bounds for {', '.join(missing)}. Add{skeleton(missing, [])}"
         )
     return known, two_valued
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpeffects.design.bounds import Bounds
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import Number
@@ -220,6 +220,7 @@ def _medians(rows: Sequence[Any]) -> Any:
     return type(rows[0])(*(x[0] if isinstance(x[0], str) else float(np.median(x)) for x in entries))
 
 
+@checked_call
 def plan_study(
     formula: str | Protocol,
     *,

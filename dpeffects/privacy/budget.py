@@ -71,11 +71,16 @@ class Budget:
         _check("epsilon", self.epsilon)
         _check("delta", self.delta)
         if not 0 < self.epsilon <= 1e9:
-            raise BudgetError(f"epsilon must be positive (and at most 1e9), got {self.epsilon!r}")
+            raise BudgetError(
+                f"epsilon must be positive (and at most 1e9), such as 1, got {self.epsilon!r}"
+            )
         if self.epsilon < LEAST:
             raise BudgetError(f"epsilon = {self.epsilon!r} is too small: noise would drown all")
         if not 0 <= self.delta < 1:
-            raise BudgetError(f"delta must be in [0, 1), got {self.delta!r}")
+            raise BudgetError(
+                f"delta must be in [0, 1), and far below 1 over the number of records: 0, or such "
+                f"as 1e-6, got {self.delta!r}"
+            )
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
 
@@ -103,4 +108,5 @@ class Budget:
 
 def _check(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or value != value:
-        raise BudgetError(f"{name} must be a number, got {value!r}")
+        example = "1" if name == "epsilon" else "1e-6"
+        raise BudgetError(f"{name} must be a number, such as {name}={example}, got {value!r}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
+from dpeffects.errors import checked_call
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
@@ -122,6 +123,7 @@ class Result(Record):
             return total
         return self.noise_variance / total if total > 0.0 else 0.0
 
+    @checked_call
     def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Confidence interval for the effect; ``low, high = fit.conf_int()``.
 

@@ -57,8 +57,41 @@ class Reported(Shown, JsonRecord):
         return write_about(self, path, default if conf_level is None else conf_level, overwrite)
 
 
+class Coefficients:
+    """What `tidy` and n say, under the names that users of statsmodels know."""
+
+    @property
+    def params(self) -> pd.Series:
+        """Estimates by term."""
+        return _by_term(self, "params", "estimate")
+
+    @property
+    def bse(self) -> pd.Series:
+        """Standard errors by term; what is not available is NaN."""
+        return _by_term(self, "bse", "std_error")
+
+    @property
+    def pvalues(self) -> pd.Series:
+        """P-values by term, as in `tidy`; what is not available is NaN."""
+        return _by_term(self, "pvalues", "p_value")
+
+    @property
+    def nobs(self: Any) -> int:
+        """Number of records, or of persons: n."""
+        return int(self.n)
+
+
+def _by_term(result: Any, name: str, column: str) -> pd.Series:
+    """A column of `tidy`, by term."""
+    table = result.tidy()
+    if column not in table:
+        kind = type(result).__name__
+        raise AttributeError(f"{kind} has no {name}, it is no estimate of effects: see tidy()")
+    return table.set_index("term")[column].rename(None)
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Record(Reported):
+class Record(Reported, Coefficients):
     """What was estimated and how, what is promised, and what was paid for it.
 
     Parameters

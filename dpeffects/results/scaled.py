@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, not_among
 from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import Estimate, Means, Unavailable
@@ -54,7 +54,7 @@ class ScaledEffect(JsonRecord):
 def check_scale(scale: str) -> str:
     """Return one of the scales."""
     if not isinstance(scale, str) or scale not in SCALES:
-        raise OptionError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+        raise OptionError(not_among("scale", scale, SCALES))
     return scale
 
 

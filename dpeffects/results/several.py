@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, not_among
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
@@ -218,7 +218,7 @@ class AtOnce(SeveralEffects):
     def _one(self, label: str, what: str, **changes: Any) -> Result:
         """One of the effects as a `Result`."""
         if label not in self.labels:
-            raise OptionError(f"{what} is one of {', '.join(self.labels)}, got {label!r}")
+            raise OptionError(not_among(what, label, self.labels))
         about = {f.name: getattr(self, f.name) for f in fields(Record)}
         return Result(released=self.effects[self.labels.index(label)], **about | changes)
 

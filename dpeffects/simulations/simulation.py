@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_whole
 from dpeffects.results.export import frame_of
@@ -25,6 +25,7 @@ from dpeffects.simulations.result import Study
 from dpeffects.simulations.runs import COLUMNS, Fit, Maker, StudyDesign, batches_of, key_of
 
 
+@checked_call
 def simulate_study(
     fits: Mapping[str, Fit],
     data: Maker,

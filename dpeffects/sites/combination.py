@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import EstimationError
+from dpeffects.errors import EstimationError, checked_call
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Evidence, Hypothesis
 from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
@@ -19,7 +19,7 @@ from dpeffects.inference.weighted import combined_means
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import number
-from dpeffects.results.record import Reported
+from dpeffects.results.record import Coefficients, Reported
 from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
     SAME,
@@ -48,7 +48,7 @@ _TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False)
-class Combined(Reported):
+class Combined(Reported, Coefficients):
     """One effect from many sites; made by `combine`.
 
     Parameters
@@ -365,6 +365,7 @@ def _same(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(values))
 
 
+@checked_call
 def combine(
     releases: Iterable[SiteRelease | Mapping[str, Any] | str | os.PathLike[str]],
     rule: str = "ivw",

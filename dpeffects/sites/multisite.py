@@ -14,6 +14,7 @@ from dpeffects.errors import (
     EstimationError,
     OptionError,
     ReleaseError,
+    checked_call,
 )
 from dpeffects.flow import Estimation
 from dpeffects.inference.intervals import check_conf_level
@@ -27,6 +28,7 @@ from dpeffects.sites.release_fields import check_site
 _EACH = ("epsilon", "delta", "ledger")
 
 
+@checked_call
 def dp_multisite(
     formula: str,
     data: Any,

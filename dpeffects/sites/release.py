@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpeffects import documents, writing
-from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.errors import OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import current, registry
 from dpeffects.flow import Estimation, Request
@@ -208,6 +208,7 @@ class SiteRelease:
         )
 
 
+@checked_call
 def site_release(
     formula: str,
     data: Any,

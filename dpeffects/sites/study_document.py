@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects import documents, writing
-from dpeffects.errors import BoundsError, OptionError, ReleaseError
+from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
 from dpeffects.flow import Estimation
@@ -169,6 +169,7 @@ class StudyRelease:
         )
 
 
+@checked_call
 def study_release(
     protocol: Protocol | str | os.PathLike[str],
     data: Any,

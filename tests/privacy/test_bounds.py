@@ -113,7 +113,7 @@ def test_nothing_is_found_where_nothing_stands_out():
 
 def test_skeleton_has_names_only():
     text = skeleton(["y"], ["region"])
-    assert eval(text.removeprefix("bounds="), {"LOWER": 0, "UPPER": 1}) == {
+    assert eval(text.removeprefix(" bounds="), {"LOWER": 0, "UPPER": 1}) == {
         "y": (0, 1),
         "region": ["LEVEL", "LEVEL"],
     }
