@@ -1,13 +1,14 @@
 # Two commands on a machine with Python 3.11+ and make:
 #   make demo   a private treatment effect, from an empty folder to a summary table
 #   make test   style, types and all tests
-# and: make docs builds the site to docs/_build/html, make vignettes runs and renders the vignettes.
+# and: make docs builds the site to docs/_build/html, make vignettes runs and renders the vignettes,
+# make test-lowest runs tests with the oldest versions that are allowed, make dist makes what is published.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SPHINX := $(BIN)/python -m sphinx -q
 
-.PHONY: demo federation-demo test lint types unit docs vignettes benchmarks clean
+.PHONY: demo federation-demo test lint types unit test-lowest dist docs vignettes benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
@@ -26,6 +27,21 @@ types: $(VENV)/.installed-dev
 
 unit: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# The lower ends of all ranges, in an environment of its own; FILES are the tests that touch other libraries most.
+LOWEST := .venv-lowest
+EXTRAS := plot,word,progress,cate,ebm,sites,server,accounting,study,duckdb,dask
+FILES  ?= tests/test_[cdefhjmrst]*.py tests/contract tests/methods tests/plots tests/sites dpeffects
+
+test-lowest: $(LOWEST)/.installed
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -n 2 --dist worksteal $(FILES)
+
+# The wheel and the sdist, with their page as a public index would show it checked.
+dist: $(VENV)/.installed
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet build twine
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
 
 # Vignettes are run in quick mode while the site is built, and again only when their source changed.
 docs: $(VENV)/.installed-docs
@@ -59,5 +75,12 @@ $(VENV)/.installed-docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[docs,data]"
 	@touch $@
 
+$(LOWEST)/.installed: pyproject.toml .ci/lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
+	$(LOWEST)/bin/python -m pip install --quiet --constraint .ci/lowest.txt --editable ".[$(EXTRAS)]" \
+		pytest pytest-xdist hypothesis polars html5lib markdown-it-py
+	@touch $@
+
 clean:
-	rm -rf docs/_build docs/generated $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/_build docs/generated $(VENV) $(LOWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

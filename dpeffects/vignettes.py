@@ -9,6 +9,9 @@ from __future__ import annotations
 import ast
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,15 +65,31 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         None for the quick mode; otherwise the tables on file are made anew, all of them or
         those that are named.
     """
-    path = vignette_path(name)
-    try:
-        import matplotlib as mpl
-        from matplotlib import pyplot as plt
-    except ImportError:
-        raise MissingExtraError(
-            'vignettes need matplotlib: pip install "dpeffects[plot]"'
-        ) from None
+    path, argv = vignette_path(name), sys.argv
     Path(figures).mkdir(parents=True, exist_ok=True)  # before a minute's work, not after it
+    sys.argv = [str(path), *([] if full is None else ["--full", *full])]
+    try:
+        with _figures_saved(Path(figures), name):
+            runpy.run_path(str(path), run_name="__main__")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        raise MissingExtraError(
+            f'the vignette {name} needs matplotlib: pip install "dpeffects[plot]"'
+        ) from None
+    finally:
+        sys.argv = argv
+
+
+@contextmanager
+def _figures_saved(folder: Path, name: str) -> Iterator[None]:
+    """Save what a script shows or leaves open; without matplotlib there is nothing to save."""
+    if find_spec("matplotlib") is None:
+        yield
+        return
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+
     mpl.use("Agg")
     plt.close("all")  # a script draws on the current figure, if there is one
     number = 0
@@ -79,18 +98,17 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         nonlocal number
         for key in plt.get_fignums():
             number += 1
-            file = Path(figures) / f"{name}_{number}.png"
+            file = folder / f"{name}_{number}.png"
             plt.figure(key).savefig(file, dpi=150, bbox_inches="tight")
             plt.close(key)
             print(f"[figure: {file}]")
 
-    shown, argv = plt.show, sys.argv
-    plt.show, sys.argv = save, [str(path), *([] if full is None else ["--full", *full])]
+    shown, plt.show = plt.show, save
     try:
-        runpy.run_path(str(path), run_name="__main__")
+        yield
         save()
     finally:
-        plt.show, sys.argv = shown, argv
+        plt.show = shown
 
 
 def _names() -> list[str]:

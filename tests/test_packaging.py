@@ -1,12 +1,15 @@
-"""The wheel holds the package, its data and its proofs; the quick start runs."""
+"""The wheel and the sdist are whole and work where nothing else is; the quick start runs."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
+
+import dpeffects
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,29 +23,66 @@ def test_wheel_contents(wheel):
         folder = "_vignettes" if path.suffix == ".py" else "_data/papers"
         assert f"dpeffects/{folder}/{path.name}" in names
     assert not [n for n in names if n.startswith(("tests/", "benchmarks/"))]
+    assert wheel.name == f"dpeffects-{dpeffects.__version__}-py3-none-any.whl"
 
 
-def test_sdist_contents(tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def run(*command, cwd, **more):
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, **more)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_sdist_makes_the_same_wheel_and_its_tests_run(wheel, tmp_path):
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
-        names = {name.split("/", 1)[-1] for name in archive.getnames()}
-    for wanted in ("pyproject.toml", "vignettes/weighting.py", "vignettes/ORDER", "data/README.md"):
-        assert wanted in names
-    assert {f"data/papers/{p.name}" for p in (ROOT / "data" / "papers").glob("*.csv")} <= names
+        archive.extractall(tmp_path, filter="data")
+    source = next(path for path in tmp_path.iterdir() if path.is_dir())
+    command = [sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--no-build-isolation"]
+    run(*command, "--quiet", "-w", tmp_path, cwd=tmp_path)
+    one, two = (zipfile.ZipFile(path) for path in (wheel, next(tmp_path.glob("*.whl"))))
+    assert set(one.namelist()) == set(two.namelist())
+    assert [name for name in one.namelist() if one.read(name) != two.read(name)] == []
+    code = "import dpeffects; print(dpeffects.__file__)"
+    assert run(sys.executable, "-c", code, cwd=source).startswith(str(source))
+    tests = ["tests/test_formula.py", "tests/test_release.py", "dpeffects/vignettes.py"]
+    run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=source)
 
 
-def test_data_loads_from_the_wheel_alone(wheel, tmp_path):
-    zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = (
-        "import sys; sys.path.insert(0, '.'); import dpeffects as d;"
-        "assert d.__file__.startswith(sys.argv[1]), d.__file__; print(len(d.load_data('lalonde')))"
-    )
+ALONE = """
+import sys
+from importlib.util import find_spec
+
+import dpeffects as dpe
+from dpeffects.papers import papers, verdicts
+
+assert dpe.__file__.startswith(sys.argv[1]), dpe.__file__
+assert not any(map(find_spec, ("matplotlib", "sklearn", "polars", "duckdb", "flwr", "pytest")))
+sets = dpe.list_data().query("kind == 'bundled'")
+assert all(len(dpe.load_data(name)) == rows for name, rows in zip(sets["name"], sets["rows"]))
+assert all(len(verdicts(paper)) for paper in papers())
+print(*sets["name"])
+"""
+
+
+def test_the_wheel_in_an_empty_environment(wheel, tmp_path):
+    """Only what `pip install dpeffects` brings: no extras, no compiler, another folder."""
+    run(sys.executable, "-m", "venv", "--without-pip", "alone", cwd=tmp_path)
+    bin_folder = tmp_path / "alone" / ("Scripts" if sys.platform == "win32" else "bin")
+    pip = [sys.executable, "-m", "pip", "--python", bin_folder / "python", "install", "--quiet"]
+    run(*pip, "--no-compile", "--only-binary", ":all:", wheel, cwd=tmp_path)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    alone = {"cwd": tmp_path, "env": env}
+    sets = run(bin_folder / "python", "-W", "error", "-c", ALONE, tmp_path / "alone", **alone)
+    assert {"lalonde", "birthweight", "ist", "ihdp"} <= set(sets.split())
+    command = bin_folder / "dpeffects"
+    assert run(command, "--version", **alone) == f"dpeffects {dpeffects.__version__}\n"
+    assert "Privacy budget" in run(command, "vignette", "quick_start", **alone)
+    assert "The files are in" in run(command, "demo", "--folder", "study", **alone)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True
+        [command, "vignette", "weighting"], capture_output=True, text=True, **alone
     )
-    assert done.stdout.strip() == "445", done.stderr
+    assert done.returncode == 2
+    assert done.stderr.endswith('needs matplotlib: pip install "dpeffects[plot]"\n')
 
 
 def test_quick_start_runs():

@@ -49,8 +49,7 @@ def test_help(capsys):
 
 
 def test_version(capsys):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert run(capsys, "--version")[1] == f"dpeffects {project['project']['version']}\n"
+    assert run(capsys, "--version")[1] == f"dpeffects {dpe.__version__}\n"
 
 
 @pytest.mark.parametrize(
