@@ -7,7 +7,7 @@ import math
 from dpeffects.report.about_tables import table_of_terms, with_limits
 from dpeffects.report.blocks import alert, closing, header, percent, relation
 from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, to_error
 from dpeffects.results.survival import ARMS, SurvivalEffects
 from dpeffects.summary import Summary, Table, summarise
 
@@ -29,7 +29,7 @@ def _(fit: SurvivalEffects, conf_level: float) -> str:
     means, gap = [rows[f"rmst_{arm}"]["estimate"] for arm in ARMS], rows["rmst_difference"]
     risks, ratio = [rows[f"risk_{arm}"]["estimate"] for arm in ARMS], rows["hazard_ratio"]
     level = percent(conf_level)
-    treated, control = numbers(means)
+    treated, control = to_error(means, gap["std_error"])
     findings = [
         f"Over {number(fit.horizon)} units of time the mean without the event is {treated} with "
         f"treatment and {control} without: a difference of {with_limits(gap)}, with a {level} "
@@ -73,7 +73,7 @@ def _notes(fit: SurvivalEffects, conf_level: float) -> list[str]:
         )
     halves = fit.median(conf_level)
     parts = [
-        f"{arm} {number(row['estimate']) if math.isfinite(row['estimate']) else 'not reached'}"
+        f"{arm} {number(row['estimate'], 3) if math.isfinite(row['estimate']) else 'not reached'}"
         for arm, row in zip(ARMS, halves.to_dict("records"), strict=True)
     ]
     notes.append(f"Median time to the event: {', '.join(parts)}.")

@@ -23,7 +23,7 @@ from dpeffects.report.blocks import (
     words_of,
 )
 from dpeffects.results.average import Result
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 
@@ -104,7 +104,7 @@ def effect_sentence(
     estimate: float, error: float, interval: Interval, p: float | Unavailable
 ) -> str:
     """Estimate, standard error, interval and p-value."""
-    value, se, low, high = numbers((estimate, error, *interval))
+    value, se, low, high = to_error((estimate, error), error, ends=tuple(interval))
     significance = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
     return (
         f"The estimate is {value} (standard error {se}; {percent(interval.conf_level)} confidence "
@@ -120,7 +120,7 @@ def means_sentence(fit: Result, conf_level: float) -> str:
     how = "Adjusted mean" if fit.basis == "adjusted" else "Mean"
     texts = []
     for row in frame.to_dict("records"):
-        value, low, high = numbers([row[x] for x in ("mean", "conf_low", "conf_high")])
+        value, low, high = with_ends(*(row[x] for x in ("mean", "conf_low", "conf_high")))
         known = "" if math.isnan(row["conf_low"]) else f" ({low} to {high})"
         texts.append(f"{value}{known} {_WITH[row['arm']]}")
     try:
@@ -161,7 +161,7 @@ def missing_words(interval: Interval | Unavailable) -> str:
 def reading(interval: Interval, if_random: str, what: str = "effect") -> str:
     """Say what the interval of an effect, or of an association, does and does not show."""
     if interval.lower <= 0.0 <= interval.upper:
-        low, high = numbers(tuple(interval))
+        low, high = to_error((), math.nan, ends=tuple(interval))
         return (
             f"The interval includes zero: at this level there is no evidence of an {what}, and "
             f"{what}s from {low} to {high} are all compatible with the release."
@@ -187,14 +187,15 @@ def split(
     """
     total = sampling + noise + bias
     share = 100 * noise / total if total > 0.0 else 0.0
-    sds = numbers((math.sqrt(sampling), math.sqrt(noise)))
+    error = math.sqrt(total)
+    sds = to_error((math.sqrt(sampling), math.sqrt(noise)), error)
     text = (
         f"{rest} has a standard deviation of {sds[0]} and privacy noise one of {sds[1]}, "
         f"which is {share:.1f} % of the variance"
     )
     if halves is None:
         return f"{text}."
-    alone = numbers(halves)
+    alone = to_error(halves, error)
     return f"{text}; alone they would give half-widths of {alone[0]} and {alone[1]}."
 
 

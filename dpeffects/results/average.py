@@ -16,7 +16,7 @@ from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
 from dpeffects.results.sensitivity import SensitivityAnalysis
-from dpeffects.summary import Summary, draw, summarise
+from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,9 +280,18 @@ class Result(Record):
             conf_level=conf_level,
         )
 
-    def summary(self, conf_level: float = 0.95) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level)
+    def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
+
+        Examples
+        --------
+        >>> import dpeffects as dpe
+        >>> ist = dpe.load_data("ist")
+        >>> call = {"design": "randomised", "epsilon": 1, "seed": 1}
+        >>> fit = dpe.dp_ate("stroke_14_days ~ treatment", ist, **call)
+        >>> print(fit.summary("short"))
+        """
+        return show(self, form, conf_level=conf_level)
 
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
         """Draw the estimate and the parts of its interval; return the axes (matplotlib)."""

@@ -131,7 +131,7 @@ class Test(Shown, JsonRecord):
         if self.shown:
             return f"{level} it is shown: {stated}."
         if self.alternative == EQUIVALENCE:
-            more = f"equivalence would be shown for margins above {number(self.excluded)} only"
+            more = f"equivalence would be shown for margins above {number(self.excluded, 3)} only"
         else:
             more = "which is no evidence that it is not so"
         return f"{level} it is not shown that {stated}; {more}."

@@ -37,7 +37,7 @@ from dpeffects.sites.random_effects import MixedLaw, random_effects
 from dpeffects.sites.release import SiteRelease, read_release
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
 from dpeffects.sites.weights import Floats
-from dpeffects.summary import Summary, draw, summarise
+from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -274,9 +274,9 @@ class Combined(Reported):
         ]
         return frame_of(rows)
 
-    def summary(self, conf_level: float | None = None) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level)
+    def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        return show(self, form, conf_level=conf_level)
 
     def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
         """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
