@@ -30,7 +30,8 @@ def _(balance: Balance, conf_level: float = 0.95) -> Summary:
     if balance.edges:
         tables.append(_histogram(balance))
     notes = (*_notes(balance), *balance.notes)
-    blocks = (header(balance), *tables, *closing(balance, notes))
+    about = Pairs(tuple(row for row in header(balance).rows if row[0] != "Estimand"))
+    blocks = (about, *tables, *closing(balance, notes))
     return Summary("Private overlap and balance", alert(balance), blocks)
 
 

@@ -20,7 +20,7 @@ from dpeffects.report.blocks import (
 from dpeffects.report.paragraph import describe, paragraph
 from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.numbers import number, with_ends
+from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.several import SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
@@ -225,5 +225,5 @@ def noise_sentence(rows: list[dict[Any, Any]]) -> str:
 
 def _range(values: Iterable[float]) -> str:
     known = list(values)
-    low, high = (number(x, 2) for x in (min(known), max(known)))
+    low, high = to_error((min(known), max(known)), min(known))
     return low if low == high else f"{low} to {high}"

@@ -19,7 +19,9 @@ _SHOWN = 12
 def _(fit: QuantileEffects, conf_level: float = 0.95) -> Summary:
     tables = (table_of_terms(fit, conf_level), _by_arm(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_notes(fit), *fit.notes)))
-    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+    return Summary(
+        f"Private effects on quantiles: {fit.method_title} ({fit.method})", alert(fit), blocks
+    )
 
 
 def _by_arm(fit: QuantileEffects, conf_level: float) -> Table:
@@ -61,7 +63,9 @@ def _(fit: QuantileEffects, conf_level: float) -> str:
 def _(fit: OrdinalEffects, conf_level: float = 0.95) -> Summary:
     tables = (table_of_terms(fit, conf_level), _shares(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_reading(fit), *fit.notes)))
-    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+    return Summary(
+        f"Private effects on ordered levels: {fit.method_title} ({fit.method})", alert(fit), blocks
+    )
 
 
 def _shares(fit: OrdinalEffects, conf_level: float) -> Table:
@@ -83,7 +87,7 @@ def _shares(fit: OrdinalEffects, conf_level: float) -> Table:
 def _reading(fit: OrdinalEffects) -> list[str]:
     lowest, highest = fit.levels[0], fit.levels[-1]
     notes = [
-        f"Levels go from {lowest} to {highest}. probability_higher is that of a treated record "
+        f"Levels go from {lowest} to {highest}. The probability is that of a treated record "
         "having a higher level than a control, ties counting half: 0.5 without effect. The odds "
         "ratio is that of a higher level, taken as the same at each level (proportional odds)."
     ]

@@ -11,7 +11,6 @@ from dpeffects.report.blocks import (
     effect_table,
     means_block,
     noted,
-    p_text,
     percent,
     starred,
 )
@@ -104,16 +103,17 @@ def _header(fit: Combined) -> Pairs:
         ("Rule", f"{fit.rule}: {RULES[fit.rule].words}"),
         ("Sites", f"{len(fit.used)} used{left}"),
         ("Records", f"n = {fit.n} in the sites used"),
-        ("Guarantee", _promises(fit)),
+        ("Guarantee", _promises(fit, in_full=False)),
     )
     return Pairs(rows)
 
 
-def _promises(fit: Combined) -> str:
+def _promises(fit: Combined, in_full: bool = True) -> str:
     """The guarantees in words, each with its sites."""
     parts: dict[str, list[str]] = {}
     for release in fit.releases:
-        parts.setdefault(release.guarantee.sentence(), []).append(release.site)
+        own = release.guarantee
+        parts.setdefault(own.sentence() if in_full else own.short(), []).append(release.site)
     said = [f"{listed(sites)}: {words}" for words, sites in parts.items()]
     more = [f"and {len(said) - _PROMISES} more"] if len(said) > _PROMISES else []
     return ". ".join(said[:_PROMISES] + more)
@@ -167,13 +167,17 @@ def _heterogeneity(fit: Combined) -> Pairs:
     test, title = fit.heterogeneity, "Do the sites' effects differ?"
     if isinstance(test, Unavailable):
         return Pairs((("Test", str(test)),), title)
-    q = f"{number(test.q, 3)} on {test.df} degrees of freedom, p = {p_text(test.p_value)}"
+    q = f"{number(test.q, 3)} on {_freedom(test.df)}, p {p_words(test.p_value)}"
     rows = (
         ("Cochran's Q", q),
         ("tau", f"{number(test.tau2**0.5, 2)}, standard deviation between the sites' effects"),
         ("I^2", f"{percent(test.i2, '.1f')} of the variation of the estimates"),
     )
     return Pairs(rows, title)
+
+
+def _freedom(df: int) -> str:
+    return f"{df} degree{'' if df == 1 else 's'} of freedom"
 
 
 def _left_out(fit: Combined) -> Pairs | None:
@@ -233,6 +237,6 @@ def _differences(fit: Combined) -> str:
         return f"Whether the sites' effects differ is {test}."
     return (
         f"Cochran's Q for differences between the sites' effects is {number(test.q, 3)} on "
-        f"{test.df} degrees of freedom (p {p_words(test.p_value)}); "
+        f"{_freedom(test.df)} (p {p_words(test.p_value)}); "
         f"{percent(test.i2, '.1f')} of the variation of the estimates is between sites."
     )

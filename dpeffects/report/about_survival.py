@@ -20,7 +20,9 @@ _CHANGES = 2.58
 def _(fit: SurvivalEffects, conf_level: float = 0.95) -> Summary:
     tables = (table_of_terms(fit, conf_level), _curves(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_notes(fit, conf_level), *fit.notes)))
-    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+    return Summary(
+        f"Private survival by arm: {fit.method_title} ({fit.method})", alert(fit), blocks
+    )
 
 
 @describe.register
@@ -50,7 +52,7 @@ def _curves(fit: SurvivalEffects, conf_level: float) -> Table:
     picked = sorted({round(last * k / min(_SHOWN, last)) for k in range(min(_SHOWN, last) + 1)})
     rows = []
     for k in picked:
-        cells = [number(fit.edges[k])]
+        cells = [number(fit.edges[k], 4)]
         for row in (arm[k] for arm in arms):
             band = f"{row['conf_low']:.3f}-{row['conf_high']:.3f}"
             cells += [f"{row['survival']:.3f}", band, f"{row['at_risk']:.0f}"]

@@ -95,7 +95,7 @@ def starred(alerts: Iterable[str]) -> str:
 
 def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
     """Return what the summary of a record ends with: notes, how it was released, what to cite."""
-    details = tuple((str(name), text_of(value)) for name, value in result.details.items())
+    details = tuple((str(name), text_of(value, 4)) for name, value in result.details.items())
     settings = _settings(result)
     blocks = (
         noted(notes),
@@ -158,13 +158,18 @@ def header(result: Record) -> Pairs:
     rows = [
         ("Formula", formula_text(result.formula)),
         ("Estimand", asked_for(result)),
-        ("Method", f"{result.method} at {level_words(result)}"),
+        ("Method", f"{result.method}{_chosen(result)} at {level_words(result)}"),
         ("Assumes", assumed(result)),
         sized(result),
         ("Who counts", "; ".join(result.sample.values())),
         ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
+
+
+def _chosen(result: Record) -> str:
+    chosen = result.options.get("chosen")
+    return f", which chose {chosen}," if chosen else ""
 
 
 def sized(result: Record) -> tuple[str, str]:
@@ -349,7 +354,7 @@ def budget(result: Record) -> Table:
             del row[5]
     align = "ll" + "r" * (len(columns) - 2)
     return Table(
-        "Privacy budget (claims: dpeffects/privacy/PROOFS.md)",
+        "Privacy budget (claim: number of the proof in dpeffects/privacy/PROOFS.md)",
         tuple(columns),
         tuple(map(tuple, rows)),
         align,

@@ -27,6 +27,8 @@ from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 
+_LARGEST = 3
+"""Shares of the budget that a sentence names."""
 _WITH = {"treated": "with treatment", "control": "without"}
 
 
@@ -210,7 +212,7 @@ def effect_words(result: Record | Combined) -> str:
 def _promise(guarantee: Guarantee) -> str:
     if guarantee.kind == "none":
         return "privacy"
-    epsilon, delta = number(guarantee.epsilon), number(guarantee.delta)
+    epsilon, delta = number(guarantee.epsilon), number(guarantee.delta, 3)
     price = f"({epsilon}, {delta})" if guarantee.delta else epsilon
     unit = guarantee.unit
     whom = "the outcome of one record" if unit == "outcome" else protected(unit)
@@ -238,12 +240,18 @@ def _budget(record: Record) -> str:
     asked = record.guarantee.epsilon if record.epsilon_asked is None else record.epsilon_asked
     noise = f" Noise: {record.noise_source}." if record.noise_source else ""
     return (
-        f"Of epsilon = {number(asked)}, "
-        + ", ".join(f"{epsilon:.3g} went to {name}" for name, epsilon in shares.items())
-        + f", in {len(charges)} charge{'s' if len(charges) > 1 else ''}."
-        + _covered(record)
-        + noise
+        f"Epsilon = {number(asked)} paid for {len(charges)} release"
+        f"{'s' if len(charges) > 1 else ''}{_most(shares)}.{_covered(record)}{noise}"
     )
+
+
+def _most(shares: dict[str, float]) -> str:
+    """What most of epsilon went to, where it went to more than one share."""
+    if len(shares) < 2:
+        return ""
+    total, largest = sum(shares.values()), sorted(shares, key=shares.__getitem__)[-_LARGEST:]
+    parts = [f"{percent(shares[name] / total, '.0f')} to {name}" for name in reversed(largest)]
+    return f", of it {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _covered(record: Record) -> str:

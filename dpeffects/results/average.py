@@ -12,7 +12,7 @@ from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
-from dpeffects.results.numbers import number
+from dpeffects.results.numbers import number, with_error
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
 from dpeffects.results.sensitivity import SensitivityAnalysis
@@ -343,10 +343,8 @@ class Result(Record):
         return super().from_dict(document | {"released": caution | document["released"]})
 
     def __repr__(self) -> str:
-        error = self.std_error
-        text = "not available" if isinstance(error, Unavailable) else number(error)
         what = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {what} {number(self.estimate)} (se {text}), {self.method}, "
+            f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.method}, "
             f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )

@@ -320,7 +320,7 @@ class CateFunction(SeveralRows):
         return Path(path)
 
     def __repr__(self) -> str:
-        return self._head(f"function, average {number(self.function.over_records('noise')[0])}")
+        return self._head(f"function, average {number(self.function.over_records('noise')[0], 3)}")
 
 
 def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunction:

@@ -169,7 +169,7 @@ class Test(Shown, JsonRecord):
 
     def __repr__(self) -> str:
         p = self.p_value
-        text = "not available" if isinstance(p, Unavailable) else number(p)
+        text = "not available" if isinstance(p, Unavailable) else number(p, 4)
         return f"<dpeffects test: {self._claim}, p {text}, {self.guarantee}>"
 
 

@@ -110,6 +110,20 @@ def with_ends(value: float, low: float, high: float, error: float = math.nan) ->
     return to_error((value,), error, ends=(low, high))
 
 
+def with_error(value: float, error: Any) -> str:
+    """Format a number and its standard error, or say that there is none.
+
+    Examples
+    --------
+    >>> with_error(0.174193, 0.0223)
+    '0.174 (se 0.022)'
+    """
+    if not isinstance(error, Real):
+        return f"{number(value, 4)} (se not available)"
+    value_text, error_text = to_error((value, float(error)), float(error))
+    return f"{value_text} (se {error_text})"
+
+
 def _error(values: Sequence[float], error: float, ends: Sequence[float]) -> float:
     """The error, or what the interval says of it where it is short, or there is no error."""
     known = [x for x in (*values, *ends) if math.isfinite(x)] if ends else []
@@ -148,9 +162,10 @@ def joined(values: Sequence[float]) -> str:
     return ", ".join(number(x, 4) for x in values) or "-"
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, digits: int = 6) -> str:
     """Format any value worth showing; the entries of a collection stand side by side."""
     if isinstance(value, str) or not hasattr(value, "__iter__"):
-        return number(value)
+        return number(value, digits)
     entries = value.items() if hasattr(value, "items") else ((None, entry) for entry in value)
-    return ", ".join(number(x) if name is None else f"{name}: {number(x)}" for name, x in entries)
+    pairs = ((name, number(entry, digits)) for name, entry in entries)
+    return ", ".join(text if name is None else f"{name}: {text}" for name, text in pairs)

@@ -18,7 +18,7 @@ from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_lev
 from dpeffects.inference.weighted import combined_means
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
-from dpeffects.results.numbers import number
+from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Reported
 from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
@@ -352,11 +352,9 @@ class Combined(Reported):
         return cast(Self, combined)
 
     def __repr__(self) -> str:
-        error = self.std_error
-        shown = "not available" if isinstance(error, Unavailable) else number(error)
         what = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {what} {number(self.estimate)} (se {shown}), {self.rule} of "
+            f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.rule} of "
             f"{len(self.used)} sites, {self.status}>"
         )
 
