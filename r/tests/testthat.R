@@ -1,0 +1,4 @@
+library(testthat)
+library(dpeffects)
+
+test_check("dpeffects")

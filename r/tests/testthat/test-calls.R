@@ -1,0 +1,79 @@
+test_that("every call runs from R", {
+  skip_without_python()
+  df <- people()
+  trial <- function(call, formula, ..., bounds = BOUNDS) {
+    fit <- call(formula, df, ..., epsilon = 5, bounds = bounds, seed = 1)
+    expect_s3_class(fit, "dpeffects_result")
+    expect_s3_class(tidy(fit), "data.frame")
+    expect_output(print(fit))
+    fit
+  }
+  for (call in list(dp_ate, dp_att, dp_atc)) trial(call, y ~ t | age + name, missing = "indicator")
+  trial(dp_balance, y ~ t | age + region)
+  trial(dp_cate, y ~ t | age, release = "groups", by = ~region)
+  trial(dp_cate, y ~ t | age, delta = 1e-6)
+  trial(dp_study, cbind(y, visits) ~ t | age, subgroups = "region", design = "randomised")
+  trial(dp_moments, y ~ t | age + visits)
+  trial(dp_qte, y ~ t, quantiles = c(0.25, 0.5), design = "randomised")
+  df$event <- df$visits > 2
+  trial(dp_survival, Surv(age - 17, event) ~ t, horizon = 60, bins = 6)
+  trial(dp_rate, visits ~ t, offset = ~age, design = "randomised")
+  trial(dp_ordinal, region ~ t, design = "randomised")
+  df$z <- df$t
+  df$z[1:100] <- FALSE
+  trial(dp_late, y ~ z, instrument = ~t, design = "randomised")
+  df$earlier <- rev(df$y)
+  trial(dp_did, y ~ t, before = "earlier", bounds = c(BOUNDS, list(earlier = c(0, 1))))
+  trial(dp_randomisation_test, event ~ t, treated = 300)
+  expect_output(print(dp_reference(y ~ t | age, df, bounds = BOUNDS)), "NOT PRIVATE")
+})
+
+test_that("data are declared once, and rows stay in Python", {
+  skip_without_python()
+  df <- people()
+  fit <- dp_ate(y ~ t | age + day, dp_declare(df, BOUNDS), epsilon = 2, seed = 1)
+  again <- dp_ate("y ~ t | age + day", df, epsilon = 2, bounds = BOUNDS, seed = 1)
+  expect_identical(coef(fit), coef(again))
+  nsw <- load_data("lalonde")
+  expect_identical(dim(as.data.frame(nsw)), c(445L, 10L))
+  visits <- dp_simulate("repeated", n = 500, seed = 1)
+  fit <- dp_ate(outcome ~ treatment | x1, visits, epsilon = 2, unit = ~person, max_rows = 5, seed = 1)
+  expect_identical(nobs(fit), fit$n)
+})
+
+test_that("a ledger is charged, and refuses", {
+  skip_without_python()
+  place <- tempfile()
+  ledger <- create_ledger(place, "trial", epsilon = 1)
+  dp_ate(y ~ t, people(), epsilon = 0.75, bounds = BOUNDS["y"], ledger = ledger)
+  expect_equal(open_ledger(place, "trial")$remaining, c(0.25, 0))
+  refused <- expect_error(
+    dp_ate(y ~ t, people(), epsilon = 0.5, bounds = BOUNDS["y"], ledger = ledger),
+    class = "BudgetError"
+  )
+  expect_false(grepl("Traceback|\n", conditionMessage(refused)))
+})
+
+test_that("plans and methods are tables", {
+  skip_without_python()
+  plan <- dp_plan(y ~ t | age, n = 2000, epsilon = 1, bounds = BOUNDS[c("y", "age")], method = "auto")
+  expect_identical(tidy(plan)$method, "auto")
+  expect_true("one_step" %in% dp_methods()$method)
+  expect_output(dp_help("dp_ate"), "epsilon")
+})
+
+test_that("mistakes are one message", {
+  skip_without_python()
+  df <- people()
+  message_of <- function(...) {
+    conditionMessage(expect_error(dp_ate(...), class = "dpeffects_error"))
+  }
+  expect_match(message_of(y ~ t | nothing, df, epsilon = 1, bounds = BOUNDS), "'nothing'")
+  expect_match(message_of(y ~ t + age, df, epsilon = 1, bounds = BOUNDS), "outcome ~ treatment")
+  expect_match(message_of(y ~ t | scale(age), df, epsilon = 1, bounds = BOUNDS), "scale")
+  expect_match(message_of(y ~ t, df, bounds = BOUNDS), "epsilon")
+  expect_match(message_of(y ~ t, df, epsilon = -1, bounds = BOUNDS), "epsilon")
+  expect_match(message_of(y ~ t | name, df, epsilon = 1, bounds = BOUNDS), "in R: list(", fixed = TRUE)
+  expect_match(message_of(y ~ t, df, epsilon = 1, bounds = list(y = c(1, 0))), "lower")
+  expect_match(message_of(y ~ t, df, epsilon = NA), "NA")
+})
