@@ -341,11 +341,11 @@ class Estimation:
         about = (self.design.width, request.budget, self.level, count, values, arms)
         facts = Facts(n, *about, self.design.tops)
         facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
+        facts = replace(facts, groups=self._group_sizes())
         if spec.several:
             self.design.check_widths()
             own = columns_missing(self.design, asked)
-            groups = self._group_sizes()
-            facts = replace(facts, outcomes=len(own), missing=own, groups=groups)
+            facts = replace(facts, outcomes=len(own), missing=own)
             names = (self.formula.treatment_name, *map(str, (self.design.columns.arms or ())[1:]))
             facts = replace(facts, encoded=self.design.encoding.columns, treatment=names)
         self.options = self.options.resolve(facts)

@@ -246,19 +246,25 @@ class Lengths:
     sd: FloatArray
 
     def clip(
-        self, noise_per_length: float, most: float = math.inf, unknown: float = 0.0
+        self,
+        noise_per_length: float,
+        most: float = math.inf,
+        unknown: float = 0.0,
+        groups: int = 1,
     ) -> tuple[float, float, float]:
         """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
 
         ``noise_per_length`` is the noise in the estimate for each unit of the clip, ``most`` a
         bound on the mean length of residuals, ``unknown`` what is not known of the centres: those
-        beyond the clip do not correct it. (Outcomes with two values are not clipped: the effect may
+        beyond the clip do not correct it. Long residuals may all be in one of some ``groups``, whose
+        effect is far from the others. (Outcomes with two values are not clipped: the effect may
         live in the rarer one.)
         """
         longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))
         cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
+        cut_off *= groups
         seen = np.maximum.accumulate(np.clip(self.longer + 0.2 * _MARGIN * self.sd, 0.0, markov))
         beyond = np.append(0.0, seen[1:] / self.n)
         error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2

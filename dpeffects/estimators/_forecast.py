@@ -39,6 +39,10 @@ _LONGEST_WEIGHT = 0.75
 BY_ARM = 1.25
 """What a record moves sums by arm with their squares by, against one sum with its squares."""
 
+BY_GROUP, _INVERSE = 1.8, 1.2
+"""The same of sums by group, with squares and weights; and the largest inverse propensity, against
+the largest overlap weight."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -72,7 +76,9 @@ def _outcome_sd(facts: Facts) -> float:
     return _TWO_VALUED_SD if facts.two_valued else _SD
 
 
-def _clip(facts: Facts, split: Split, per_length: float, part: float = 1.0) -> tuple[float, float]:
+def _clip(
+    facts: Facts, split: Split, per_length: float, part: float = 1.0, groups: int = 1
+) -> tuple[float, float]:
     """The clip to expect, and its bias, where noise is ``per_length`` for each unit of the clip.
 
     Noise in the histogram of lengths looks like residuals as long as the range allows.
@@ -82,6 +88,7 @@ def _clip(facts: Facts, split: Split, per_length: float, part: float = 1.0) -> t
     apparent = min(4.8 * _unit(split, "lengths") / (part * facts.n), 1.0)
     clips = np.linspace(2.0 * _SD, 0.5, 25)
     bias = 0.3 * (apparent * (0.5 - clips) + 0.1 * np.maximum(2.6 * _SD - clips, 0.0))
+    bias *= groups
     k = int(np.argmin((per_length * clips) ** 2 + bias**2))
     return float(clips[k]), float(bias[k])
 
@@ -113,11 +120,13 @@ def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
 
 
 def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
-    """Moments, models, and one sum."""
-    n, sd, arms = facts.n, _outcome_sd(facts), facts.arms
+    """Moments, models, and one sum; or one for each of some groups, which are taken as even."""
+    n, sd, arms, groups = facts.n, _outcome_sd(facts), facts.arms, math.prod(facts.groups)
     widest = _apart(facts) * (1.0 if randomised else _LONGEST_WEIGHT / (0.5 * _OVERLAP))
+    if groups > 1:
+        widest *= groups * (BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP * _INVERSE)
     per_length = 2.0 * widest * _unit(split, "estimate") / n
-    clip, bias = _clip(facts, split, per_length, 0.6)
+    clip, bias = _clip(facts, split, per_length, 0.6, groups)
     p = facts.columns
     r2, length = squared_radius(p, randomised), math.sqrt(LONG * p)
     dimension = p + 2 + (0 if randomised else treatment_columns(arms))
@@ -163,6 +172,6 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     unexplained = 1.0 - explained * max(slopes.known[0], 0.0)
     noise = math.hypot(per_length * clip, bias, 0.5 * _by_centres(facts, split))
     if randomised:
-        return Forecast(noise, math.sqrt(2.0 * arms) * sd * math.sqrt(unexplained / n), 0.0)
-    sampling = math.sqrt(2.0 * arms) * sd * math.sqrt(1.15 * unexplained / n)
+        return Forecast(noise, math.sqrt(2.0 * arms * groups) * sd * math.sqrt(unexplained / n), 0.0)
+    sampling = math.sqrt(2.0 * arms * groups) * sd * math.sqrt(1.15 * unexplained / n)
     return Forecast(noise, sampling, clip * math.sqrt(slopes.left_variance))

@@ -31,6 +31,7 @@ probabilities in place of overlap weights 1.06; no adjusting 5.5.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -53,7 +54,7 @@ from dpeffects.estimators._balancing import fit_label, fit_label_arms, label_sha
 from dpeffects.estimators._centres import Centres, LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
-from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_one_step
+from dpeffects.estimators._forecast import BY_ARM, BY_GROUP, Forecast, forecast_one_step
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._moments import (
     Models,
@@ -371,15 +372,49 @@ class _WeightedTerm:
         return np.where(rows.treated, weight, -weight) * clipped
 
 
-def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
-    """Release centres, moments, calibration and the sum; the rest is post-processing."""
-    if curator.is_public("covariates"):
-        return fit_label(curator, options, estimand)
-    n, randomised = curator.n, options.randomised
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What is known before the weighted sum: models of outcome and treatment, and a clip.
+
+    ``bias`` is what the clip may do, ``beyond`` the part of residuals that are longer.
+    """
+
+    centres: Centres
+    models: Models
+    residual: _FromModel
+    score: _Score
+    clip: float
+    bias: float = 0.0
+    beyond: float = 0.0
+
+    @property
+    def difference(self) -> float:
+        """The effect by the models alone."""
+        return float(self.residual.levels[0] - self.residual.levels[1])
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What is worth showing."""
+        sd = self.models.clip * math.sqrt(self.models.outcome_variance)
+        return details(self.centres, self.clip, sd) | _known(self.models)
+
+
+def release_stage(
+    curator: Curator,
+    randomised: bool,
+    least: float,
+    reach: Callable[[_Score], float],
+    groups: int = 1,
+) -> Stage:
+    """Release centres, moments and calibration.
+
+    ``reach`` is how far one unit of a residual moves the estimate of one of some ``groups``, times
+    its records, given the score.
+    """
+    n = curator.n
     centres = release_centres(curator)
-    pi = centres.share
     unit = curator.noise_sd("estimate") / n
-    clip, bias, beyond = centres.longest, 0.0, 0.0
+    clip = centres.longest
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
@@ -391,47 +426,60 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     slopes = clip * models.outcome_slopes
     levels = centres.means + clip * models.offsets - models.centres @ slopes
     residual = _FromModel(standard, slopes, levels)
-    score = _score(models, models.treatment_slopes, pi, options.clip)
-    second = 1.25 * centres.longest
-    about_model = LengthsAsked("lengths from the model", residual, second, part=0.6)
+    score = _score(models, models.treatment_slopes, centres.share, least)
+    stage = Stage(centres, models, residual, score, 1.25 * centres.longest)
+    about_model = LengthsAsked("lengths from the model", residual, stage.clip, part=0.6)
     clipped = [about_model.asked] if clipped else []
     scaled = [] if randomised else [_ask_calibration(models, score)]
     answers = curator.several(*scaled, *clipped)
     if scaled:
-        score = _calibrated(score, n, answers[0])
-    reach = score.largest / score.overlap
+        stage = replace(stage, score=_calibrated(score, n, answers[0]))
     if clipped:
-        lengths = about_model.read(n, answers[-1])
-        second, bias, beyond = lengths.clip(
-            2.0 * reach * unit, centres.mean_length, math.hypot(*centres.unknown)
+        second, bias, beyond = about_model.read(n, answers[-1]).clip(
+            2.0 * groups * reach(stage.score) * unit,
+            centres.mean_length,
+            math.hypot(*centres.unknown),
+            groups,
         )
-    term, top = _WeightedTerm(residual, score, second), second * reach
+        stage = replace(stage, clip=second, bias=bias, beyond=beyond)
+    return stage
+
+
+def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
+    """Release centres, moments, calibration and the sum; the rest is post-processing."""
+    if curator.is_public("covariates"):
+        return fit_label(curator, options, estimand)
+    n, randomised = curator.n, options.randomised
+    stage = release_stage(curator, randomised, options.clip, lambda s: s.largest / s.overlap)
+    centres, models, score = stage.centres, stage.models, stage.score
+    pi = centres.share
+    top = stage.clip * score.largest / score.overlap
+    term = _WeightedTerm(stage.residual, score, stage.clip)
     terms, bends = TotalAsked(term, -top, top), CurvesAsked.of(curator, models, score)
     varies = VariationAsked(term, top, models, score)
     checks = [] if randomised else [varies.asked, *bends.asked]
     released, *checked = curator.several(terms.asked, *checks)
     total = terms.read(n, released)
-    value = float(levels[0] - levels[1]) + total.mean
-    parts = [Part("clipped outcomes", bias**2)]
+    value = stage.difference + total.mean
+    parts = [Part("clipped outcomes", stage.bias**2)]
     weights_off = 0.0 if randomised else _WEIGHTS_OFF
-    parts.append(centres.noise_part(total.mean, weights_off, beyond=beyond))
+    parts.append(centres.noise_part(total.mean, weights_off, beyond=stage.beyond))
     varying = None
     if not randomised:
         varying = varies.read(checked[0], total.mean, total.variance)
         curves = bends.read(curator, *checked[1:])
-        value += varying.more(estimand) - clip * models.slopes.left
-        parts += [*_confounding(models, curves), *(part for part, _ in varying.errors(estimand))]
+        value += varying.more(estimand) - models.clip * models.slopes.left
+        parts += [*confounding(models, curves), *(part for part, _ in varying.errors(estimand))]
     estimate = total.estimate(
         value,
         centres,
         parts,
-        basis=_basis(models, options),
-        details=details(centres, second, clip * math.sqrt(models.outcome_variance))
-        | _known(models),
-        caution="" if randomised else _caution(models, curves),
+        basis=basis(models, options),
+        details=stage.details,
+        caution="" if randomised else caution(models, curves),
         influence=Influence(term, -top, top, total.mean, float(n), (pi, 1.0 - pi)),
     )
-    variance = clip**2 * float(models.outcome_variance)
+    variance = models.clip**2 * float(models.outcome_variance)
     spread = Spread(variance, score.sizes(n), min(models.slopes.explained, 0.9))
     whose = "ATE" if randomised else estimand
     return with_means(estimate, centres, whose, spread, varies=varying or Varying.nowhere())
@@ -533,7 +581,7 @@ def _between(
     parts.append(Part("sizes and means of the arms", float(by_centres.sum()), noise=True))
     if not randomised:
         value -= model.clip * model.slopes.left
-        parts += [*_confounding(model, Curves(missed=math.inf)), *found.parts(pair)]
+        parts += [*confounding(model, Curves(missed=math.inf)), *found.parts(pair)]
     scales = found.scales[pair]
     estimate = Estimate(
         value=min(max(value, -most), most),
@@ -542,8 +590,8 @@ def _between(
         gaussian=float(scales @ scales) if found.gaussian else 0.0,
         parts=tuple(part for part in parts if part.variance > 0.0),
         possible=(-most, most),
-        basis=_basis(model, options),
-        caution="" if randomised else _caution(model, Curves()),
+        basis=basis(model, options),
+        caution="" if randomised else caution(model, Curves()),
         influence=found.influence(pair),
     )
     # what is left of the confounding is taken off both arms
@@ -555,7 +603,7 @@ def _between(
     return replace(estimate, means=made)
 
 
-def _confounding(models: Models, curves: Curves) -> list[Part]:
+def confounding(models: Models, curves: Curves) -> list[Part]:
     """What noise in the models, and curves, may leave."""
     slopes, squared, covariance = models.slopes, models.clip**2, models.covariance
     a, spread = models.treatment_slopes, models.outcome_variance
@@ -571,7 +619,7 @@ def _confounding(models: Models, curves: Curves) -> list[Part]:
     ]
 
 
-def _basis(models: Models, options: OneStepOptions) -> str:
+def basis(models: Models, options: OneStepOptions) -> str:
     """Models that are nothing but noise adjust for nothing."""
     if options.randomised:
         return "randomised"
@@ -585,7 +633,7 @@ def _known(models: Models) -> dict[str, str]:
     return dict(zip(names, shown, strict=True))
 
 
-def _caution(models: Models, curves: Curves) -> str:
+def caution(models: Models, curves: Curves) -> str:
     """What nobody should overlook."""
     if min(models.slopes.known) < _HARDLY:
         return "HARDLY ADJUSTED: the models are mostly noise; the interval allows for what is left"

@@ -1,0 +1,210 @@
+"""One-step estimator by group: linear models from private moments, corrected in each group.
+
+1. As in `one_step`: centres, moments, linear models of the outcome and of the log odds of
+   treatment, calibration, a clip.
+2. Sums by group and arm of clipped residuals over the probability of their arm correct the effect
+   that the models give. Their squares and the weights come with them. A record is in one group and
+   one arm, so all of them cost less than two sums over all records.
+3. Residuals of an arm are divided by its weight: where the score is off in a group, its arms weigh
+   unlike, and what their outcomes have in common would not cancel. How unlike is taken as far as
+   noise does not explain it. Where treatment was assigned by chance, both arms weigh the same but
+   for chance, and have one sum, with a minus for controls.
+
+The effect in a group is the average over its records. What noise in the models leaves of the
+confounding is expected, subtracted, and allowed for as in `one_step`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.errors import OptionError
+from dpeffects.estimators import one_step
+from dpeffects.estimators._curves import CurvesAsked
+from dpeffects.estimators._forecast import BY_GROUP
+from dpeffects.estimators.one_step import OneStepOptions, Stage
+from dpeffects.estimators.spec import Facts
+from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.rows import Block, Cells, reads
+from dpeffects.privacy.sets import Box
+
+_WEIGHT = 0.15
+"""How far a record moves the sum of the weights of its group and arm, against its residual."""
+_FEW = 2.0
+"""A group whose weight is below this many standard deviations of its noise has no usable effect."""
+_OFF = 0.15
+"""Standard deviation over studies of the relative error of the weights of an arm in a group,"""
+_FAR = 1.7
+"""and, where the score is not known, squared distance of a group from the others along a covariate,
+in its variances: a quarter at one end of a uniform one."""
+_NO_VARIANCE = Unavailable("too few records in the group for its noise")
+
+
+@dataclass(frozen=True)
+class OneStepGroupsOptions(OneStepOptions):
+    __doc__ = OneStepOptions.__doc__
+
+    release: str = "groups"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.release != "groups":
+            raise OptionError('method="one_step" is for release="groups"')
+
+
+def shares(level: str, options: OneStepOptions) -> dict[str, float]:
+    """Split of the budget: as for an average, but how effects vary is in the sums by group."""
+    split = one_step.shares(level, options)
+    split["estimate"] += split.pop("variation", 0.0)
+    return split
+
+
+def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
+    """Shares with Gaussian noise, as for an average."""
+    named = one_step.uses_delta(options, facts)
+    named.pop("variation", None)
+    return named
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """Clipped residuals over the probability of their arm, both over the largest.
+
+    ``most`` is the largest inverse probability that is not cut. ``signed`` terms have a minus for
+    controls.
+    """
+
+    stage: Stage
+    most: float
+    signed: bool
+    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
+
+    def __call__(self, rows: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weighted residuals within [-1/2, 1/2], their squares, and weights."""
+        residual, clip = self.stage.residual, self.stage.clip
+        e = self.stage.score.of(rows, residual.standard)
+        weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), self.most) / self.most
+        half = weight * np.clip(residual(rows) / (2.0 * clip), -0.5, 0.5)
+        if self.signed:
+            half = np.where(rows.treated, half, -half)
+        return half, half * half, _WEIGHT * weight
+
+
+_WITHIN = Box([-0.5, 0.0, 0.0], [0.5, 0.25, _WEIGHT], centre=0.0)
+
+
+@reads("strata")
+def group(block: Block) -> IntArray:
+    """The group of each record."""
+    return block.strata
+
+
+@reads("strata", "treated")
+def group_and_arm(block: Block) -> IntArray:
+    """The group of each record and its arm, treated first."""
+    return 2 * block.strata + 1 - block.treated
+
+
+def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
+    """Release the models, then sums by group and arm; the rest is post-processing."""
+    groups, randomised = curator.n_strata, options.randomised
+    sums_each = BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP
+    stage = one_step.release_stage(
+        curator, randomised, options.clip, lambda s: sums_each / (1.0 - s.largest), groups
+    )
+    models, score = stage.models, stage.score
+    terms = _Terms(stage, 1.0 / (1.0 - score.largest), signed=randomised)
+    label, bends = "residuals, squares and weights by group", CurvesAsked.of(curator, models, score)
+    cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
+    checks = [] if randomised else bends.asked
+    sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
+    left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
+    if not randomised:
+        curves = bends.read(curator, *checked)
+        left, caution = models.clip * models.slopes.left, one_step.caution(models, curves)
+        parts += one_step.confounding(models, curves)
+    found = _InGroups(stage, terms.most, groups, sums)
+    shown = {"basis": one_step.basis(models, options), "caution": caution}
+    estimates = (found.estimate(g, left, parts) for g in range(groups))
+    return Effects(tuple(replace(x, **shown) for x in estimates), details=stage.details)
+
+
+@dataclass(frozen=True, eq=False)
+class _InGroups:
+    """Released sums by group and arm; ``most`` is the largest weight."""
+
+    stage: Stage
+    most: float
+    groups: int
+    sums: Noisy
+
+    @property
+    def _off(self) -> float:
+        """How far apart the weights of the two arms of a group may be, over their sum."""
+        unknown = float(self.stage.models.slopes.treatment_variance.mean())
+        return math.sqrt(_OFF**2 + _FAR * unknown / 4.0)
+
+    @property
+    def _values(self) -> FloatArray:
+        """By group: sums of residuals, squares and weights, of each arm or of both together."""
+        return self.sums.value.reshape(self.groups, -1, 3).transpose(0, 2, 1)
+
+    def estimate(self, g: int, left: float, parts: list[Part]) -> Estimate:
+        """The effect in one group: mean residuals of its arms, added to what the models say.
+
+        Each arm weighs about as much as the group has records.
+        """
+        stage, sums, unit = self.stage, self.sums, 2.0 * self.most * self.stage.clip
+        residuals, squares, weights = self._values[g]
+        arms = residuals.size
+        weights, noise = weights * self.most / _WEIGHT, sums.sd * self.most / _WEIGHT
+        total, noise = float(weights.sum()) / 2.0, math.sqrt(arms) / 2.0 * noise
+        size = max(total, noise)
+        seen, prior = float(weights[0] - weights[-1]) / (2.0 * size), self._off
+        kept = prior**2 / (prior**2 + (noise / size) ** 2)
+        off = min(max(kept * seen, -0.5), 0.5)
+        sizes = size * np.array([1.0 + off, 1.0 - off])[:arms]
+        means, scales = unit * residuals / sizes, unit * sums.scale / sizes
+        effect = float(means @ np.array([1.0, -1.0])[:arms])
+        by_size = effect * noise / size
+        by_off = prior * math.sqrt(1.0 - kept) * float(means.sum()) if arms == 2 else 0.0
+        own = [Part("size of the group", by_size**2, noise=True)]
+        own.append(Part("weights in the group", by_off**2))
+        sampling: SamplingVariance | Unavailable = _NO_VARIANCE
+        if total >= _FEW * noise:
+            by_arm = (unit / sizes) ** 2
+            variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
+            sd = sums.sd * math.hypot(*by_arm)
+            largest = float((by_arm * size).sum()) / 4.0
+            sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
+        most, value = stage.centres.range, stage.difference + effect - left
+        return Estimate(
+            value=min(max(value, -most), most),
+            sampling=sampling,
+            laplace=() if sums.gaussian else tuple(scales.tolist()),
+            gaussian=float(scales @ scales) if sums.gaussian else 0.0,
+            parts=tuple(part for part in (*parts, *own) if part.variance > 0.0),
+            possible=(-most, most),
+        )
+
+
+SPEC = replace(
+    one_step.SPEC,
+    title="one-step by group, from private moments",
+    about="effects by group: linear models from private moments, corrected by one sum a group",
+    estimands=("CATE",),
+    levels=("sample",),
+    options=OneStepGroupsOptions,
+    shares=shares,
+    uses_delta=uses_delta,
+    fit=fit,
+    fit_arms=None,
+    needs_intercept=True,
+)
