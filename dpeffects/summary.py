@@ -234,7 +234,7 @@ def check_form(form: Any) -> str:
     if isinstance(form, str) and form in FORMS:
         return form
     if isinstance(form, int | float):
-        told = f"; a level is named: summary(conf_level={form})"
+        told = f"; write summary(conf_level={form})"
     else:
         told = nearest(form, FORMS)
     raise OptionError(f'summary takes "full" or "short", got {form!r}{told}')

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
 import dpeffects as dpe
-from tests.releases import BOUNDS, frame, release
+from tests.releases import BOUNDS, release
 
 OF_RELEASES = (
     "one_step-sample-ATE",
@@ -89,13 +87,6 @@ def _moments():
 
 def _plan(**more):
     return dpe.plan("y ~ t | x1", n=400, epsilon=1, bounds=BOUNDS, repeats=1, **more)
-
-
-def _ledger():
-    with TemporaryDirectory() as folder:
-        ledger = dpe.create_ledger(Path(folder) / "study.db", dataset="people", epsilon=3)
-        dpe.dp_ate("y ~ t", frame(), "diff_in_means", epsilon=1, bounds=BOUNDS, ledger=ledger)
-        return ledger.statement()
 
 
 MADE = {

@@ -50,7 +50,11 @@ def _(fit: Combined, conf_level: float | None = None) -> Summary:
     first: tuple[Block, ...] = (_header(fit), effect_table(fit, conf_level), *means)
     blocks: tuple[Block | None, ...] = (
         *(_sites(fit), _guarantees(fit)),
-        *(_heterogeneity(fit), _left_out(fit), noted(fit.notes)),
+        *(
+            _heterogeneity(fit),
+            _left_out(fit),
+            noted((*fit.notes, f"Guarantees in full: {_promises(fit)}.")),
+        ),
     )
     return Summary(
         f"Private {what} of {count} ({fit.rule})",

@@ -126,7 +126,7 @@ def with_error(value: float, error: Any) -> str:
 
 def _error(values: Sequence[float], error: float, ends: Sequence[float]) -> float:
     """The error, or what the interval says of it where it is short, or there is no error."""
-    known = [x for x in (*values, *ends) if math.isfinite(x)] if ends else []
+    known = [x for x in (*values[:1], *ends) if math.isfinite(x)] if ends else []
     width = max(known) - min(known) if known else 0.0
     cut = all(map(math.isfinite, ends)) and 0.0 < width < error
     return error if math.isfinite(error) and error > 0.0 and not cut else width / 4.0
