@@ -228,24 +228,41 @@ class Guarantee:
         """Say the guarantee in words."""
         if self.kind == "none":
             return KINDS["none"].words
+        known = ", ".join(self.public) if self.public else "nothing"
+        text = (
+            f"{self._promise()}; neighbours are tables that differ in {replaced(self.unit)}, "
+            f"whatever the order of their rows; public: {known}"
+        )
+        return f"{self._void()}. Without that it would be {text}" if self.void else text
+
+    def short(self) -> str:
+        """Say in a line what is promised, and to whom, or that nothing is.
+
+        Examples
+        --------
+        >>> Guarantee(1.0, 1e-6).short()
+        '(1, 1e-06)-differential privacy for everything in one record'
+        >>> Guarantee(1.0, void=("seeded",)).short()
+        'VOID (seeded): not private'
+        """
+        if self.kind == "none":
+            return KINDS["none"].words
+        return self._void() if self.void else self._promise()
+
+    def _promise(self) -> str:
+        """What is promised, for whom, and of what kind it is."""
         if self.delta:
             what = f"({self.epsilon:.6g}, {self.delta:.3g})-differential privacy"
         else:
             what = f"{self.epsilon:.6g}-differential privacy (pure)"
         whom = protected(self.unit)
-        other = replaced(self.unit)
         if self.unit == "record" and "treatment" in self.public:
             whom += " but its treatment"
-        known = ", ".join(self.public) if self.public else "nothing"
-        text = (
-            f"{what} for {whom}; neighbours are tables that differ in {other}, whatever the order "
-            f"of their rows; public: {known}"
-        )
-        if self.kind != "exact":
-            text = f"{KINDS[self.kind].words}: {text}"
-        if self.void:
-            return f"VOID ({', '.join(self.void)}): not private. Without that it would be {text}"
-        return text
+        claimed = "" if self.kind == "exact" else f"{KINDS[self.kind].words}: "
+        return f"{claimed}{what} for {whom}"
+
+    def _void(self) -> str:
+        return f"VOID ({', '.join(self.void)}): not private"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

@@ -1,18 +1,27 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
 Results, plans and ledgers know nothing of how they are shown: `summarise`, `tabulate`,
-`write_about` and `draw` find by its type what the package `report` has registered for them, and
-`RENDERERS` has its formats.
+`brief`, `write_about` and `draw` find by its type what the package `report` has registered for
+them, and `RENDERERS` has its formats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from dpeffects.errors import OptionError, nearest
+
+FORMS = ("full", "short")
+"""How much a summary says."""
+MOST_ROWS = 5
+"""Rows of a table in a short summary."""
+EVERYTHING, SHORT_OF = "Everything: fit.summary()", 'Everything: summary("full")'
+"""The last line of a short summary: of a release, and of what is not one."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +140,25 @@ class Summary:
         """
         return WRITERS[".docx"](self, path, overwrite=overwrite)
 
+    def shortened(self) -> Summary:
+        """Return what it begins with: title, alert, first lines, and the first rows of a table."""
+        pairs = [block for block in self.blocks if isinstance(block, Pairs)][:1]
+        tables = [_cut(block) for block in self.blocks if isinstance(block, Table)][:1]
+        return replace(self, blocks=(*pairs, *tables, Prose(SHORT_OF)))
+
     def _repr_html_(self) -> str:
         return self.as_html()
 
     def __str__(self) -> str:
         return self.as_text()
+
+
+def _cut(table: Table) -> Table:
+    left = len(table.rows) - MOST_ROWS
+    if left < 2:
+        return table
+    more = (f"and {left} more", *[""] * (len(table.columns) - 1))
+    return replace(table, rows=(*table.rows[:MOST_ROWS], more), total=False)
 
 
 @dataclass(frozen=True, repr=False)
@@ -178,9 +201,9 @@ class Report:
 class Shown:
     """Whatever has a summary: it prints as text, and as HTML in a notebook."""
 
-    def summary(self) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self)
+    def summary(self, form: str = "full") -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        return show(self, form)
 
     def _repr_html_(self) -> str:
         return self.summary().as_html()
@@ -193,6 +216,28 @@ class Shown:
 def summarise(result: Any, **options: Any) -> Summary:
     """Build the summary of a result; each type has its own function."""
     raise NotImplementedError(f"no summary of {type(result).__name__}")
+
+
+@singledispatch
+def brief(result: Any, **options: Any) -> Summary:
+    """Build the short summary of a result: by default what the whole one begins with."""
+    return summarise(result, **options).shortened()
+
+
+def show(result: Any, form: str, **options: Any) -> Summary:
+    """Build the summary of a result in one of the `FORMS`."""
+    return (brief if check_form(form) == "short" else summarise)(result, **options)
+
+
+def check_form(form: Any) -> str:
+    """Return the form of a summary, or say what it can be."""
+    if isinstance(form, str) and form in FORMS:
+        return form
+    if isinstance(form, int | float):
+        told = f"; write summary(conf_level={form})"
+    else:
+        told = nearest(form, FORMS)
+    raise OptionError(f'summary takes "full" or "short", got {form!r}{told}')
 
 
 @singledispatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
@@ -129,6 +130,11 @@ def _combined(rule, third):
         if third or site != "West"
     ]
     return dpe.combine(sent, rule)
+
+
+def half_unit(error):
+    """The most that rounding to two digits of a standard error moves a number."""
+    return 0.5000001 * 10.0 ** (math.floor(math.log10(float(f"{error:.1e}"))) - 1)
 
 
 def everything():

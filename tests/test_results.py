@@ -20,6 +20,7 @@ from dpeffects.report.blocks import formula_text
 from dpeffects.results import Result
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Pairs, Summary, Table
+from tests.releases import half_unit
 
 ESTIMATE = Estimate(
     1794.3123,
@@ -181,18 +182,20 @@ def test_no_input_breaks_a_line(labels, value, formula):
 
 def test_effect_row_holds_the_numbers():
     fit = make()
-    table = next(b for b in fit.summary(0.9).blocks if isinstance(b, Table))
+    table = next(b for b in fit.summary(conf_level=0.9).blocks if isinstance(b, Table))
     assert table.columns[3:5] == ("5 %", "95 %")
     cells = [float(cell) for cell in table.rows[0][1:]]
-    want = [fit.estimate, fit.std_error, *fit.conf_int(0.9), fit.p_value]
-    assert cells == pytest.approx(want, rel=1e-3)
-    assert len({cell.split(".")[1].__len__() for cell in table.rows[0][1:5]}) == 1
+    want = [fit.estimate, fit.std_error, *fit.conf_int(0.9)]
+    assert cells[:4] == pytest.approx(want, abs=half_unit(fit.std_error))
+    assert cells[4] == pytest.approx(fit.p_value, abs=5e-5)
+    assert len({len(cell.partition(".")[2]) for cell in table.rows[0][1:5]}) == 1
 
 
 def test_error_parts_add_up():
     table = [b for b in make().summary().blocks if isinstance(b, Table)][1]
     sds = [float(row[1]) for row in table.rows]
-    assert sds[0] ** 2 + sds[1] ** 2 == pytest.approx(sds[2] ** 2, rel=1e-4)
+    off = 4.0 * half_unit(sds[2])
+    assert math.hypot(sds[0], sds[1]) == pytest.approx(sds[2], abs=off)
     shares = [float(row[2].removesuffix(" %")) for row in table.rows]
     assert shares[0] + shares[1] == pytest.approx(100.0)
     assert shares[1] == pytest.approx(100 * make().noise_share, abs=0.05)
@@ -269,7 +272,7 @@ def test_too_narrow(width):
 
 def test_bad_level():
     with pytest.raises(OptionError, match="level"):
-        make().summary(95)
+        make().summary(conf_level=95)
 
 
 # --- numbers -------------------------------------------------------------------------------------

@@ -81,9 +81,9 @@ def _show_effect(args: argparse.Namespace, fit: Any) -> None:
     title, level = f"Effect on the scale {args.scale}", args.conf_level
     block = Pairs(tuple((name, str(found)) for name, found in said.items()), title)
 
-    def summary() -> Summary:
-        whole = fit.summary(level)
-        return replace(whole, blocks=(*whole.blocks[:2], block, *whole.blocks[2:]))
+    def summary(form: str) -> Summary:
+        made, place = fit.summary(form, conf_level=level), 1 if form == "short" else 2
+        return replace(made, blocks=(*made.blocks[:place], block, *made.blocks[place:]))
 
     def to_dict() -> dict[str, Any]:
         return fit.to_dict(level) | {"scaled": {name: plain(x) for name, x in said.items()}}

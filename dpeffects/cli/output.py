@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
@@ -17,7 +18,7 @@ from typing import Any
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.report.word import ENDING, render_word, word_file
-from dpeffects.summary import RENDERERS, Summary
+from dpeffects.summary import RENDERERS, Prose, Summary
 
 _ENDINGS = {".json": "json", **{r.ending: name for name, r in RENDERERS.items()}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
@@ -53,6 +54,7 @@ def add_output_arguments(
     if formats:
         by_ending = "default: by the ending of --out, else text"
         add("--format", choices=list(formats), help=by_ending)
+        add("--short", action="store_true", help="what matters most, in about ten lines")
     add("--out", metavar="FILE", help="write there instead of printing")
     add("--force", action="store_true", help="overwrite files")
     if conf_level:
@@ -148,7 +150,7 @@ def put_result(
     result: Any,
     title: str = "",
     *,
-    summary: Callable[[], Summary] | None = None,
+    summary: Callable[[str], Summary] | None = None,
     to_dict: Callable[[], Any] | None = None,
     plot: Callable[[], Any] | None = None,
 ) -> None:
@@ -161,7 +163,8 @@ def put_result(
         plain = (to_dict or _at_level(args, result.to_dict))()
         text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False)
     else:
-        made = (summary or _at_level(args, result.summary))()
+        form = "short" if args.short else "full"
+        made = _said_here(args, (summary or _at_level(args, result.summary))(form))
         text = RENDERERS[format_of(args)].document(made)
         if args.format is None and _is_word(args.out):
             content = render_word(made)
@@ -175,6 +178,17 @@ def put_result(
         _at_level(args, result.report)(args.record, overwrite=args.force)
     if getattr(args, "plot", None) is not None:
         _write_plot(args, plot or result.plot)
+
+
+def _said_here(args: argparse.Namespace, summary: Summary) -> Summary:
+    """A short summary says how a shell shows the rest."""
+    if not args.short:
+        return summary
+    told = "Everything: without --short."
+    if hasattr(args, "record"):
+        again = " Another call is another release." if hasattr(args, "epsilon") else ""
+        told = f"Everything: without --short, or in the file of --record FILE.html.{again}"
+    return replace(summary, blocks=(*summary.blocks[:-1], Prose(told)))
 
 
 def put_text(args: argparse.Namespace, title: str, text: str, content: bytes | None = None) -> None:

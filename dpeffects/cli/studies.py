@@ -123,15 +123,15 @@ def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None
         args,
         plan,
         "plan",
-        summary=lambda: _plan_summary(plan, needed, width),
+        summary=lambda form: _plan_summary(plan, form, needed, width),
         to_dict=lambda: _plan_dict(plan, needed),
     )
 
 
 def _plan_summary(
-    plan: dpe.Plan | dpe.StudyPlan, needed: pd.DataFrame | None, width: float
+    plan: dpe.Plan | dpe.StudyPlan, form: str, needed: pd.DataFrame | None, width: float
 ) -> Summary:
-    summary = plan.summary()
+    summary = plan.summary(form)
     if needed is None:
         return summary
     found = [(str(name), value, str(why)) for name, value, why in needed.itertuples(index=False)]

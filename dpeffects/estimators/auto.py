@@ -127,13 +127,15 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
     why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
     others = [one for one in (unadjusted, *adjusted) if one[1] is not method]
     if others:
-        listed = ", ".join(f"{x[1].name} {x[0].error / forecast.error:.2g}" for x in others)
-        why += f" Expected width of the interval, against it: {listed}."
+        listed = ", ".join(
+            f"{x[0].error / forecast.error:.2g} times as wide with {x[1].name}" for x in others
+        )
+        why += f" The interval is expected to be {listed}."
     if not facts.budget.delta:
         with_delta = replace(facts, budget=Budget(facts.budget.epsilon, _DELTA))
         least = min(one[0].error for one in plans(options, with_delta)) / forecast.error
         if least < _WORTH:
-            why += f" With delta = {_DELTA:g} it would be about {least:.2g} of this width."
+            why += f" With delta = {_DELTA:g} it would be about {least:.2g} times as wide as here."
     return method, own, why
 
 
@@ -186,5 +188,5 @@ SPEC = MethodSpec(
     reference=reference,
     needs_covariates=False,
     former_options=_FORMER,
-    citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",
+    citation="dpeffects (software): one-step estimation from private moments.",
 )

@@ -525,5 +525,5 @@ SPEC = MethodSpec(
     reference=diff_in_means.reference,
     variance_shares=(),
     uses_covariates=False,
-    citation="dpeffects: clipped contrast (docs/architecture.md).",
+    citation="dpeffects (software): clipped contrast.",
 )

@@ -343,5 +343,5 @@ TABLE = MethodSpec(
     needs_intercept=True,
     tabled=True,
     several=True,
-    citation="dpeffects: noisy second moments (docs/architecture.md).",
+    citation="dpeffects (software): noisy second moments.",
 )

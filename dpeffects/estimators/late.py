@@ -297,5 +297,5 @@ TABLE = MethodSpec(
     variance_shares=(),
     needs_covariates=False,
     tabled=True,
-    citation="dpeffects: Wald's ratio from two private effects (docs/architecture.md).",
+    citation="dpeffects (software): Wald's ratio from two private effects.",
 )

@@ -580,7 +580,7 @@ def _basis(models: Models, options: OneStepOptions) -> str:
 
 def _known(models: Models) -> dict[str, str]:
     """How much of the models is not noise."""
-    names = ("outcome slopes known", "treatment slopes known")
+    names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
     shown = (f"{100.0 * max(x, 0.0):.0f} %" for x in models.slopes.known)
     return dict(zip(names, shown, strict=True))
 
@@ -605,5 +605,5 @@ SPEC = MethodSpec(
     fit=fit,
     fit_arms=fit_arms,
     reference=reference,
-    citation="dpeffects: one-step estimation from private moments (docs/architecture.md).",
+    citation="dpeffects (software): one-step estimation from private moments.",
 )

@@ -60,5 +60,5 @@ TABLE = MethodSpec(
     variance_shares=(),
     needs_covariates=False,
     tabled=True,
-    citation="dpeffects: noisy distributions by arm (docs/architecture.md).",
+    citation="dpeffects (software): noisy distributions by arm.",
 )

@@ -250,5 +250,5 @@ TABLE = MethodSpec(
     variance_shares=(),
     needs_covariates=False,
     tabled=True,
-    citation="dpeffects: noisy sums of events and time (docs/architecture.md).",
+    citation="dpeffects (software): noisy sums of events and time.",
 )

@@ -106,5 +106,5 @@ TABLE = MethodSpec(
     variance_shares=(),
     needs_covariates=False,
     tabled=True,
-    citation="dpeffects: noisy life tables (docs/architecture.md).",
+    citation="dpeffects (software): noisy life tables.",
 )

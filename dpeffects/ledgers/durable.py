@@ -35,7 +35,7 @@ from dpeffects.privacy.ledger import (
     part_of,
     require_name,
 )
-from dpeffects.summary import Shown, Summary
+from dpeffects.summary import Shown, Summary, check_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,9 +235,10 @@ class DurableLedger(Shown, Divisible):
         """Write the charges to a .csv file, or the totals and all entries to a .json file."""
         self.statement().export(Path(path), overwrite=overwrite)
 
-    def summary(self) -> Summary:
-        """Totals, what is left, open calls and charges."""
-        return self.statement().summary()
+    def summary(self, form: str = "full") -> Summary:
+        """Totals, what is left, open calls and charges; fewer of them where ``form="short"``."""
+        whole = self.statement().summary()
+        return whole.shortened() if check_form(form) == "short" else whole
 
     def __repr__(self) -> str:
         state, budget = self.state, self.agreement.budget

@@ -25,6 +25,7 @@ from dpeffects.report import (
     markdown,
     plots,
     review_record,
+    short,
     text,
     word,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "markdown",
     "plots",
     "review_record",
+    "short",
     "text",
     "word",
 ]

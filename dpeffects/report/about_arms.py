@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import math
-
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.report.about_conditional import EFFECTS, listed, noise_sentence
 from dpeffects.report.blocks import (
     alert,
     called,
+    cells_of_rows,
     closing,
     effect_table,
     header,
     limits,
     means_block,
-    p_text,
+    p_cell,
     percent,
     relation,
 )
 from dpeffects.report.paragraph import describe, effect_words, paragraph
 from dpeffects.results.did import EventStudy
-from dpeffects.results.numbers import number, numbers
 from dpeffects.results.several import ArmEffects, AtOnce, SubsetEffects
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 
 @summarise.register
 def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summary:
-    rows = []
     shown = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
-    for row in shown[:EFFECTS]:
-        values = [row[name] for name in ("estimate", "std_error", "conf_low", "conf_high")]
-        known = "n/a" if math.isnan(values[0]) else number(values[0])
-        cells = (known, *["n/a"] * 3) if math.isnan(values[2]) else numbers(values)
-        p = row["p_value"]
-        rows.append((row["term"], *cells, p_text(Unavailable("") if math.isnan(p) else p)))
+    found = zip(shown[:EFFECTS], cells_of_rows(shown[:EFFECTS]), strict=True)
+    rows = [(row["term"], *cells, p_cell(row)) for row, cells in found]
     about = relation(fit)
     table = Table(
         f"{about[0].upper()}{about[1:]}, {_where(fit)}",

@@ -32,7 +32,7 @@ from dpeffects.report.paragraph import (
     split,
 )
 from dpeffects.results.average import Result
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, numbers, to_error, with_ends
 from dpeffects.summary import Summary, Table, summarise
 
 BASIS = {
@@ -84,14 +84,14 @@ def _error_parts(fit: Result) -> Table:
     variances = {"sampling error": sampling, **known}
     total = sum(variances.values())
     variances["all" if released.parts else "both"] = total
-    sds = numbers([math.sqrt(variance) for variance in variances.values()])
+    sds = to_error([math.sqrt(variance) for variance in variances.values()], math.sqrt(total))
     shares = [percent(x / total if total > 0.0 else 0.0, ".1f") for x in variances.values()]
     shares[-1] = "100.0 %"
     return Table(title, columns, tuple(zip(variances, sds, shares, strict=True)), "lrr", total=True)
 
 
 def _sd(variance: float) -> str:
-    return "n/a" if math.isnan(variance) else number(math.sqrt(variance))
+    return "n/a" if math.isnan(variance) else number(math.sqrt(variance), 2)
 
 
 def _inference_notes(fit: Result, conf_level: float) -> tuple[str, ...]:
@@ -117,9 +117,9 @@ def _law_notes(fit: Result, sampling: SamplingVariance | Unavailable) -> tuple[s
     if isinstance(sampling, SamplingVariance) and sampling.value < sampling.noise_scale:
         return (
             law,
-            f"The sampling variance was released as {number(sampling.value)} with noise of scale "
-            f"{number(sampling.noise_scale)}: it is hardly known. Standard error, interval and "
-            "p-value average over what it may be, and are cautious.",
+            f"The sampling variance was released as {number(sampling.value, 2)} with noise of "
+            f"scale {number(sampling.noise_scale, 2)}: it is hardly known. Standard error, "
+            "interval and p-value average over what it may be, and are cautious.",
         )
     return (law,)
 
@@ -140,7 +140,8 @@ def _cut_notes(fit: Result, conf_level: float) -> tuple[str, ...]:
         )
     if released.point != released.value:
         notes.append(
-            f"The released estimate, {number(released.value)}, was moved to the end of that range."
+            f"The released estimate, {number(released.value, 4)}, was moved to the end of that "
+            "range."
         )
     return tuple(notes)
 
@@ -149,7 +150,7 @@ def _noise_only(fit: Result, conf_level: float) -> tuple[str, ...]:
     noise = inference.noise_interval(fit.released, conf_level)
     if isinstance(noise, Unavailable):
         return _cut_notes(fit, conf_level)
-    low, high = numbers(tuple(noise))
+    _, low, high = with_ends(fit.estimate, *noise)
     return (
         f"Without its privacy noise the estimate would lie in [{low}, {high}] with probability "
         f"{percent(conf_level)}. This is not an interval for the effect: it leaves out the "
@@ -162,12 +163,13 @@ def _findings(fit: Result, conf_level: float) -> list[str]:
     interval, error = fit.conf_int(conf_level), fit.std_error
     sampling, what = fit.sampling_variance, "association" if fit.associated else "effect"
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
-        sd = number(math.sqrt(fit.noise_variance))
+        sd = number(math.sqrt(fit.noise_variance), 2)
+        (value,) = to_error((fit.estimate,), math.sqrt(fit.noise_variance))
         known = f"its privacy noise has a standard deviation of {sd}, and its sampling error is"
         if math.isnan(fit.noise_variance):
             known = "its privacy noise and its sampling error are"
         return [
-            f"The estimate is {number(fit.estimate)}; {known} not known, so it supports no "
+            f"The estimate is {value}; {known} not known, so it supports no "
             f"statement on whether there is an {what}."
         ]
     sentences = [effect_sentence(fit.estimate, error, interval, fit.p_value)]
@@ -195,7 +197,7 @@ def _biases(fit: Result) -> str:
         return ""
     return (
         f"For possible biases ({', '.join(names)}) a standard deviation of "
-        f"{number(math.sqrt(fit.bias_variance))} is allowed."
+        f"{number(math.sqrt(fit.bias_variance), 2)} is allowed."
     )
 
 

@@ -7,6 +7,7 @@ import math
 from dpeffects.guarantee import counted
 from dpeffects.report.blocks import alert, closing, header
 from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.short import Rows, headline
 from dpeffects.results.covariate_balance import (
     ARMS,
     HIGH,
@@ -15,10 +16,12 @@ from dpeffects.results.covariate_balance import (
     Balance,
     within_noise,
 )
-from dpeffects.results.numbers import number
+from dpeffects.results.numbers import number, to_error
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
 _SHOWN = 40
+_APART = 0.1
+"""Standardised differences above it are said to matter."""
 
 
 @summarise.register
@@ -27,24 +30,47 @@ def _(balance: Balance, conf_level: float = 0.95) -> Summary:
     if balance.edges:
         tables.append(_histogram(balance))
     notes = (*_notes(balance), *balance.notes)
-    blocks = (header(balance), *tables, *closing(balance, notes))
+    about = Pairs(tuple(row for row in header(balance).rows if row[0] != "Estimand"))
+    blocks = (about, *tables, *closing(balance, notes))
     return Summary("Private overlap and balance", alert(balance), blocks)
 
 
 @describe.register
 def _(balance: Balance, conf_level: float) -> str:
-    rows = zip(balance.terms, balance.smd, balance.noise_sd, strict=True)
-    usable = [row for row in rows if not math.isnan(row[1])]
+    largest = _largest(balance)
     findings = [f"No difference is known: {next(filter(None, balance.reasons), '')}."]
-    if usable:
-        term, smd, sd = max(usable, key=lambda row: abs(row[1]))
+    if largest:
         findings = [
-            f"The largest standardised mean difference is {number(smd)}, of {term}; its "
-            f"privacy noise has a standard deviation of {number(sd)}, and sampling error is "
-            "not in that."
+            f"The largest standardised mean difference is {largest}; sampling error is not in that."
         ]
     subject = f"the balance of covariates between the arms of {balance.treatment}"
     return paragraph(balance, findings, subject=subject)
+
+
+@headline.register
+def _(balance: Balance, **options: float) -> Rows:
+    apart = [smd for smd in balance.smd if abs(smd) > _APART]
+    return [
+        ("About", f"how far the arms of {balance.treatment} differ in {_counted(balance)}"),
+        ("Largest", _largest(balance) or "not known: no difference is usable"),
+        ("Apart", f"{len(apart)} of {len(balance.smd)} differ by more than {_APART}"),
+        *_arms(balance).rows,
+    ]
+
+
+def _counted(balance: Balance) -> str:
+    return f"{len(balance.terms)} covariate{'' if len(balance.terms) == 1 else 's'}"
+
+
+def _largest(balance: Balance) -> str:
+    """The largest standardised difference, or nothing where none is known."""
+    rows = zip(balance.terms, balance.smd, balance.noise_sd, strict=True)
+    usable = [row for row in rows if not math.isnan(row[1])]
+    if not usable:
+        return ""
+    term, smd, sd = max(usable, key=lambda row: abs(row[1]))
+    value, noise = to_error((smd, sd), sd)
+    return f"{value}, of {term} (standard deviation of its privacy noise {noise})"
 
 
 def _arms(balance: Balance) -> Pairs:
@@ -80,7 +106,7 @@ def _histogram(balance: Balance) -> Table:
             balance.edges[:-1], balance.edges[1:], *balance.counts, strict=True
         )
     )
-    title = f"Records by propensity score (noise sd {number(float(f'{balance.count_sd:.3g}'))})"
+    title = f"Records by propensity score (noise sd {number(balance.count_sd, 3)})"
     return Table(title, ("score", *ARMS), rows[:_SHOWN], "lrr")
 
 

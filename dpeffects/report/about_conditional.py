@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from statistics import NormalDist
 from typing import Any
 
-from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import alert, closing, header, limits, percent
+from dpeffects.report.blocks import (
+    alert,
+    cells_of_rows,
+    closing,
+    header,
+    limits,
+    percent,
+    relation,
+)
 from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.several import SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
@@ -48,12 +56,11 @@ def _(
     values = fit.values(points)
     names = list(values)[:_COVARIATES]
     shown = fit.tidy(conf_level, {name: values[name] for name in names}, at).to_dict("records")
-    for name in names:
-        for i, point in enumerate(p for p in shown if p["covariate"] == name):
-            low, high = point["conf_low"], point["conf_high"]
-            sd = point["noise_sd"] if math.isnan(point["std_error"]) else point["std_error"]
-            known = numbers([point["estimate"], sd, low, high])
-            rows.append((name if i == 0 else "", number(point["value"]), *known))
+    points_shown = [_with_noise(point) for point in shown]
+    cells = zip(points_shown, cells_of_rows(points_shown), strict=True)
+    for name, own in groupby(cells, key=lambda pair: pair[0]["covariate"]):
+        for i, (point, known) in enumerate(own):
+            rows.append((name if i == 0 else "", number(point["value"], 4), *known))
     covers = shown[0]["covers"]
     others = "others as chosen" if at else "others at their medians"
     table = Table(
@@ -62,7 +69,7 @@ def _(
         tuple(rows),
         "llrrrr",
     )
-    value, low, high = numbers(_average(fit, conf_level, covers))
+    value, low, high = with_ends(*_average(fit, conf_level, covers))
     name, whose = ("Average effect", "the function over the records")
     if fit.function.variation is None:
         name, whose = ("Average of the function", "evenly over the declared ranges")
@@ -72,6 +79,24 @@ def _(
     if hidden > 0:
         notes.append(f"{hidden} more covariates are not shown; see curve() and plot().")
     return _summary(fit, (average, table), notes)
+
+
+def _with_noise(row: dict[Any, Any]) -> dict[Any, Any]:
+    """A row of `tidy`, with its privacy noise in the place of a standard error it has not."""
+    return row | {"std_error": row["noise_sd"]} if math.isnan(row["std_error"]) else row
+
+
+@headline.register
+def _(
+    fit: CateFunction,
+    conf_level: float = 0.95,
+    points: int | Mapping[str, Sequence[Any]] = 3,
+    at: Mapping[str, Any] | None = None,
+) -> Rows:
+    rows = fit.tidy(conf_level, points, at).to_dict("records")
+    value, low, high = with_ends(*_average(fit, conf_level, rows[0]["covers"]))
+    first, *others = estimates(rows, f"{relation(fit)} as a function of covariates", conf_level)
+    return [first, ("Average", f"{value} ({low} to {high})"), *others]
 
 
 def _average(fit: CateFunction, conf_level: float, covers: str) -> tuple[float, float, float]:
@@ -87,7 +112,7 @@ def _limits_of(fit: CateFunction) -> list[str]:
         notes = ["A linear function: bands are for the best one, not for effects that bend."]
     else:
         widths = list(fit.bandwidths.items())[:_COVARIATES]
-        sharp = ", ".join(f"{number(float(f'{width:.2g}'))} of {name}" for name, width in widths)
+        sharp = ", ".join(f"{number(width, 2)} of {name}" for name, width in widths)
         within = f": here about {sharp}" if sharp else ""
         notes = [
             "Bands do not allow for steps and turns of the effect that are sharper than the "
@@ -98,7 +123,7 @@ def _limits_of(fit: CateFunction) -> list[str]:
         return [*notes, f"{worst}."]
     ranges = []
     for name in list(fit.bandwidths)[:_COVARIATES]:
-        low, high = (number(float(f"{x:.3g}")) for x in fit.quantiles(name, [0.05, 0.95]))
+        low, high = (number(x, 3) for x in fit.quantiles(name, [0.05, 0.95]))
         ranges.append(f"{name} from {low} to {high}")
     return [*notes, f"{worst}; nine in ten have {', '.join(ranges)}."]
 
@@ -106,17 +131,10 @@ def _limits_of(fit: CateFunction) -> list[str]:
 @summarise.register
 def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) -> Summary:
     groups = fit.kind == "groups"
-    intervals = fit.conf_int(conf_level, simultaneous=simultaneous).tolist()
-    rows = []
-    for label, effect, interval in list(zip(fit.labels, fit.effects, intervals, strict=True))[
-        :EFFECTS
-    ]:
-        error = inference.std_error(effect)
-        sd = math.sqrt(effect.noise_variance) if isinstance(error, Unavailable) else error
-        if math.isfinite(interval[0]):
-            rows.append((label, *numbers([effect.point, sd, *interval])))
-        else:
-            rows.append((label, number(effect.point), "n/a", "n/a", "n/a"))
+    found = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+    shown = [row if math.isnan(row["conf_low"]) else _with_noise(row) for row in found[:EFFECTS]]
+    pairs = zip(shown, cells_of_rows(shown), strict=True)
+    rows = [(row["term"], *cells) for row, cells in pairs]
     where, error_name = ("by group", "std. error") if groups else ("at points", "noise sd")
     effect_name = "Overlap-weighted effect" if fit.overlap_weighted else "Effect"
     table = Table(
@@ -125,7 +143,7 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
         tuple(rows),
         "lrrrr",
     )
-    known = any(math.isfinite(low) for low, _ in intervals)
+    known = any(math.isfinite(row["conf_low"]) for row in found)
     notes = [_INTERVALS[fit.kind] if known else _NO_INTERVALS]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
@@ -149,7 +167,7 @@ def _(fit: CateFunction, conf_level: float) -> str:
         if covers == "effect"
         else "The bands cover privacy noise only, not sampling error and shrinkage."
     )
-    value, low, high = numbers(_average(fit, conf_level, covers))
+    value, low, high = with_ends(*_average(fit, conf_level, covers))
     whose = "the records" if fit.function.variation is not None else "the declared ranges"
     findings = [
         "An effect function of the covariates was released, which can be asked for any of their "
@@ -188,12 +206,10 @@ def _(fit: CateEffects, conf_level: float) -> str:
 def listed(rows: list[dict[Any, Any]]) -> str:
     """Effects with their intervals, from rows of `tidy`."""
     parts = []
-    for row in rows[:_SENTENCES]:
-        if math.isnan(row["conf_low"]):
-            parts.append(f"{number(row['estimate'])} (no interval) for {row['term']}")
-        else:
-            effect, low, high = numbers([row["estimate"], row["conf_low"], row["conf_high"]])
-            parts.append(f"{effect} (from {low} to {high}) for {row['term']}")
+    first = rows[:_SENTENCES]
+    for row, (effect, _, low, high) in zip(first, cells_of_rows(first), strict=True):
+        ends = "no interval" if math.isnan(row["conf_low"]) else f"from {low} to {high}"
+        parts.append(f"{effect} ({ends}) for {row['term']}")
     more = f"; {len(rows) - _SENTENCES} more are in tidy()" if len(rows) > _SENTENCES else ""
     return "; ".join(parts) + more
 
@@ -209,5 +225,5 @@ def noise_sentence(rows: list[dict[Any, Any]]) -> str:
 
 def _range(values: Iterable[float]) -> str:
     known = list(values)
-    low, high = numbers((min(known), max(known)))
+    low, high = to_error((min(known), max(known)), min(known))
     return low if low == high else f"{low} to {high}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dpeffects.errors import FormulaError
@@ -13,7 +15,7 @@ from dpeffects.report.about_tables import table_of_terms, with_limits
 from dpeffects.report.blocks import alert, closing, header, percent, relation
 from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.results.late import LateEffect
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import to_error
 from dpeffects.summary import Pairs, Summary, summarise
 
 _MOST = 4
@@ -64,8 +66,17 @@ def first_stage(fit: LateEffect, conf_level: float) -> str:
 
 def pieces(fit: LateEffect, conf_level: float) -> str:
     """The interval, piece by piece."""
-    shown = (numbers(tuple(piece)) for piece in fit.region(conf_level))
-    return " and ".join(f"{low} to {high}" for low, high in shown)
+    ends = [end for piece in fit.region(conf_level) for end in piece]
+    _, *texts = _cells(fit, ends)
+    return " and ".join(
+        f"{low} to {high}" for low, high in zip(texts[::2], texts[1::2], strict=True)
+    )
+
+
+def _cells(fit: LateEffect, ends: Sequence[float] = ()) -> tuple[str, ...]:
+    error = fit.std_error
+    known = math.nan if isinstance(error, Unavailable) else error
+    return to_error((fit.estimate,), known, ends=ends)
 
 
 @summarise.register
@@ -91,7 +102,7 @@ def _(fit: LateEffect, conf_level: float) -> str:
     findings = [
         f"It assumes that {assumptions(fit)}.",
         f"The effect of {fit.instrument} on {fit.treatment} is {first_stage(fit, conf_level)}.",
-        f"The effect among compliers is {number(fit.estimate)} ({level} confidence interval by "
+        f"The effect among compliers is {_cells(fit)[0]} ({level} confidence interval by "
         f"Fieller's method: {pieces(fit, conf_level)}{tested}).",
         _SHAPES[fit.shape(conf_level)],
     ]

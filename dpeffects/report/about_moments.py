@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from dpeffects.estimators import table_methods
-from dpeffects.inference.estimate import Unavailable
 from dpeffects.report.about_tables import with_limits
-from dpeffects.report.blocks import alert, closing, header, limits, p_text, percent
+from dpeffects.report.blocks import alert, cells_of_rows, closing, header, limits, p_cell, percent
 from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.moments import Moments, Regression
-from dpeffects.results.numbers import number, numbers
-from dpeffects.summary import Block, Pairs, Summary, Table, summarise
+from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
+from dpeffects.summary import MOST_ROWS, Block, Pairs, Summary, Table, summarise
 
 _SHOWN = 40
 _LOST = "n/a: {} varies by no more than the noise, given the other columns."
@@ -61,11 +62,34 @@ def _(kept: Moments, conf_level: float) -> str:
     row = kept.worth.to_dict("records")[0]
     finding = (
         f"The noise in the coefficient of {kept.treatment} is about "
-        f"{number(round(row['noise_to_sampling'], 2))} times its sampling error; it would be a "
+        f"{number(row['noise_to_sampling'], 2)} times its sampling error; it would be a "
         f"half of it at n = {row['n_for_half']}."
     )
     columns = f"the matrix of second moments of {len(kept.matrix.columns)} columns"
     return paragraph(kept, [finding], subject=columns, verb="released")
+
+
+@headline.register
+def _(fit: Regression, conf_level: float = 0.95) -> Rows:
+    rows = fit.tidy(conf_level).to_dict("records")
+    return estimates(rows, f"a regression of {fit.outcome}", conf_level)
+
+
+@headline.register
+def _(kept: Moments, conf_level: float = 0.95) -> Rows:
+    rows = kept.worth.to_dict("records")[:MOST_ROWS]
+    return [
+        ("Released", f"second moments of {len(kept.matrix.columns)} columns, for regressions"),
+        *((f"Noise, {row['column']}", _times(row)) for row in rows),
+        (
+            "What follows",
+            "regression(), effect(), effects_by(), balance(), at no further cost",
+        ),
+    ]
+
+
+def _times(row: Mapping[Any, Any]) -> str:
+    return f"{number(row['noise_to_sampling'], 2)} times the sampling error of its coefficient"
 
 
 def _header(record: Regression | Moments) -> Pairs:
@@ -75,24 +99,17 @@ def _header(record: Regression | Moments) -> Pairs:
 
 
 def _number(value: float) -> str:
-    return "n/a" if math.isnan(value) else number(value)
-
-
-def _cells(values: list[float]) -> tuple[str, ...]:
-    return numbers(values) if all(map(math.isfinite, values)) else tuple(map(_number, values))
+    return NOT_AVAILABLE if math.isnan(value) else number(value, 4)
 
 
 def _coefficients(fit: Regression, conf_level: float) -> tuple[Table, Table]:
     """The regression table, and the parts of its standard errors."""
     rows, parts = [], []
-    for row in fit.tidy(conf_level).to_dict("records"):
-        own, p = (
-            [row[x] for x in ("estimate", "std_error", "conf_low", "conf_high")],
-            row["p_value"],
-        )
-        shown = p_text(Unavailable("") if math.isnan(p) else p)
-        rows.append((row["term"], *_cells(own), shown))
-        parts.append((row["term"], *_cells([row["sampling_se"], row["noise_sd"]])))
+    shown = fit.tidy(conf_level).to_dict("records")
+    for row, cells in zip(shown, cells_of_rows(shown), strict=True):
+        rows.append((row["term"], *cells, p_cell(row)))
+        errors = row["sampling_se"], row["noise_sd"]
+        parts.append((row["term"], *to_error(errors, row["std_error"])))
     columns = ("", "estimate", "std. error", *limits(conf_level), "p-value")
     heads = ("", "sampling error", "privacy noise")
     return (
@@ -112,7 +129,7 @@ def _worth(kept: Moments) -> Table:
 
 
 def _means(kept: Moments) -> Table:
-    rows = _rows(kept.tidy().to_dict("records"), ("mean", "mean_noise_sd", "sd"))
+    rows = _rows(kept.tidy().to_dict("records"), ("mean", "mean_noise_sd", "sd"), "mean_noise_sd")
     return Table("Released columns", ("", "mean", "noise sd", "sd"), rows, "lrrr")
 
 
@@ -122,7 +139,7 @@ def _differences(kept: Moments) -> tuple[Table, ...]:
     if not found:
         return ()
     names = ("mean_reference", "mean", "smd", "std_error")
-    rows = _rows([row | {"term": _of_arm(row)} for row in found], names)
+    rows = _rows([row | {"term": _of_arm(row)} for row in found], names, "std_error")
     first, *others = kept.arms
     heads = ("", first, others[0] if len(others) == 1 else "arm", "std. difference", "std. error")
     return (Table("Balance of the arms", heads, rows, "lrrrr"),)
@@ -132,9 +149,14 @@ def _of_arm(row: dict[Any, Any]) -> str:
     return f"{row['term']}, {row['arm']}" if "arm" in row else row["term"]
 
 
-def _rows(found: list[dict[Any, Any]], names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Rows of numbers; of many, the first."""
-    rows = [(row["term"], *(_number(row[name]) for name in names)) for row in found[:_SHOWN]]
+def _rows(
+    found: list[dict[Any, Any]], names: tuple[str, ...], error: str
+) -> tuple[tuple[str, ...], ...]:
+    """Rows of numbers, to two digits of an error that is one of them; of many, the first."""
+    rows = [
+        (row["term"], *to_error([row[name] for name in names], row[error]))
+        for row in found[:_SHOWN]
+    ]
     if left := len(found) - _SHOWN:
         rows += [(f"and {left} more", *[""] * len(names))] if left > 0 else []
     return tuple(rows)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
-
-from dpeffects.report.about_tables import table_of_terms
+from dpeffects.report.about_tables import table_of_terms, with_limits
 from dpeffects.report.blocks import alert, closing, header, percent, relation
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import with_ends
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.survival import ARMS
@@ -23,7 +19,9 @@ _SHOWN = 12
 def _(fit: QuantileEffects, conf_level: float = 0.95) -> Summary:
     tables = (table_of_terms(fit, conf_level), _by_arm(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_notes(fit), *fit.notes)))
-    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+    return Summary(
+        f"Private effects on quantiles: {fit.method_title} ({fit.method})", alert(fit), blocks
+    )
 
 
 def _by_arm(fit: QuantileEffects, conf_level: float) -> Table:
@@ -32,7 +30,7 @@ def _by_arm(fit: QuantileEffects, conf_level: float) -> Table:
     for row in fit.quantiles(conf_level=conf_level).to_dict("records"):
         cells = [f"{row['quantile']:g}"]
         for arm in ARMS:
-            value, low, high = numbers([row[arm], row[f"{arm}_low"], row[f"{arm}_high"]])
+            value, low, high = with_ends(row[arm], row[f"{arm}_low"], row[f"{arm}_high"])
             cells += [value, f"{low} to {high}"]
         rows.append(tuple(cells))
     each = percent(conf_level, "g")
@@ -53,7 +51,7 @@ def _notes(fit: QuantileEffects) -> list[str]:
 @describe.register
 def _(fit: QuantileEffects, conf_level: float) -> str:
     rows = fit.tidy(conf_level).to_dict("records")
-    parts = [f"{row['term'].removeprefix('quantile ')}: {_with_limits(row)}" for row in rows]
+    parts = [f"{row['term'].removeprefix('quantile ')}: {with_limits(row)}" for row in rows]
     findings = [
         f"Differences between treatment and control at quantiles of {fit.outcome} "
         f"({percent(conf_level, 'g')} confidence intervals) are: {'; '.join(parts)}."
@@ -61,18 +59,13 @@ def _(fit: QuantileEffects, conf_level: float) -> str:
     return paragraph(fit, findings, subject=relation(fit))
 
 
-def _with_limits(row: Mapping[Any, Any]) -> str:
-    values = (row["estimate"], row["conf_low"], row["conf_high"])
-    finite = all(map(math.isfinite, values))
-    value, low, high = numbers(values) if finite else map(number, values)
-    return f"{value} ({low} to {high})"
-
-
 @summarise.register
 def _(fit: OrdinalEffects, conf_level: float = 0.95) -> Summary:
     tables = (table_of_terms(fit, conf_level), _shares(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_reading(fit), *fit.notes)))
-    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+    return Summary(
+        f"Private effects on ordered levels: {fit.method_title} ({fit.method})", alert(fit), blocks
+    )
 
 
 def _shares(fit: OrdinalEffects, conf_level: float) -> Table:
@@ -94,7 +87,7 @@ def _shares(fit: OrdinalEffects, conf_level: float) -> Table:
 def _reading(fit: OrdinalEffects) -> list[str]:
     lowest, highest = fit.levels[0], fit.levels[-1]
     notes = [
-        f"Levels go from {lowest} to {highest}. probability_higher is that of a treated record "
+        f"Levels go from {lowest} to {highest}. The probability is that of a treated record "
         "having a higher level than a control, ties counting half: 0.5 without effect. The odds "
         "ratio is that of a higher level, taken as the same at each level (proportional odds)."
     ]
@@ -108,8 +101,8 @@ def _(fit: OrdinalEffects, conf_level: float) -> str:
     rows = {row["term"]: row for row in fit.tidy(conf_level).to_dict("records")}
     findings = [
         f"A treated record has a higher level of {fit.outcome} than a control with probability "
-        f"{_with_limits(rows['probability_higher'])}, ties counting half, and the common odds "
-        f"ratio of a higher level is {_with_limits(rows['odds_ratio'])} "
+        f"{with_limits(rows['probability_higher'])}, ties counting half, and the common odds "
+        f"ratio of a higher level is {with_limits(rows['odds_ratio'])} "
         f"({percent(conf_level, 'g')} confidence intervals)."
     ]
     return paragraph(fit, findings, subject=relation(fit))

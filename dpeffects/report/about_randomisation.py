@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpeffects.inference.randomisation import GAMMA
 from dpeffects.report.blocks import alert, closing, header, p_text
 from dpeffects.report.paragraph import describe, p_words, paragraph
+from dpeffects.report.short import Rows, headline
 from dpeffects.results.numbers import number
 from dpeffects.results.randomisation import RandomisationTest
 from dpeffects.summary import Pairs, Summary, Table, summarise
@@ -28,7 +29,7 @@ def _(test: RandomisationTest, conf_level: float = 0.95) -> Summary:
         ),
         "Hypothesis",
     )
-    row = ("", number(test.estimate), f"{test.statistic:.3f}", p_text(test.p_value))
+    row = ("", number(test.estimate, 3), f"{test.statistic:.3f}", p_text(test.p_value))
     table = Table("Randomisation test", ("", "estimate", "statistic", "p-value"), (row,), "lrrr")
     blocks = (about, tested, table, *closing(test, (*_notes(), *test.notes)))
     return Summary("Private randomisation test", alert(test), blocks)
@@ -51,6 +52,16 @@ def _(test: RandomisationTest, conf_level: float) -> str:
         f"p {p_words(test.p_value)}, {evidence}.",
     )
     return paragraph(test, findings, subject=subject, verb="tested")
+
+
+@headline.register
+def _(test: RandomisationTest, **options: float) -> Rows:
+    return [
+        ("Tested", f"{test.treatment} changes nobody's {test.outcome}"),
+        ("Against", f"{_ALTERNATIVES[test.alternative]} ({test.alternative})"),
+        ("p-value", p_text(test.p_value)),
+        ("Estimate", f"{number(test.estimate, 3)} (no interval: dp_ate has one)"),
+    ]
 
 
 def _assigned(test: RandomisationTest) -> str:

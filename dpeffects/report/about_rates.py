@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 from dpeffects.report.about_tables import table_of_terms
-from dpeffects.report.blocks import alert, closing, header, percent, relation
+from dpeffects.report.blocks import alert, closing, effect_cells, header, percent, relation
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number
 from dpeffects.results.rates import RateEffects
 from dpeffects.summary import Summary, Table, summarise
 
@@ -26,7 +26,7 @@ def _sums(fit: RateEffects) -> Table:
     """What was released."""
     weights = " of weights" if fit.table.confounding is not None else ""
     pairs = zip(("treated", "control"), fit.table.sums.events, fit.table.sums.time, strict=True)
-    rows = tuple((arm, number(events), number(time)) for arm, events, time in pairs)
+    rows = tuple((arm, number(events, 4), number(time, 4)) for arm, events, time in pairs)
     return Table(f"Sums{weights} (noisy)", ("arm", "events", fit.offset), rows, "lrr")
 
 
@@ -45,15 +45,11 @@ def _(fit: RateEffects, conf_level: float = 0.95) -> Summary:
 
 @describe.register
 def _(fit: RateEffects, conf_level: float) -> str:
-    rows = fit.tidy(conf_level).set_index("term")
     said = {}
-    for term, row in rows[["estimate", "conf_low", "conf_high"]].iterrows():
-        values = [float(x) for x in row]
-        value, low, high = (
-            numbers(values) if all(map(math.isfinite, values)) else map(number, values)
-        )
+    for row in fit.tidy(conf_level).to_dict("records"):
+        value, _, low, high = effect_cells(row)
         interval = f"{percent(conf_level)} confidence interval from {low} to {high}"
-        said[term] = f"{value} ({interval})"
+        said[row["term"]] = f"{value} ({interval})"
     findings = [
         f"The rate of events {_per(fit)} is {said['rate_treated']} among the treated and "
         f"{said['rate_control']} among the controls.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.report.blocks import (
     alert,
@@ -15,7 +16,8 @@ from dpeffects.report.blocks import (
     relation,
 )
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.results.numbers import number, numbers
+from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
@@ -52,8 +54,8 @@ def _(found: SensitivityAnalysis, conf_level: float) -> str:
     found = _at(found, conf_level)
     figures = found.figures()
     sentences = [
-        f"The estimate is {number(found.estimate)}; confounding that adds a bias of "
-        f"{number(found.estimate)} explains it away",
+        f"The estimate is {_text(found, found.estimate)}; confounding that adds a bias of "
+        f"{_text(found, found.estimate)} explains it away",
         f" (E-value {_short(figures['e_value'])}).",
     ]
     limit = figures["tipping_bias_limit"]
@@ -63,17 +65,31 @@ def _(found: SensitivityAnalysis, conf_level: float) -> str:
         text = f"The {percent(found.conf_level)} interval includes zero as it is."
     else:
         text = (
-            f"A bias of {number(found.limit)} moves the {percent(found.conf_level)} interval to "
+            f"A bias of {_text(found, limit)} moves the {percent(found.conf_level)} interval to "
             f"zero (E-value {_short(figures['e_value_limit'])})."
         )
     stated = [
-        f"With a bias of {number(bias)} ({name}) the interval is from {number(interval.lower)} to "
-        f"{number(interval.upper)}."
+        f"With a bias of {number(bias)} ({name}) the interval is from "
+        f"{' to '.join(_cells(found, (), tuple(interval)))}."
         for name, bias, _, interval in found.readings()[1:]
         if not isinstance(interval, Unavailable)
     ]
     findings = ["".join(sentences), text, *stated, _deviation(found), _MEANS[found.released.basis]]
     return paragraph(found, findings, subject=f"the sensitivity to confounding of {_whole(found)}")
+
+
+@headline.register
+def _(found: SensitivityAnalysis, conf_level: float | None = None) -> Rows:
+    found = _at(found, conf_level)
+    figures = found.figures()
+    rows = estimates(found.tidy().to_dict("records"), relation(found), found.conf_level)
+    for name, end in (("estimate", ""), ("interval", "_limit")):
+        bias, e_value = (figures[f"{figure}{end}"] for figure in ("tipping_bias", "e_value"))
+        takes = f"a bias of {_text(found, bias)}, or confounding of E-value {_short(e_value)}"
+        if bias == 0.0:
+            takes = "nothing: it includes zero as it is"
+        rows.append((f"Moves the {name} to zero", takes))
+    return rows
 
 
 def _whole(found: SensitivityAnalysis) -> str:
@@ -108,7 +124,7 @@ def _tipping(found: SensitivityAnalysis) -> Table:
         bias, *ratios = (figures[name + end] for name in ("tipping_bias", "risk_ratio", "e_value"))
         share = figures[f"robustness_value{end}"]
         part = "n/a" if isinstance(share, Unavailable) else percent(share, ".1f")
-        rows.append((name, _text(value), _text(bias), *map(_short, ratios), part))
+        rows.append((name, _text(found, value), _text(found, bias), *map(_short, ratios), part))
     columns = ("", "value", "bias to zero", "risk ratio", "E-value", "robustness value")
     return Table("What explains it away", columns, tuple(rows), "lrrrrr")
 
@@ -144,8 +160,8 @@ def _readings(found: SensitivityAnalysis) -> Table | None:
         return None
     rows = []
     for name, bias, estimate, interval in found.readings():
-        ends = ("n/a", "n/a") if isinstance(interval, Unavailable) else numbers(tuple(interval))
-        rows.append((name, number(bias), number(estimate), *ends))
+        ends = (math.nan, math.nan) if isinstance(interval, Unavailable) else tuple(interval)
+        rows.append((name, number(bias, 4), *_cells(found, (estimate,), ends)))
     columns = ("", "bias", "estimate", *limits(found.conf_level))
     return Table("Under the stated confounding", columns, tuple(rows), "lrrrr")
 
@@ -191,14 +207,24 @@ def _deviation(found: SensitivityAnalysis) -> str:
         return f"Risk ratios and E-values are {known}."
     return (
         f"Risk ratios are approximate, exp(0.91 d) with d the estimate in standard deviations of "
-        f"the outcome: {number(known[0])}, {known[1]}."
+        f"the outcome: {number(known[0], 3)}, {known[1]}."
     )
 
 
 def _short(value: float | Unavailable) -> str:
     """A number of which three digits are enough."""
-    return "n/a" if isinstance(value, Unavailable) else number(float(f"{value:.3g}"))
+    return NOT_AVAILABLE if isinstance(value, Unavailable) else number(value, 3)
 
 
-def _text(value: float | Unavailable) -> str:
-    return "n/a" if isinstance(value, Unavailable) else number(value)
+def _cells(
+    found: SensitivityAnalysis, values: tuple[float, ...], ends: tuple[float, ...]
+) -> tuple[str, ...]:
+    """Numbers in units of the outcome, to two digits of the standard error."""
+    error = inference.std_error(found.released)
+    return to_error(values, math.nan if isinstance(error, Unavailable) else error, ends=ends)
+
+
+def _text(found: SensitivityAnalysis, value: float | Unavailable) -> str:
+    if isinstance(value, Unavailable):
+        return NOT_AVAILABLE
+    return _cells(found, (), (value,))[0]

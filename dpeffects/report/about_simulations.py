@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.auditing.audit_result import AuditResult
@@ -13,7 +14,7 @@ from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.cells import NEAR
 from dpeffects.planning import Plan, PlannedEffect, PlanSetting, StudyPlan, TermPlan
 from dpeffects.report.blocks import noted, percent, starred
-from dpeffects.results.numbers import number, numbers, text_of
+from dpeffects.results.numbers import number, text_of, to_error
 from dpeffects.simulations.result import Study
 from dpeffects.summary import Notes, Pairs, Summary, Table, summarise
 
@@ -44,7 +45,7 @@ def _(plan: Plan) -> Summary:
     table = Table(
         f"Expected accuracy ({percent(s.conf_level)} intervals, {percent(s.power)} power)",
         ("method", *columns.values()),
-        tuple((row.method, *(_figure(getattr(row, x), ".4g") for x in columns)) for row in usable),
+        tuple((row.method, *_figures(row, columns)) for row in usable),
         "l" + "r" * len(columns),
     )
     split = Table(
@@ -88,7 +89,7 @@ def _(plan: StudyPlan) -> Summary:
         weighted = any(x.weighted_noise_sd > 0.0 for x in plan.baseline)
         names = ("variable", "level", "noise sd", *(("weighted",) if weighted else ()))
         rows = [
-            (x.variable, x.level, *(_figure(y, ".4g") for y in (x.noise_sd, x.weighted_noise_sd)))
+            (x.variable, x.level, *(_figure(y, ".3f") for y in (x.noise_sd, x.weighted_noise_sd)))
             for x in plan.baseline
         ]
         title = "Noise in the standardised differences of Table 1"
@@ -109,11 +110,7 @@ def _planned_table(title: str, plan: StudyPlan, subgroup: str) -> Table:
     def row(x: PlannedEffect) -> tuple[str, ...]:
         return (x.term, *((x.level,) if subgroup else ()))
 
-    rows = [
-        (*row(x), *(_figure(getattr(x, name), ".4g") for name in figures))
-        for x in plan.effects
-        if x.subgroup == subgroup
-    ]
+    rows = [(*row(x), *_figures(x, figures)) for x in plan.effects if x.subgroup == subgroup]
     first = ("outcome", "level") if subgroup else ("outcome",)
     return Table(title, (*first, *names), tuple(rows), "l" * len(first) + "r" * len(names))
 
@@ -121,7 +118,7 @@ def _planned_table(title: str, plan: StudyPlan, subgroup: str) -> Table:
 @summarise.register
 def _(plan: TermPlan) -> Summary:
     figures = ("estimate", "std_error", "half_width", "power")
-    rows = [(t.term, *(_figure(getattr(t, x), ".4g") for x in figures)) for t in plan.terms]
+    rows = [(t.term, *_figures(t, figures)) for t in plan.terms]
     title = f"Medians over {plan.runs} rehearsals ({percent(plan.conf_level)} intervals)"
     columns = ("term", "estimate", "std. error", "half-width", "power")
     table = Table(title, columns, tuple(rows), "lrrrr")
@@ -157,6 +154,16 @@ def _assumed(s: PlanSetting) -> str:
     if sds:
         parts.append(f"sd of covariates, in ranges: {', '.join(sds)}")
     return "; ".join(parts)
+
+
+def _figures(row: Any, names: Iterable[str]) -> tuple[str, ...]:
+    """Planned figures, to three digits of the standard error: they are no estimates."""
+    values = {name: getattr(row, name) for name in names}
+    power = (f"{x:.2f}" for name, x in values.items() if name == "power")
+    return (
+        *to_error([x for name, x in values.items() if name != "power"], row.std_error, 3),
+        *power,
+    )
 
 
 def _figure(value: float, form: str) -> str:
@@ -234,10 +241,9 @@ def _(study: Study) -> Summary:
 
 
 def _line(row: Any) -> tuple[str, ...]:
-    bias, error = numbers((row["bias"], row["error"]))
+    bias, error, width = to_error((row["bias"], row["error"], row["width"]), row["error"], 3)
     covered = "n/a" if math.isnan(row["coverage"]) else percent(row["coverage"], ".1f")
     relative = _figure(row["relative_error"], ".3f")
-    width = "n/a" if math.isnan(row["width"]) else number(row["width"])
     key = (row["fit"], str(row["n"]), f"{row['epsilon']:g}")
     return (*key, bias, error, relative, covered, width, str(row["runs"]))
 

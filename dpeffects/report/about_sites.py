@@ -11,7 +11,6 @@ from dpeffects.report.blocks import (
     effect_table,
     means_block,
     noted,
-    p_text,
     percent,
     starred,
 )
@@ -25,12 +24,14 @@ from dpeffects.report.paragraph import (
     software,
     split,
 )
-from dpeffects.results.numbers import number, numbers
+from dpeffects.report.short import short
+from dpeffects.results.export import or_nan
+from dpeffects.results.numbers import number, numbers, to_error
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.notes import listed
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES
-from dpeffects.summary import Block, Pairs, Summary, Table, summarise
+from dpeffects.summary import Block, Pairs, Summary, Table, brief, summarise
 
 _CITATION = (
     "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation"
@@ -49,7 +50,11 @@ def _(fit: Combined, conf_level: float | None = None) -> Summary:
     first: tuple[Block, ...] = (_header(fit), effect_table(fit, conf_level), *means)
     blocks: tuple[Block | None, ...] = (
         *(_sites(fit), _guarantees(fit)),
-        *(_heterogeneity(fit), _left_out(fit), noted(fit.notes)),
+        *(
+            _heterogeneity(fit),
+            _left_out(fit),
+            noted((*fit.notes, f"Guarantees in full: {_promises(fit)}.")),
+        ),
     )
     return Summary(
         f"Private {what} of {count} ({fit.rule})",
@@ -75,6 +80,25 @@ def _(fit: Combined, conf_level: float) -> str:
     return " ".join(filter(None, sentences))
 
 
+@brief.register
+def _(fit: Combined, conf_level: float | None = None) -> Summary:
+    level = fit.conf_level if conf_level is None else conf_level
+    return short(fit, _in_a_line(fit), conf_level=level)
+
+
+def _in_a_line(fit: Combined) -> str:
+    """The guarantees of all sites, and where there is none."""
+    words = {release.guarantee.short() for release in fit.releases}
+    if len(words) == 1:
+        return f"{words.pop()}, at each site"
+    epsilons = [float(release.guarantee.epsilon) for release in fit.releases]
+    low, high = (number(x, 3) for x in (min(epsilons), max(epsilons)))
+    lost = [release.site for release in fit.releases if not release.guarantee.holds]
+    return f"differential privacy at each site, epsilon {low} to {high}" + (
+        f"; NOT at {listed(lost)}" if lost else ""
+    )
+
+
 def _header(fit: Combined) -> Pairs:
     left = f"; {len(fit.left_out)} left out" if fit.left_out else ""
     rows = (
@@ -83,16 +107,17 @@ def _header(fit: Combined) -> Pairs:
         ("Rule", f"{fit.rule}: {RULES[fit.rule].words}"),
         ("Sites", f"{len(fit.used)} used{left}"),
         ("Records", f"n = {fit.n} in the sites used"),
-        ("Guarantee", _promises(fit)),
+        ("Guarantee", _promises(fit, in_full=False)),
     )
     return Pairs(rows)
 
 
-def _promises(fit: Combined) -> str:
+def _promises(fit: Combined, in_full: bool = True) -> str:
     """The guarantees in words, each with its sites."""
     parts: dict[str, list[str]] = {}
     for release in fit.releases:
-        parts.setdefault(release.guarantee.sentence(), []).append(release.site)
+        own = release.guarantee
+        parts.setdefault(own.sentence() if in_full else own.short(), []).append(release.site)
     said = [f"{listed(sites)}: {words}" for words, sites in parts.items()]
     more = [f"and {len(said) - _PROMISES} more"] if len(said) > _PROMISES else []
     return ". ".join(said[:_PROMISES] + more)
@@ -112,20 +137,12 @@ def _more(fit: Combined, width: int) -> list[tuple[str, ...]]:
 
 def _sites(fit: Combined) -> Table:
     sites = _largest(fit)
-    estimates = numbers([release.estimate for release, _ in sites])
-    known = [release.std_error for release, _ in sites]
-    errors = iter(numbers([e for e in known if not isinstance(e, Unavailable)]))
-    rows = [
-        (
-            release.site,
-            release.method,
-            str(release.n),
-            estimate,
-            "n/a" if isinstance(error, Unavailable) else next(errors),
-            percent(weight, ".1f") if weight else "-",
-        )
-        for (release, weight), estimate, error in zip(sites, estimates, known, strict=True)
-    ]
+    rows = []
+    for release, weight in sites:
+        error = or_nan(release.std_error)
+        cells = to_error((release.estimate, error), error)
+        share = percent(weight, ".1f") if weight else "-"
+        rows.append((release.site, release.method, str(release.n), *cells, share))
     columns = ("site", "method", "n", "estimate", "std. error", "weight")
     more = _more(fit, len(columns))
     title = "Sites with the largest weights" if more else "Sites"
@@ -154,13 +171,17 @@ def _heterogeneity(fit: Combined) -> Pairs:
     test, title = fit.heterogeneity, "Do the sites' effects differ?"
     if isinstance(test, Unavailable):
         return Pairs((("Test", str(test)),), title)
-    q = f"{number(test.q)} on {test.df} degrees of freedom, p = {p_text(test.p_value)}"
+    q = f"{number(test.q, 3)} on {_freedom(test.df)}, p {p_words(test.p_value)}"
     rows = (
         ("Cochran's Q", q),
-        ("tau", f"{number(test.tau2**0.5)}, standard deviation between the sites' effects"),
+        ("tau", f"{number(test.tau2**0.5, 2)}, standard deviation between the sites' effects"),
         ("I^2", f"{percent(test.i2, '.1f')} of the variation of the estimates"),
     )
     return Pairs(rows, title)
+
+
+def _freedom(df: int) -> str:
+    return f"{df} degree{'' if df == 1 else 's'} of freedom"
 
 
 def _left_out(fit: Combined) -> Pairs | None:
@@ -200,14 +221,16 @@ def _estimate(fit: Combined, interval: Interval | Unavailable) -> list[str]:
     what = "association" if fit.associated else "effect"
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
         return [
-            f"The estimate is {number(fit.estimate)}; its privacy noise has a standard deviation "
-            f"of {number(noise**0.5)}, and it supports no statement on whether there is an {what}."
+            f"The estimate is {to_error((fit.estimate,), noise**0.5)[0]}; its privacy noise has a "
+            f"standard deviation of {number(noise**0.5, 2)}, and it supports no statement on "
+            f"whether there is an {what}."
         ]
+    allowed = f"For possible biases a standard deviation of {number(bias**0.5, 2)} is allowed."
     assumption = "in every site treatment was as good as random given what was adjusted for"
     return [
         effect_sentence(fit.estimate, error, interval, fit.p_value),
         split(max(error**2 - noise - bias, 0.0), noise, rest=_REST, bias=bias),
-        f"For possible biases a standard deviation of {number(bias**0.5)} is allowed." * (bias > 0),
+        allowed * (bias > 0.0),
         reading(interval, assumption, what),
     ]
 
@@ -217,7 +240,7 @@ def _differences(fit: Combined) -> str:
     if isinstance(test, Unavailable):
         return f"Whether the sites' effects differ is {test}."
     return (
-        f"Cochran's Q for differences between the sites' effects is {number(test.q)} on "
-        f"{test.df} degrees of freedom (p {p_words(test.p_value)}); "
+        f"Cochran's Q for differences between the sites' effects is {number(test.q, 3)} on "
+        f"{_freedom(test.df)} (p {p_words(test.p_value)}); "
         f"{percent(test.i2, '.1f')} of the variation of the estimates is between sites."
     )

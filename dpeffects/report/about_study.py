@@ -20,10 +20,11 @@ from dpeffects.report.blocks import (
     header,
     limits,
     noted,
-    p_text,
+    p_cell,
     percent,
 )
 from dpeffects.report.paragraph import describe, p_words, paragraph
+from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise, tabulate
@@ -62,6 +63,18 @@ def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) ->
     if fit.spends:
         tables["budget"] = Summary("Privacy budget", alert(fit), (budget(fit),))
     return tables
+
+
+@headline.register
+def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Rows:
+    rows = []
+    for i, row in enumerate(fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")):
+        column, _ = fit._about(i)
+        factor = 100.0 if _percent(column) else 1.0
+        scaled = ("estimate", "std_error", "conf_low", "conf_high", "noise_sd")
+        numbers = {name: factor * row[name] for name in scaled}
+        rows.append(row | numbers | {"term": _named(row["term"], column)})
+    return estimates(rows, f"{called(fit)}s of {fit.treatment}", conf_level)
 
 
 def _tables(
@@ -105,7 +118,7 @@ def _arms(fit: StudyEffects) -> str:
 
 
 def _short(value: float) -> str:
-    return number(float(f"{value:.2g}"))
+    return number(value, 2)
 
 
 def _percent(column: StudyColumn) -> bool:
@@ -117,20 +130,15 @@ def _named(label: str, column: StudyColumn) -> str:
     return f"{label}, %" if _percent(column) else label
 
 
-def _cells(row: Any, column: StudyColumn, names: Sequence[str], known: Sequence[float] = ()) -> Any:
+def _cells(row: Any, column: StudyColumn, known: Sequence[float] = ()) -> tuple[str, ...]:
     """Numbers of a row of `tidy`, up to two digits of their error, in per cent for 0 and 1."""
     factor = 100.0 if _percent(column) else 1.0
     error = row["std_error"] if math.isfinite(row["std_error"]) else row["noise_sd"]
-    values = [factor * x for x in (*known, *(row[name] for name in names))]
-    shown = iter(to_error([x for x in values if math.isfinite(x)], factor * error))
-    return tuple(next(shown) if math.isfinite(x) else "n/a" for x in values)
-
-
-_INTERVAL = ("estimate", "conf_low", "conf_high")
-
-
-def _p(p: float) -> str:
-    return p_text(Unavailable("") if math.isnan(p) else p)
+    values, ends = (
+        [factor * x for x in numbers]
+        for numbers in ((*known, row["estimate"]), (row["conf_low"], row["conf_high"]))
+    )
+    return to_error(values, factor * error, ends=ends)
 
 
 def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int | None) -> Made:
@@ -141,8 +149,8 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
         column, _ = fit._about(i)
         means = fit.effects[i].means
         known = (means.treated, means.control) if two and means else ()
-        cells = _cells(row, column, _INTERVAL, known)
-        rows.append((_named(row["term"], column), *cells, _p(row["p_value"])))
+        cells = _cells(row, column, known)
+        rows.append((_named(row["term"], column), *cells, p_cell(row)))
     arms = fit.sums.arms if two else ()
     columns = ("outcome", *arms, "difference", *limits(conf_level), "p-value")
     what = "Associations with" if fit.associated else "Effects of"
@@ -199,9 +207,9 @@ def _by_level(
         column, _ = fit._about(i)
         for k, row in enumerate(shown[i :: len(names)]):
             name = "" if k else _named(label, column)
-            p = "" if k or i >= len(p_values) else _p(p_values[i])
+            p = "" if k or i >= len(p_values) else p_cell({"p_value": p_values[i]})
             where = effects.subsets[i + k * len(names)]
-            rows.append((name, where, *_cells(row, column, _INTERVAL), p))
+            rows.append((name, where, *_cells(row, column), p))
     what = "Associations" if fit.associated else "Effects"
     columns = ("outcome", "subgroup", "difference", *limits(conf_level), "interaction p")
     notes = []

@@ -7,7 +7,7 @@ import math
 from dpeffects.report.about_tables import table_of_terms, with_limits
 from dpeffects.report.blocks import alert, closing, header, percent, relation
 from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, to_error
 from dpeffects.results.survival import ARMS, SurvivalEffects
 from dpeffects.summary import Summary, Table, summarise
 
@@ -20,7 +20,9 @@ _CHANGES = 2.58
 def _(fit: SurvivalEffects, conf_level: float = 0.95) -> Summary:
     tables = (table_of_terms(fit, conf_level), _curves(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_notes(fit, conf_level), *fit.notes)))
-    return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+    return Summary(
+        f"Private survival by arm: {fit.method_title} ({fit.method})", alert(fit), blocks
+    )
 
 
 @describe.register
@@ -29,7 +31,7 @@ def _(fit: SurvivalEffects, conf_level: float) -> str:
     means, gap = [rows[f"rmst_{arm}"]["estimate"] for arm in ARMS], rows["rmst_difference"]
     risks, ratio = [rows[f"risk_{arm}"]["estimate"] for arm in ARMS], rows["hazard_ratio"]
     level = percent(conf_level)
-    treated, control = numbers(means)
+    treated, control = to_error(means, gap["std_error"])
     findings = [
         f"Over {number(fit.horizon)} units of time the mean without the event is {treated} with "
         f"treatment and {control} without: a difference of {with_limits(gap)}, with a {level} "
@@ -50,7 +52,7 @@ def _curves(fit: SurvivalEffects, conf_level: float) -> Table:
     picked = sorted({round(last * k / min(_SHOWN, last)) for k in range(min(_SHOWN, last) + 1)})
     rows = []
     for k in picked:
-        cells = [number(fit.edges[k])]
+        cells = [number(fit.edges[k], 4)]
         for row in (arm[k] for arm in arms):
             band = f"{row['conf_low']:.3f}-{row['conf_high']:.3f}"
             cells += [f"{row['survival']:.3f}", band, f"{row['at_risk']:.0f}"]
@@ -73,7 +75,7 @@ def _notes(fit: SurvivalEffects, conf_level: float) -> list[str]:
         )
     halves = fit.median(conf_level)
     parts = [
-        f"{arm} {number(row['estimate']) if math.isfinite(row['estimate']) else 'not reached'}"
+        f"{arm} {number(row['estimate'], 3) if math.isfinite(row['estimate']) else 'not reached'}"
         for arm, row in zip(ARMS, halves.to_dict("records"), strict=True)
     ]
     notes.append(f"Median time to the event: {', '.join(parts)}.")

@@ -6,25 +6,30 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import alert, closing, header, limits, p_text, percent, relation
+from dpeffects.report.blocks import (
+    alert,
+    cells_of_rows,
+    closing,
+    effect_cells,
+    header,
+    limits,
+    p_cell,
+    percent,
+    relation,
+)
 from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.results.numbers import number, numbers
+from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.tabled import TableEffects
 from dpeffects.summary import Summary, Table, summarise
+
+_TERMS = {"late": "effect among compliers", "logrank": "log-rank statistic"}
 
 
 def table_of_terms(fit: TableEffects, conf_level: float) -> Table:
     """The terms of `tidy`, with their intervals."""
-    rows = []
-    for row in fit.tidy(conf_level).to_dict("records"):
-        values = [row[name] for name in ("estimate", "std_error", "conf_low", "conf_high")]
-        if all(map(math.isfinite, values)):
-            cells = numbers(values)
-        else:
-            cells = tuple("n/a" if math.isnan(x) else number(x) for x in values)
-        p = row["p_value"]
-        rows.append((row["term"], *cells, p_text(Unavailable("") if math.isnan(p) else p)))
+    shown = fit.tidy(conf_level).to_dict("records")
+    found = zip(shown, cells_of_rows(shown), strict=True)
+    rows = [(in_words(row["term"]), *cells, p_cell(row)) for row, cells in found]
     about = relation(fit)
     columns = ("term", "estimate", "std. error", *limits(conf_level), "p-value")
     return Table(f"{about[0].upper()}{about[1:]}", columns, tuple(rows), "lrrrrr")
@@ -36,10 +41,30 @@ def _(fit: TableEffects, conf_level: float = 0.95) -> Summary:
     return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
 
 
+@headline.register
+def _(fit: TableEffects, conf_level: float = 0.95) -> Rows:
+    """The numbers that compare the arms, before those of one arm."""
+    tested = {term.name for term in fit.terms() if term.tested}
+    rows = fit.tidy(conf_level).to_dict("records")
+    shown = [row | {"term": in_words(row["term"])} for row in rows if row["term"] in tested]
+    return estimates(shown or rows, relation(fit), conf_level)
+
+
+def in_words(term: str) -> str:
+    """The name of a term of `tidy`, for people.
+
+    Examples
+    --------
+    >>> in_words("rmst_difference"), in_words("hazard_ratio")
+    ('restricted mean difference', 'hazard ratio')
+    """
+    return _TERMS.get(term) or term.replace("rmst", "restricted mean").replace("_", " ")
+
+
 @describe.register
 def _(fit: TableEffects, conf_level: float) -> str:
     rows = fit.tidy(conf_level).to_dict("records")
-    found = "; ".join(f"{str(row['term']).replace('_', ' ')}: {_tested(row)}" for row in rows)
+    found = "; ".join(f"{in_words(str(row['term']))}: {_tested(row)}" for row in rows)
     level = percent(conf_level)
     finding = f"Estimates, with {level} confidence intervals: {found}."
     return paragraph(fit, [finding], subject=relation(fit))
@@ -52,10 +77,9 @@ def _tested(row: Mapping[Any, Any]) -> str:
 
 def with_limits(row: Mapping[Any, Any]) -> str:
     """An estimate of `tidy` with its interval, as it is said in a sentence."""
-    values = [row[name] for name in ("estimate", "conf_low", "conf_high")]
-    if math.isnan(values[1]):
-        return number(values[0])
-    value, low, high = numbers(values) if all(map(math.isfinite, values)) else map(number, values)
-    if values[2] == math.inf:
-        return f"{value} (at least {low})" if values[1] > 0.0 else f"{value} (without limits)"
+    value, _, low, high = effect_cells(row)
+    if math.isnan(row["conf_low"]):
+        return value
+    if row["conf_high"] == math.inf:
+        return f"{value} (at least {low})" if row["conf_low"] > 0.0 else f"{value} (without limits)"
     return f"{value} ({low} to {high})"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.report.blocks import noted, p_text, percent, starred
 from dpeffects.results.hypothesis_test import Test, Tests
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends
 from dpeffects.summary import Block, Notes, Pairs, Summary, Table, summarise
 
 
@@ -16,7 +14,7 @@ def _(test: Test) -> Summary:
     rows = [
         ("Tested", test.hypothesis),
         ("Test", _kind(test)),
-        ("Estimate", number(test.estimate)),
+        ("Estimate", _cells(test)[0]),
         ("p-value", p_text(test.p_value)),
         ("Interval", _interval(test)),
         ("Excluded", _excluded(test)),
@@ -33,8 +31,7 @@ def _(found: Tests) -> Summary:
     rows = tuple(
         (
             test.term,
-            number(test.estimate),
-            *_ends(test),
+            *_cells(test),
             p_text(test.p_value),
             {True: "yes", False: "no", None: "n/a"}[test.shown],
         )
@@ -63,20 +60,17 @@ def _kind(test: Test) -> str:
     return test.asked.name() + many
 
 
-def _ends(test: Test) -> tuple[str, str]:
+def _cells(test: Test) -> tuple[str, ...]:
+    """The estimate, and both ends of the interval."""
     if isinstance(test.conf_int, Unavailable):
-        return "n/a", "n/a"
-    low, high = test.conf_int
-    if math.isfinite(low) and math.isfinite(high):
-        low_text, high_text = numbers((low, high))
-        return low_text, high_text
-    return number(low), number(high)
+        return number(test.estimate, 4), NOT_AVAILABLE, NOT_AVAILABLE
+    return with_ends(test.estimate, *test.conf_int)
 
 
 def _interval(test: Test) -> str:
     if isinstance(test.conf_int, Unavailable):
         return ""
-    low, high = _ends(test)
+    _, low, high = _cells(test)
     ends = f"from {low} to {high}"
     if test.alternative == "greater":
         ends = f"{low} and more"
@@ -88,7 +82,7 @@ def _interval(test: Test) -> str:
 def _excluded(test: Test) -> str:
     if isinstance(test.excluded, Unavailable) or test.alternative in ("greater", "less"):
         return ""
-    far, null = number(test.excluded), number(test.asked.null)
+    far, null = number(test.excluded, 3), number(test.asked.null)
     level = percent(1.0 - test.conf_level)
     return f"{test.subject}s further than {far} from {null}, by two one-sided tests at {level}"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS, LATE
@@ -18,7 +19,7 @@ from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
 from dpeffects.results.did import DidEffect, EventStudy
-from dpeffects.results.numbers import joined, number, numbers, text_of
+from dpeffects.results.numbers import NOT_AVAILABLE, joined, number, numbers, text_of, to_error
 from dpeffects.results.record import Bound, Record
 from dpeffects.results.several import AtOnce
 from dpeffects.sites.combination import Combined
@@ -31,7 +32,10 @@ LEVELS = {
     "label": "label level (only outcomes are private)",
     "none": "no level of privacy (nothing is protected)",
 }
+RANDOMISED = "treatment was randomised, as the call said: nothing is allowed for confounding"
 _MOST_SPENDS = 40
+_ALIKE = 10.0
+"""Errors that differ by less than this factor are shown to the same place."""
 _MOST_NAMED = 9
 """Outcomes and treatment whose bounds are named."""
 SOURCES = {
@@ -90,12 +94,14 @@ def starred(alerts: Iterable[str]) -> str:
 
 
 def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
-    """Return what the summary of a record ends with: charges, details, notes, the paper to cite."""
-    details = tuple((str(name), text_of(value)) for name, value in result.details.items())
+    """Return what the summary of a record ends with: notes, how it was released, what to cite."""
+    details = tuple((str(name), text_of(value, 4)) for name, value in result.details.items())
+    settings = _settings(result)
     blocks = (
+        noted(notes),
+        Pairs(settings, "How it was released") if settings else None,
         budget(result) if result.spends else None,
         Pairs(details, "Details") if details else None,
-        noted(notes),
         Pairs((("Cite", result.citation),)) if result.citation else None,
     )
     return tuple(block for block in blocks if block)
@@ -144,7 +150,7 @@ def limits(conf_level: float) -> tuple[str, str]:
 
 def p_text(p: float | Unavailable) -> str:
     """Return a p-value for a table."""
-    return "n/a" if isinstance(p, Unavailable) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
+    return NOT_AVAILABLE if isinstance(p, Unavailable) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 def header(result: Record) -> Pairs:
@@ -152,17 +158,34 @@ def header(result: Record) -> Pairs:
     rows = [
         ("Formula", formula_text(result.formula)),
         ("Estimand", asked_for(result)),
-        ("Method", f"{result.method} at {level_words(result)}"),
-        ("Options", _options(result)),
+        ("Method", f"{result.method}{_chosen(result)} at {level_words(result)}"),
         ("Assumes", assumed(result)),
-        ("Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"),
-        ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
-        ("Paid by", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
-        ("Noise", result.noise_source),
-        ("Bounds", bounds_text(result)),
+        sized(result),
         ("Who counts", "; ".join(result.sample.values())),
+        ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
+
+
+def _chosen(result: Record) -> str:
+    chosen = result.options.get("chosen")
+    return f", which chose {chosen}," if chosen else ""
+
+
+def sized(result: Record) -> tuple[str, str]:
+    """How many there are of what is counted."""
+    return "Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"
+
+
+def _settings(result: Record) -> tuple[tuple[str, str], ...]:
+    """With what options and bounds a record was released, by which noise, and who paid."""
+    rows = (
+        ("Options", _options(result)),
+        ("Bounds", bounds_text(result)),
+        ("Noise", result.noise_source),
+        ("Paid by", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
+    )
+    return tuple((name, text) for name, text in rows if text)
 
 
 def formula_text(formula: str, most: int = 320) -> str:
@@ -203,8 +226,7 @@ def assumed(result: Record) -> str:
         return ""
     table = table_methods().get(result.method)
     if result.basis == "randomised":
-        said = "treatment was randomised, as the call said: nothing is allowed for confounding"
-        return f"{said}; {table.assumes}" if table and table.assumes else said
+        return f"{RANDOMISED}; {table.assumes}" if table and table.assumes else RANDOMISED
     if table and result.assumes:
         return result.assumes
     if table:
@@ -262,11 +284,40 @@ def effect_table(result: Result | Combined, conf_level: float) -> Table:
     columns = ("", "estimate", "std. error", *limits(conf_level), "p-value")
     interval, error = result.conf_int(conf_level), result.std_error
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
-        cells: tuple[str, ...] = (number(result.estimate), "n/a", "n/a", "n/a")
+        (value,) = to_error((result.estimate,), math.sqrt(result.noise_variance))
+        cells: tuple[str, ...] = (value, *[NOT_AVAILABLE] * 3)
     else:
-        cells = numbers((result.estimate, error, *interval))
+        cells = to_error((result.estimate, error), error, ends=tuple(interval))
     name = "association" if result.associated else result.estimand
     return Table(title, columns, ((name, *cells, p_text(result.p_value)),), "lrrrrr")
+
+
+def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[str, ...]:
+    """Estimate, standard error and both ends of the interval of a row of `tidy`.
+
+    They have two digits of the standard error, or of another ``error``.
+    """
+    shown = (row["estimate"], row["std_error"])
+    known = _error_of(row) if error is None else error
+    return to_error(shown, known, ends=(row["conf_low"], row["conf_high"]))
+
+
+def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
+    """The same of several rows, with as many decimals as each other where errors are alike."""
+    errors = [x for x in map(_error_of, rows) if math.isfinite(x) and x > 0.0]
+    alike = errors and max(errors) < _ALIKE * min(errors)
+    return [effect_cells(row, min(errors) if alike else None) for row in rows]
+
+
+def _error_of(row: Mapping[Any, Any]) -> float:
+    """The standard error of a row of `tidy`, or its privacy noise where there is none."""
+    error = row["std_error"]
+    return float(row.get("noise_sd", math.nan) if math.isnan(error) else error)
+
+
+def p_cell(row: Mapping[Any, Any]) -> str:
+    """The p-value of a row of `tidy`, for a table."""
+    return p_text(Unavailable("") if math.isnan(row["p_value"]) else row["p_value"])
 
 
 def means_block(result: Result | AtOnce | Combined, conf_level: float) -> tuple[Table, ...]:
@@ -274,12 +325,9 @@ def means_block(result: Result | AtOnce | Combined, conf_level: float) -> tuple[
     frame = result.means_at(conf_level)
     if isinstance(frame, Unavailable):
         return ()
-    rows = []
-    for row in frame.to_dict("records"):
-        name = " ".join(str(row[x]) for x in ("term", "arm") if x in row)
-        values = [row[x] for x in ("mean", "std_error", "conf_low", "conf_high")]
-        known = all(math.isfinite(x) for x in values)
-        rows.append((name, *(numbers(values) if known else (number(values[0]), *["n/a"] * 3))))
+    found = [row | {"estimate": row["mean"]} for row in frame.to_dict("records")]
+    names = [" ".join(str(row[x]) for x in ("term", "arm") if x in row) for row in found]
+    rows = [(name, *cells) for name, cells in zip(names, cells_of_rows(found), strict=True)]
     how = ", adjusted" if result.basis == "adjusted" else ""
     columns = ("arm", "mean", "std. error", *limits(conf_level))
     return (Table(f"Means of {result.outcome} by arm{how}", columns, tuple(rows), "lrrrr"),)
@@ -289,8 +337,8 @@ def budget(result: Record) -> Table:
     """One row a release with its charge, and their sum; what other charges cover says so."""
     spends, asked = result.spends, result.epsilon_asked
     columns = ["release", "mechanism", "sensitivity", "scale", "epsilon", "delta", "claim"]
-    epsilons = numbers([*(s.epsilon for s in spends), sum(s.epsilon for s in spends)])
-    deltas = numbers([*(s.delta for s in spends), sum(s.delta for s in spends)])
+    epsilons = numbers([*(s.epsilon for s in spends), sum(s.epsilon for s in spends)], 4)
+    deltas = numbers([*(s.delta for s in spends), sum(s.delta for s in spends)], 3)
     rows = []
     for spend, epsilon, delta in zip(spends, epsilons[:-1], deltas[:-1], strict=True):
         if spend.covered:
@@ -306,7 +354,7 @@ def budget(result: Record) -> Table:
             del row[5]
     align = "ll" + "r" * (len(columns) - 2)
     return Table(
-        "Privacy budget (claims: dpeffects/privacy/PROOFS.md)",
+        "Privacy budget (claim: number of the proof in dpeffects/privacy/PROOFS.md)",
         tuple(columns),
         tuple(map(tuple, rows)),
         align,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import alarm, protected
 from dpeffects.inference.intervals import check_conf_level
-from dpeffects.report.blocks import percent, starred
-from dpeffects.results.numbers import number, numbers
+from dpeffects.report.blocks import effect_cells, percent, starred
+from dpeffects.results.numbers import NOT_AVAILABLE, number
 from dpeffects.results.scaled import SCALES, check_scale
-from dpeffects.summary import Notes, Shown, Summary, Table
+from dpeffects.summary import Notes, Prose, Shown, Summary, Table, check_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +58,8 @@ class Comparison(Shown):
         """One row for each fit: size, method, guarantee, share of noise."""
         return _bound(self.names, [fit.glance() for fit in self.fits])
 
-    def summary(self, width: int | None = None) -> Summary:
-        """Return the table as a summary; with a width, in panels that fit it."""
+    def summary(self, form: str = "full", *, width: int | None = None) -> Summary:
+        """Return the table as a summary, in panels that fit a width; short: no notes."""
         columns = [self._column(fit) for fit in self.fits]
         labels = list(dict.fromkeys(label for column in columns for label in column))
         labels.sort(key=lambda label: label[0])  # effects above facts; a stable sort
@@ -67,11 +67,16 @@ class Comparison(Shown):
         panels = [named] if width is None else _panels(named, width)
         title = f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
         tables = (_table(labels, panel) for panel in panels)
-        return Summary(title, self._alert(), (*tables, Notes(self._notes())))
+        notes = (
+            [Notes(self._notes())]
+            if check_form(form) == "full"
+            else [Prose('Everything: summary("full")')]
+        )
+        return Summary(title, self._alert(), (*tables, *notes))
 
     def as_text(self, width: int = 80) -> str:
         """Return the table as text, in panels no wider than ``width``."""
-        return self.summary(width).as_text(width)
+        return self.summary(width=width).as_text(width)
 
     def as_html(self, standalone: bool = False) -> str:
         """Return the table as HTML."""
@@ -79,7 +84,7 @@ class Comparison(Shown):
 
     def as_latex(self, standalone: bool = False) -> str:
         """Return the table as LaTeX, in panels that fit the line."""
-        return self.summary(_WIDTH).as_latex(standalone)
+        return self.summary(width=_WIDTH).as_latex(standalone)
 
     def as_markdown(self) -> str:
         """Return the table as Markdown."""
@@ -227,14 +232,13 @@ def _unused(label: str, cells: Cells) -> str:
 
 def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
     """The estimate, and what stands below it."""
+    noise = row.get("covers") == "noise"
+    estimate, error, low, high = effect_cells(
+        row | {"std_error": row["noise_sd"]} if noise else row
+    )
     if stat == "conf_int":
-        below = [row["conf_low"], row["conf_high"]]
-    else:
-        below = [row["noise_sd"] if row.get("covers") == "noise" else row["std_error"]]
-    if any(math.isnan(x) for x in below):
-        return number(row["estimate"]), "[n/a]" if stat == "conf_int" else "(n/a)"
-    estimate, *texts = numbers([row["estimate"], *below])
-    return estimate, f"[{', '.join(texts)}]" if stat == "conf_int" else f"({texts[0]})"
+        return estimate, f"[{low}, {high}]" if low != NOT_AVAILABLE else f"[{NOT_AVAILABLE}]"
+    return estimate, f"({error})"
 
 
 def _table(labels: Sequence[tuple[int, str, int]], panel: list[tuple[str, Cells]]) -> Table:

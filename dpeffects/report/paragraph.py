@@ -23,10 +23,12 @@ from dpeffects.report.blocks import (
     words_of,
 )
 from dpeffects.results.average import Result
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 
+_LARGEST = 3
+"""Shares of the budget that a sentence names."""
 _WITH = {"treated": "with treatment", "control": "without"}
 
 
@@ -104,7 +106,7 @@ def effect_sentence(
     estimate: float, error: float, interval: Interval, p: float | Unavailable
 ) -> str:
     """Estimate, standard error, interval and p-value."""
-    value, se, low, high = numbers((estimate, error, *interval))
+    value, se, low, high = to_error((estimate, error), error, ends=tuple(interval))
     significance = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
     return (
         f"The estimate is {value} (standard error {se}; {percent(interval.conf_level)} confidence "
@@ -120,7 +122,7 @@ def means_sentence(fit: Result, conf_level: float) -> str:
     how = "Adjusted mean" if fit.basis == "adjusted" else "Mean"
     texts = []
     for row in frame.to_dict("records"):
-        value, low, high = numbers([row[x] for x in ("mean", "conf_low", "conf_high")])
+        value, low, high = with_ends(*(row[x] for x in ("mean", "conf_low", "conf_high")))
         known = "" if math.isnan(row["conf_low"]) else f" ({low} to {high})"
         texts.append(f"{value}{known} {_WITH[row['arm']]}")
     try:
@@ -161,7 +163,7 @@ def missing_words(interval: Interval | Unavailable) -> str:
 def reading(interval: Interval, if_random: str, what: str = "effect") -> str:
     """Say what the interval of an effect, or of an association, does and does not show."""
     if interval.lower <= 0.0 <= interval.upper:
-        low, high = numbers(tuple(interval))
+        low, high = to_error((), math.nan, ends=tuple(interval))
         return (
             f"The interval includes zero: at this level there is no evidence of an {what}, and "
             f"{what}s from {low} to {high} are all compatible with the release."
@@ -187,14 +189,15 @@ def split(
     """
     total = sampling + noise + bias
     share = 100 * noise / total if total > 0.0 else 0.0
-    sds = numbers((math.sqrt(sampling), math.sqrt(noise)))
+    error = math.sqrt(total)
+    sds = to_error((math.sqrt(sampling), math.sqrt(noise)), error)
     text = (
         f"{rest} has a standard deviation of {sds[0]} and privacy noise one of {sds[1]}, "
         f"which is {share:.1f} % of the variance"
     )
     if halves is None:
         return f"{text}."
-    alone = numbers(halves)
+    alone = to_error(halves, error)
     return f"{text}; alone they would give half-widths of {alone[0]} and {alone[1]}."
 
 
@@ -209,7 +212,7 @@ def effect_words(result: Record | Combined) -> str:
 def _promise(guarantee: Guarantee) -> str:
     if guarantee.kind == "none":
         return "privacy"
-    epsilon, delta = number(guarantee.epsilon), number(guarantee.delta)
+    epsilon, delta = number(guarantee.epsilon), number(guarantee.delta, 3)
     price = f"({epsilon}, {delta})" if guarantee.delta else epsilon
     unit = guarantee.unit
     whom = "the outcome of one record" if unit == "outcome" else protected(unit)
@@ -237,12 +240,18 @@ def _budget(record: Record) -> str:
     asked = record.guarantee.epsilon if record.epsilon_asked is None else record.epsilon_asked
     noise = f" Noise: {record.noise_source}." if record.noise_source else ""
     return (
-        f"Of epsilon = {number(asked)}, "
-        + ", ".join(f"{epsilon:.3g} went to {name}" for name, epsilon in shares.items())
-        + f", in {len(charges)} charge{'s' if len(charges) > 1 else ''}."
-        + _covered(record)
-        + noise
+        f"Epsilon = {number(asked)} paid for {len(charges)} release"
+        f"{'s' if len(charges) > 1 else ''}{_most(shares)}.{_covered(record)}{noise}"
     )
+
+
+def _most(shares: dict[str, float]) -> str:
+    """What most of epsilon went to, where it went to more than one share."""
+    if len(shares) < 2:
+        return ""
+    total, largest = sum(shares.values()), sorted(shares, key=shares.__getitem__)[-_LARGEST:]
+    parts = [f"{percent(shares[name] / total, '.0f')} to {name}" for name in reversed(largest)]
+    return f", of it {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _covered(record: Record) -> str:

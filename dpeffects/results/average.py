@@ -12,11 +12,11 @@ from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
-from dpeffects.results.numbers import number
+from dpeffects.results.numbers import number, with_error
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
 from dpeffects.results.sensitivity import SensitivityAnalysis
-from dpeffects.summary import Summary, draw, summarise
+from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,9 +280,18 @@ class Result(Record):
             conf_level=conf_level,
         )
 
-    def summary(self, conf_level: float = 0.95) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level)
+    def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
+
+        Examples
+        --------
+        >>> import dpeffects as dpe
+        >>> ist = dpe.load_data("ist")
+        >>> call = {"design": "randomised", "epsilon": 1, "seed": 1}
+        >>> fit = dpe.dp_ate("stroke_14_days ~ treatment", ist, **call)
+        >>> print(fit.summary("short"))
+        """
+        return show(self, form, conf_level=conf_level)
 
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
         """Draw the estimate and the parts of its interval; return the axes (matplotlib)."""
@@ -334,10 +343,8 @@ class Result(Record):
         return super().from_dict(document | {"released": caution | document["released"]})
 
     def __repr__(self) -> str:
-        error = self.std_error
-        text = "not available" if isinstance(error, Unavailable) else number(error)
         what = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {what} {number(self.estimate)} (se {text}), {self.method}, "
+            f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.method}, "
             f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
         )

@@ -24,7 +24,7 @@ from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.export import DAMAGE, TIDY, frame_of, require
 from dpeffects.results.numbers import number
 from dpeffects.results.several import SeveralEffects, SeveralRows
-from dpeffects.summary import Summary, draw, summarise
+from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,12 +225,17 @@ class CateFunction(SeveralRows):
 
     def summary(
         self,
+        form: str = "full",
+        *,
         conf_level: float = 0.95,
         points: int | Mapping[str, Sequence[Any]] = 3,
         at: Mapping[str, Any] | None = None,
     ) -> Summary:
-        """Everything worth printing, as titled blocks; ``points`` and ``at`` as in `tidy`."""
-        return summarise(self, conf_level=conf_level, points=points, at=at)
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
+
+        ``points`` and ``at`` are as in `tidy`.
+        """
+        return show(self, form, conf_level=conf_level, points=points, at=at)
 
     def tidy(
         self,
@@ -315,7 +320,7 @@ class CateFunction(SeveralRows):
         return Path(path)
 
     def __repr__(self) -> str:
-        return self._head(f"function, average {number(self.function.over_records('noise')[0])}")
+        return self._head(f"function, average {number(self.function.over_records('noise')[0], 3)}")
 
 
 def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunction:

@@ -137,7 +137,7 @@ class Balance(Record):
     def __repr__(self) -> str:
         return (
             f"<dpeffects balance of {len(self.terms)} covariates, largest "
-            f"{number(_largest(self.smd))}, epsilon={number(self.guarantee.epsilon)}, "
+            f"{number(_largest(self.smd), 3)}, epsilon={number(self.guarantee.epsilon)}, "
             f"{self.guarantee.tag}>"
         )
 

@@ -82,7 +82,7 @@ class PreTrends:
         many = "1 earlier period" if self.periods == 1 else f"{self.periods} earlier periods"
         return (
             f"p = {self.p_value:.4f} that both arms changed alike over {many}; differences of up "
-            f"to {number(self.largest)} are compatible with the release "
+            f"to {number(self.largest, 2)} are compatible with the release "
             f"({100 * self.conf_level:g} %). That none is found does not show parallel trends."
         )
 

@@ -131,7 +131,7 @@ class Test(Shown, JsonRecord):
         if self.shown:
             return f"{level} it is shown: {stated}."
         if self.alternative == EQUIVALENCE:
-            more = f"equivalence would be shown for margins above {number(self.excluded)} only"
+            more = f"equivalence would be shown for margins above {number(self.excluded, 3)} only"
         else:
             more = "which is no evidence that it is not so"
         return f"{level} it is not shown that {stated}; {more}."
@@ -169,7 +169,7 @@ class Test(Shown, JsonRecord):
 
     def __repr__(self) -> str:
         p = self.p_value
-        text = "not available" if isinstance(p, Unavailable) else number(p)
+        text = "not available" if isinstance(p, Unavailable) else number(p, 4)
         return f"<dpeffects test: {self._claim}, p {text}, {self.guarantee}>"
 
 

@@ -12,7 +12,7 @@ from dpeffects.inference import scales
 from dpeffects.inference.estimate import Estimate, Means, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval
 from dpeffects.results.export import JsonRecord, or_nan
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, with_ends
 
 SCALES = {
     "difference": "difference of means",
@@ -160,11 +160,12 @@ def _said(
     through: bool,
 ) -> str:
     """One or two sentences."""
-    said = number(value).replace("inf", "infinity")
-    text = f"{named}: {'not defined' if math.isnan(value) else said}"
+    none = isinstance(ends, Unavailable)
+    said, low, high = (number(value, 4), "", "") if none else with_ends(value, *ends)
+    undefined = math.isnan(value)
+    text = f"{named}: {'not defined' if undefined else said.replace('inf', 'infinity')}"
     if isinstance(ends, Unavailable):
         return f"{text}; its interval is {ends}."
-    low, high = numbers(tuple(ends)) if all(map(math.isfinite, ends)) else map(number, ends)
     level = f"{100 * ends.conf_level:.4g} % interval"
     if through:
         text += f"; {level}: {low} and more, through infinity (no effect), to {high} and beyond"

@@ -244,10 +244,10 @@ class SensitivityAnalysis(Record):
 
     def __repr__(self) -> str:
         found = self.e_value(self.estimate)
-        shown = "not available" if isinstance(found, Unavailable) else number(found)
+        shown = "not available" if isinstance(found, Unavailable) else number(found, 3)
         return (
-            f"<dpeffects sensitivity of {self.estimand} {number(self.estimate)}, E-value {shown}, "
-            f"{self.guarantee.tag}>"
+            f"<dpeffects sensitivity of {self.estimand} {number(self.estimate, 4)}, "
+            f"E-value {shown}, {self.guarantee.tag}>"
         )
 
 

@@ -20,7 +20,7 @@ from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, check_scale, mean_rows, scaled_effect
-from dpeffects.summary import Summary, draw, summarise
+from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class SeveralRows(Record):
     """What results with more than one row in `tidy` have in common."""
 
-    def summary(self, conf_level: float = 0.95) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level)
+    def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        return show(self, form, conf_level=conf_level)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -157,9 +157,11 @@ class SeveralEffects(SeveralRows):
         """Draw the effects with their intervals; return the axes (matplotlib)."""
         return draw(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
 
-    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level, simultaneous=simultaneous)
+    def summary(
+        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool = False
+    ) -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        return show(self, form, conf_level=conf_level, simultaneous=simultaneous)
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON; each effect has its label and its interval beside it."""
@@ -261,9 +263,11 @@ class AtOnce(SeveralEffects):
         """Draw the effects with their intervals; return the axes (matplotlib)."""
         return super().plot(conf_level, simultaneous=simultaneous, ax=ax)
 
-    def summary(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return super().summary(conf_level, simultaneous=simultaneous)
+    def summary(
+        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool = True
+    ) -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        return super().summary(form, conf_level=conf_level, simultaneous=simultaneous)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

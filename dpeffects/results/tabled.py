@@ -16,7 +16,7 @@ from dpeffects.inference.intervals import Interval
 from dpeffects.inference.tables import ArmTable, Functional
 from dpeffects.results.export import effect_row, or_nan
 from dpeffects.results.several import SeveralRows
-from dpeffects.summary import Summary, draw, summarise
+from dpeffects.summary import draw
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,10 +153,6 @@ class TableEffects(SeveralRows):
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
         """Draw what the table gives; return the axes (matplotlib)."""
         return draw(self, conf_level=conf_level, ax=ax)
-
-    def summary(self, conf_level: float = 0.95) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level)
 
     def __repr__(self) -> str:
         return self._head(f"of {self.outcome}")

@@ -18,7 +18,7 @@ from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_lev
 from dpeffects.inference.weighted import combined_means
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
-from dpeffects.results.numbers import number
+from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Reported
 from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
@@ -37,7 +37,7 @@ from dpeffects.sites.random_effects import MixedLaw, random_effects
 from dpeffects.sites.release import SiteRelease, read_release
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
 from dpeffects.sites.weights import Floats
-from dpeffects.summary import Summary, draw, summarise
+from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -274,9 +274,9 @@ class Combined(Reported):
         ]
         return frame_of(rows)
 
-    def summary(self, conf_level: float | None = None) -> Summary:
-        """Everything worth printing, as titled blocks."""
-        return summarise(self, conf_level=conf_level)
+    def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        return show(self, form, conf_level=conf_level)
 
     def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
         """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
@@ -352,11 +352,9 @@ class Combined(Reported):
         return cast(Self, combined)
 
     def __repr__(self) -> str:
-        error = self.std_error
-        shown = "not available" if isinstance(error, Unavailable) else number(error)
         what = "association" if self.associated else self.estimand
         return (
-            f"<dpeffects {what} {number(self.estimate)} (se {shown}), {self.rule} of "
+            f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.rule} of "
             f"{len(self.used)} sites, {self.status}>"
         )
 

@@ -19,7 +19,7 @@ def test_formats(study, capsys, kind, ending):
     data = records().astype({"y": float})  # text of a file has no type
     fit = dpe.dp_ate("y ~ t", data, "diff_in_means", epsilon=1, bounds=DECLARED, seed=1)
     page = {"standalone": True} if kind == "html" else {}  # a file for a browser is a whole page
-    wanted = getattr(fit.summary(0.9), f"as_{kind}")(**page).rstrip("\n") + "\n"
+    wanted = getattr(fit.summary(conf_level=0.9), f"as_{kind}")(**page).rstrip("\n") + "\n"
     given = ["ate", "y ~ t", *ESTIMATE, *SEEDED, "--conf-level", 0.9]
     code, out, _ = run(capsys, *given, "--format", kind)
     assert (code, out.rstrip("\n") + "\n") == (0, wanted)

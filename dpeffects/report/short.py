@@ -1,0 +1,112 @@
+"""Short summaries: what was estimated, what came out, what it rests on, and what is promised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import singledispatch
+from typing import Any
+
+from dpeffects.errors import FormulaError
+from dpeffects.estimators import conditional_methods, registry, table_methods
+from dpeffects.formula import parse
+from dpeffects.formula.expression import source
+from dpeffects.inference.estimate import UNADJUSTED
+from dpeffects.report.blocks import RANDOMISED, cells_of_rows, effect_cells, percent, relation
+from dpeffects.report.paragraph import p_words
+from dpeffects.results.covariate_balance import Balance
+from dpeffects.results.moments import Moments, Regression
+from dpeffects.results.numbers import NOT_AVAILABLE
+from dpeffects.results.randomisation import RandomisationTest
+from dpeffects.results.record import Record
+from dpeffects.sites.combination import Combined
+from dpeffects.summary import EVERYTHING, MOST_ROWS, Pairs, Prose, Summary, brief, summarise
+
+Rows = list[tuple[str, str]]
+_NAMED = 6
+"""Covariates that are named."""
+_KEPT = ("Assumes", "Who counts", "Sites", "Records", "Units")
+"""Lines of the whole summary that the short one has too."""
+
+
+@brief.register
+def _(result: Record, **options: Any) -> Summary:
+    return short(result, result.guarantee.short(), **options)
+
+
+def short(result: Record | Combined, guarantee: str, **options: Any) -> Summary:
+    """Build the short summary of what was released under a guarantee."""
+    whole = summarise(result, **options)
+    known: dict[str, str] = {}
+    for block in whole.blocks:
+        if isinstance(block, Pairs):
+            known = dict(block.rows) | known
+    known["Assumes"] = known.get("Assumes", "").removeprefix(RANDOMISED).removeprefix("; ")
+    if known["Assumes"] == "treatment was randomised":
+        del known["Assumes"]
+    rows = [
+        *headline(result, **options),
+        _basis(result),
+        *((name, known.get(name, "")) for name in _KEPT),
+        ("Guarantee", guarantee),
+    ]
+    pairs = Pairs(tuple((name, text) for name, text in rows if text))
+    return Summary(whole.title, whole.alert, (pairs, Prose(EVERYTHING)))
+
+
+@singledispatch
+def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Rows:
+    """Say what was estimated, and the first numbers; each type may have its own function."""
+    rows = result.tidy(conf_level, **options).to_dict("records")
+    what = relation(result) + ("" if result.associated else f" ({result.estimand})")
+    return estimates(rows, what, conf_level)
+
+
+def estimates(rows: Iterable[Mapping[Any, Any]], what: str, conf_level: float) -> Rows:
+    """Estimates with intervals and p-values, from rows of `tidy`; of many, the first."""
+    level, found = f"{percent(conf_level)} interval", list(rows)
+    if len(found) == 1:
+        return [("About", what), ("Estimate", _line(found[0], effect_cells(found[0]), f"{level} "))]
+    most = MOST_ROWS if len(found) > MOST_ROWS + 1 else len(found)
+    only = ", of privacy noise only" if found[0].get("covers") == "noise" else ""
+    lines = [("About", f"{what}, with {level}s{only}")]
+    pairs = zip(found[:most], cells_of_rows(found[:most]), strict=True)
+    lines += [(str(row["term"]), _line(row, cells)) for row, cells in pairs]
+    if left := len(found) - most:
+        lines.append((f"and {left} more", "tidy() has them all"))
+    return lines
+
+
+def _line(row: Mapping[Any, Any], cells: tuple[str, ...], level: str = "") -> str:
+    """An estimate with its interval and p-value."""
+    value, _, low, high = cells
+    interval = "no interval" if low == NOT_AVAILABLE else f"{level}{low} to {high}"
+    p = row.get("p_value", math.nan)
+    return f"{value} ({interval})" + ("" if math.isnan(p) else f", p {p_words(p)}")
+
+
+def _basis(result: Record | Combined) -> tuple[str, str]:
+    """What an effect is adjusted for, or what it has in the place of that."""
+    if result.basis == "randomised":
+        return "Design", RANDOMISED.removeprefix("treatment was ")
+    about_effects = not isinstance(result, Balance | Moments | RandomisationTest | Regression)
+    return "Adjusted for", adjusted_for(result) if about_effects else ""
+
+
+def adjusted_for(result: Record | Combined) -> str:
+    """Name the covariates, or say that nothing is adjusted for; empty where nothing need be."""
+    if result.associated:
+        return "nothing: this is an association, not an effect"
+    try:
+        terms = [":".join(map(source, term)) for term in parse(result.formula).terms]
+    except FormulaError:  # a result that was read may hold any text
+        return ""
+    methods = registry() | conditional_methods() | table_methods()
+    spec = methods.get(result.method) if isinstance(result, Record) else None
+    if not terms and isinstance(result, Record) and result.assumes:  # such as parallel trends
+        return ""
+    if not terms or UNADJUSTED in result.caution or not (spec is None or spec.uses_covariates):
+        return "nothing: an effect only where treatment was randomised"
+    more = [f"{len(terms) - _NAMED} more"] if len(terms) > _NAMED + 1 else []
+    *first, last = [*terms[: _NAMED if more else len(terms)], *more]
+    return f"{', '.join(first)} and {last}" if first else last

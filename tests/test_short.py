@@ -1,0 +1,116 @@
+"""Short summaries: of everything that has a summary, in about ten lines, cautions first."""
+
+from __future__ import annotations
+
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import OptionError
+from dpeffects.results.record import Reported
+from dpeffects.summary import Pairs, Prose
+from tests.kinds_of_summaries import NAMES, made
+from tests.reading import squeezed
+from tests.releases import release
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_screen_with_the_cautions_first(name):
+    result = made(name)
+    full, short = result.summary(), result.summary("short")
+    assert (short.title, short.alert) == (full.title, full.alert)
+    lines = str(short).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= (19 if isinstance(result, Reported) else 30) + len(short.alert) // 50
+    assert lines[-1].startswith("Everything: ")
+    for render in ("as_html", "as_latex", "as_markdown"):
+        assert "Everything" in getattr(short, render)()
+
+
+@pytest.mark.parametrize("name", [x for x in NAMES if isinstance(made(x), Reported)])
+def test_a_release_in_about_ten_lines(name):
+    result = made(name)
+    pairs, last = result.summary("short").blocks
+    assert isinstance(pairs, Pairs)
+    assert isinstance(last, Prose)
+    assert len(pairs.rows) <= 12
+    said = dict(pairs.rows)
+    assert "n = " in (said.get("Records") or said["Units"])
+    holds = getattr(result, "guarantee", None)
+    if holds is None:
+        assert "differential privacy" in said["Guarantee"]
+    else:
+        assert said["Guarantee"] == holds.short()
+        assert ("VOID" in said["Guarantee"]) == bool(holds.void)
+
+
+def test_an_estimate_is_that_of_the_table():
+    fit = release("randomised")
+    said = dict(fit.summary("short").blocks[0].rows)
+    (row,) = fit.summary().blocks[1].rows
+    assert said["Estimate"].startswith(f"{row[1]} (95 % interval {row[3]} to {row[4]}), p ")
+    assert said["Design"].startswith("randomised, as the call said")
+    assert "90 % interval" in str(fit.summary("short", conf_level=0.9))
+
+
+def test_what_is_adjusted_for():
+    said = {name: dict(made(name).summary("short").blocks[0].rows) for name in ("adjusted", "did")}
+    assert said["adjusted"]["Adjusted for"] == "x and g"
+    assert "Adjusted for" not in said["did"]
+    assert "parallel trends" in said["did"]["Assumes"]
+    nothing = dict(release("seeded").summary("short").blocks[0].rows)["Adjusted for"]
+    assert nothing.startswith("nothing: an effect only where")
+    none = release("study without baseline").summary("short")
+    assert "association, not an effect" in dict(none.blocks[0].rows)["Adjusted for"]
+    assert "ASSOCIATION, NOT AN EFFECT" in none.alert
+
+
+def test_many_effects_are_cut():
+    fit = dpe.dp_ate(
+        "y ~ t",
+        made_of_groups(),
+        "diff_in_means",
+        by="g",
+        epsilon=5,
+        bounds={"y": (0, 1), "g": list("abcdefghij")},
+        seed=1,
+    )
+    rows = fit.summary("short").blocks[0].rows
+    assert ("and 5 more", "tidy() has them all") in rows
+    assert len(rows) <= 12
+
+
+def made_of_groups():
+    import pandas as pd
+
+    n = 2000
+    groups = ["abcdefghij"[i % 10] for i in range(n)]
+    return pd.DataFrame(
+        {"y": [(i % 7) / 7 for i in range(n)], "t": [i % 2 for i in range(n)], "g": groups}
+    )
+
+
+@pytest.mark.parametrize("name", ["points", "function without variance"])
+def test_intervals_of_noise_say_so(name):
+    assert "of privacy noise only" in " ".join(str(release(name).summary("short")).split())
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ("shrt", "; did you mean 'short'?"),
+        ("Full", "; did you mean 'full'?"),
+        (0.9, "; write summary(conf_level=0.9)"),
+        (None, ""),
+    ],
+)
+def test_other_forms_are_refused(form, told):
+    for result in (release("seeded"), made("plan"), made("comparison")):
+        with pytest.raises(OptionError) as refused:
+            result.summary(form)
+        assert str(refused.value) == f'summary takes "full" or "short", got {form!r}{told}'
+
+
+def test_a_ledger_is_short_too(tmp_path):
+    ledger = dpe.create_ledger(tmp_path / "study.db", dataset="people", epsilon=3)
+    assert "Everything: " in str(ledger.summary("short"))
+    assert squeezed(str(ledger.summary("short"))) != squeezed(str(ledger.summary()))
