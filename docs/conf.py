@@ -12,6 +12,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS), str(ROOT)]
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other cost most of all
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from steps import examples  # noqa: E402
 

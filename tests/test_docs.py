@@ -6,6 +6,7 @@ The site is built here without running the vignettes: `test_vignettes.py` runs e
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 import subprocess
@@ -17,7 +18,9 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.estimators import proved
+from dpeffects.estimators import proved, registry
+from dpeffects.guarantee import KINDS
+from dpeffects.sites.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide"
@@ -56,6 +59,11 @@ def test_site_builds_and_is_whole(tmp_path):
     assert [claim for claim in claims if claim not in proofs] == []
     for vignette in (ROOT / "vignettes").glob("*.py"):
         assert (built / "generated" / "vignettes" / f"{vignette.stem}.html").exists()
+    import check_pages
+
+    if check_pages.browser():
+        assert check_pages.problems(built) == []
+        assert "questions/survival.html" in check_pages.results(built, "survival")
 
 
 def _proofs() -> str:
@@ -77,6 +85,23 @@ def test_link_checker_finds_what_is_wrong(tmp_path):
         "b.html#there has no such fragment",
         "http://example.org is not https",
         "https://cdn.example.org/x.js is loaded from elsewhere",
+    ]
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs the browser chromium")
+def test_page_checker_finds_what_is_cut_off(tmp_path):
+    from check_pages import problems
+
+    wide = "<pre>" + 300 * "x" + "</pre>"
+    (tmp_path / "a.html").write_text(
+        f'<!doctype html><article><div style="overflow-x: auto">{wide}</div>'
+        f'<section style="overflow-x: hidden">{wide}</section></article>'
+    )
+    (tmp_path / "b.html").write_text(f"<!doctype html><article>{wide}</article>")
+    found = [re.sub(r"\d+ px( wide)?$", "...", line) for line in problems(tmp_path, (390,))]
+    assert found == [
+        "a.html at 390 px: section hides ...",
+        "b.html at 390 px: the page is ...",
     ]
 
 
@@ -111,6 +136,27 @@ def test_which_method_names_every_method():
     for name in listed.index:
         for column in ("estimands", "levels", "guarantee"):
             assert found[column][f"`{name}`"] == listed[column][name]
+
+
+def test_which_method_names_what_can_be_called():
+    """What is set as code is a method, a function, a rule, an option, or read off a result."""
+    from steps import which_method
+
+    page = re.sub(r"\{[\w:]+\}`[^`]+`", "", which_method.text())  # links
+    functions = [getattr(dpe, name) for name in dpe.__all__]
+    functions = [value for value in functions if inspect.isfunction(value)]
+    options = {name for call in functions for name in inspect.signature(call).parameters}
+    options |= {name for spec in registry().values() for name in vars(spec.options())}
+    options |= {kind.accept for kind in KINDS.values()}
+    names = {*dpe.methods()["method"], *dpe.__all__, *RULES, *options}
+    for code in re.findall(r"`([^`\n]+)`", page):
+        name, _, given = code.partition("=")
+        if given or code.endswith("="):
+            assert name in options, code
+        elif code.startswith("fit."):
+            assert hasattr(dpe.Result, re.match(r"fit\.(\w+)", code)[1]), code
+        else:
+            assert name in names, code
 
 
 def test_which_method_agrees_with_the_results_on_file():
@@ -211,7 +257,7 @@ def test_the_decision_table_follows_the_leaderboard(tmp_path, monkeypatch):
         ],
         [
             *("outcomes only", "observational", "up to 2,000", "ihdp_a", "-"),
-            "`private_psm_label` (0.05)",
+            '`private_psm` with `level="label"` (0.05)',
         ],
     ]
     said = which_method.bar()

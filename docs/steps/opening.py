@@ -87,7 +87,7 @@ def draw(found: dict[str, tuple[Found, Found]]) -> None:
             {"default": smoking, "matching": matched},
         ),
     )
-    figure = Figure(figsize=(8, 2.6), layout="constrained")
+    figure = Figure(figsize=(7, 2.5), layout="constrained")
     for ax, (title, effects) in zip(figure.subplots(1, 2), panels, strict=True):
         labels = []
         for method, pair in effects.items():
@@ -104,7 +104,7 @@ def draw(found: dict[str, tuple[Found, Found]]) -> None:
         ax.locator_params(axis="x", nbins=5)
         ax.spines[["left", "right", "top"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
-    figure.savefig(PICTURE, dpi=160, metadata={"Description": table(found), "Software": None})
+    figure.savefig(PICTURE, dpi=180, metadata={"Description": table(found), "Software": None})
 
 
 def main() -> None:

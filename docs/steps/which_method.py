@@ -15,7 +15,7 @@ import pandas as pd
 
 from dpeffects import papers
 from dpeffects.estimators import registry, table_methods
-from dpeffects.leaderboard import tasks
+from dpeffects.leaderboard import entries, tasks
 from dpeffects.leaderboard.cells import places
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -251,7 +251,23 @@ def _nearest(cells: pd.DataFrame) -> str:
         return _ABSENT
     mean = np.exp(np.log(errors).mean()).sort_values()
     near = mean[mean <= 1.1 * mean.iloc[0]]
-    return ", ".join(f"`{name}` ({error:.2g})" for name, error in near.items())
+    return ", ".join(f"{called(name)} ({error:.2g})" for name, error in near.items())
+
+
+def called(name: str) -> str:
+    """Write an entry of the leaderboard as what a user calls: the method, and what it was told."""
+    run = entries()[name].run if name in entries() else {"method": name}
+    method = run["method"]
+    levels = registry()[method].levels if method in registry() else ()
+    told = {option: value for option, value in run.items() if option != "method"}
+    if levels and told.get("level") == levels[0]:  # as it is without the option
+        del told["level"]
+    written = ", ".join(f"`{option}={_written(value)}`" for option, value in told.items())
+    return f"`{method}`" + (f" with {written}" if written else "")
+
+
+def _written(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else f"{value}".replace("e-0", "e-")
 
 
 def bar() -> str:
