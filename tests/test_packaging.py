@@ -53,13 +53,13 @@ import sys
 from importlib.util import find_spec
 
 import dpeffects as dpe
-from dpeffects.papers import papers, verdicts
+from dpeffects.papers import table, table_names
 
 assert dpe.__file__.startswith(sys.argv[1]), dpe.__file__
 assert not any(map(find_spec, ("matplotlib", "sklearn", "polars", "duckdb", "flwr", "pytest")))
 sets = dpe.list_data().query("kind == 'bundled'")
 assert all(len(dpe.load_data(name)) == rows for name, rows in zip(sets["name"], sets["rows"]))
-assert all(len(verdicts(paper)) for paper in papers())
+assert all(table(name).size for name in table_names())
 print(*sets["name"])
 """
 
