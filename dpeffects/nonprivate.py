@@ -10,6 +10,7 @@ from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators import get
 from dpeffects.formula import parse
 from dpeffects.guarantee import KINDS
+from dpeffects.results.numbers import to_error
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,11 @@ class Reference:
     n: int
 
     def __str__(self) -> str:
+        value, error = to_error((self.estimate, self.std_error), self.std_error, 3)
         return (
             "*** NOT PRIVATE: for the curator's eyes only, do not publish ***\n"
-            f"{self.estimand} by non-private {self.method}: {self.estimate:.6g} "
-            f"(std. error {self.std_error:.6g})\n{self.formula}, n = {self.n}"
+            f"{self.estimand} by non-private {self.method}: {value} (std. error {error})\n"
+            f"{self.formula}, n = {self.n}"
         )
 
     __repr__ = __str__

@@ -18,13 +18,14 @@ import dpeffects as dpe
 
 stroke = dpe.load_data("ist")
 trial = dpe.dp_ate("stroke_14_days ~ treatment", stroke, epsilon=1, design="randomised")
-low, high = trial.conf_int(0.95)
-print(f"Of 1,000 patients {-1000 * trial.estimate:.1f} are spared a stroke by aspirin,")
-print(f"95 % interval {-1000 * high:.1f} to {-1000 * low:.1f}.")
+print("A trial: does aspirin prevent another stroke?\n")
+print(trial.summary("short"))
 
 # %%
-# For comparison, what the curator would have found without privacy. It is not private, and says so:
+# Of 1,000 patients about nine are spared a stroke. For comparison, what the curator would have
+# found without privacy. It is not private, and says so:
 
+print("\nThe same without privacy:\n")
 print(dpe.reference("stroke_14_days ~ treatment", stroke))
 
 # %%
@@ -37,24 +38,32 @@ print(dpe.reference("stroke_14_days ~ treatment", stroke))
 births = dpe.load_data("birthweight")
 formula = "outcome ~ treatment | prenatal_first_trimester + married + mage + first_baby + medu"
 smoking = dpe.dp_ate(formula, births, epsilon=1)
-print(smoking.summary())
+print("\n\nNot a trial: how much less do the babies of mothers who smoke weigh, in grams?\n")
+print(smoking.summary("short"))
 
 # %%
-# Read it from the top. A line between asterisks is what nobody should overlook. The guarantee says
-# what is protected. The standard error has a line for everything that the interval allows for: the
-# people who were drawn, the noise that protects them, and biases that may be left
-# (:doc:`reading_default` explains each). The budget lists every number that was released, its
-# price, and its proof.
-#
-# Again what the curator would have found, and what comes out when nothing is adjusted for:
+# Read it from the top. A line between asterisks, if there is one, is what nobody should overlook.
+# The guarantee says what is protected. Again what the curator would have found, and what comes out
+# when nothing is adjusted for:
 
 adjusted = dpe.reference(formula, births)
 crude = dpe.reference("outcome ~ treatment", births, "diff_in_means")
 low, high = smoking.conf_int(0.95)
-print(f"private, epsilon 1         {smoking.estimate:6.0f} grams ({low:.0f} to {high:.0f})")
+print(f"\nprivate, epsilon 1         {smoking.estimate:6.0f} grams ({low:.0f} to {high:.0f})")
 for name, found in (("not private", adjusted), ("not private, not adjusted", crude)):
     low, high = found.estimate - 1.96 * found.std_error, found.estimate + 1.96 * found.std_error
     print(f"{name:<26} {found.estimate:6.0f} grams ({low:.0f} to {high:.0f})")
+
+# %%
+# Everything
+# ----------
+# The whole summary goes on where the short one ends. The standard error has a line for everything
+# that the interval allows for: the people who were drawn, the noise that protects them, and biases
+# that may be left (:doc:`reading_default` explains each). The budget lists every number that was
+# released, its price, and its proof.
+
+print("\n\nEverything about it, by print(smoking.summary()):\n")
+print(smoking.summary())
 
 # %%
 # Another method
@@ -63,6 +72,7 @@ for name, found in (("not private", adjusted), ("not private, not adjusted", cru
 # births and the same epsilon:
 
 matched = dpe.dp_ate(formula, births, method="private_psm", epsilon=1)
+print("\n\nThe same question by another method, side by side:\n")
 print(dpe.compare(smoking, matched, names=["default", "private_psm"], stat="conf_int"))
 
 # %%
@@ -71,13 +81,13 @@ print(dpe.compare(smoking, matched, names=["default", "private_psm"], stat="conf
 # and 1 carry noise of scale 21. What the flips take from the difference is divided out again, and
 # that multiplies the noise. The default releases only a few sums over all records, in which one
 # record hardly shows. :doc:`private_matching` has the whole comparison.
-#
-# Results hold released numbers only: print them, bind the frames of several, or export them.
-
-print(smoking.tidy().T.to_string(header=False))
 
 # %%
-print(smoking.guarantee.sentence())
+# Results hold released numbers only: print them, bind the frames of several (``smoking.tidy()``),
+# or export them (``smoking.to_json()``, ``smoking.report("record.html")``).
+
+print("\nGo on: `dpeffects vignette` lists more of this, `dpeffects demo` is a whole study")
+print("in a shell, and `make docs` makes the pages.")
 
 # %%
 # Where to go on: :doc:`choosing_bounds` for data of your own, :doc:`reading_default` for what the

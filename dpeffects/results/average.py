@@ -44,7 +44,7 @@ class Result(Record):
     ...     formula="y ~ t", outcome="y", treatment="t", n=500, guarantee=Guarantee(1.0),
     ... )
     >>> fit
-    <dpeffects ATE 2 (se 1), dp_means, epsilon=1, exact>
+    <dpeffects ATE 2.0 (se 1.0), dp_means, epsilon=1, exact>
     >>> low, high = fit.conf_int()
     >>> round(low, 2), round(high, 2)
     (0.01, 3.99)
@@ -292,6 +292,16 @@ class Result(Record):
         >>> call = {"design": "randomised", "epsilon": 1, "seed": 1}
         >>> fit = dpe.dp_ate("stroke_14_days ~ treatment", ist, **call)
         >>> print(fit.summary("short"))
+        Private average treatment effect: clipped contrast (auto)
+        ================================================================================
+        *** NOT PRIVATE: seeded ***
+        About       effect of treatment on stroke_14_days (ATE)
+        Estimate    -0.0093 (95 % interval -0.0134 to -0.0052), p < 0.0001
+        Design      randomised, as the call said: nothing is allowed for confounding
+        Records     n = 19408
+        Guarantee   VOID (seeded): not private
+        <BLANKLINE>
+        Everything: fit.summary()
         """
         return show(self, form, conf_level=conf_level)
 

@@ -24,6 +24,12 @@ LEDGER = ["--ledger", "study.db", "--dataset", "nsw"]
 
 CASES = {
     "ate": [["ate", *SIMPLE]],
+    "ate_short": [
+        ["ate", *SIMPLE, "--short"],
+        ["ate", *SIMPLE, "--short", "--by", "sex", "--scale", "ratio"],
+        [*PLAN, "--method", "diff_in_means", "--half-width", "0.1", "--short"],
+        [*LIFE, "1", "--short"],
+    ],
     "ate_label": [["ate", *SIMPLE, "--level", "label", "--conf-level", "0.9"]],
     "ate_strata": [["ate", *STRATA, "--seed", "2"]],
     "ate_no_variance": [["ate", *SIMPLE, "--no-variance"]],
