@@ -111,6 +111,7 @@ _ELSEWHERE = {
     "quantiles": "It is for dp_qte.",
     "before": "It is for dp_did.",
     "subgroups": "It is for dp_study.",
+    "estimand": "The estimand is in the name: ate, att or atc.",
     "cluster": "It is for average effects; unit= protects whole clusters.",
     **dict.fromkeys(
         ("outcome", "treatment", "treat", "covariates", "confounders", "common_causes", "x", "t"),

@@ -160,7 +160,8 @@ def is_parquet(path: str) -> bool:
         return True
     if path.lower().endswith(CSV):
         return False
-    raise DataError(f"{path}: data is a .csv, .csv.gz or .parquet file")
+    hint = ", and stands after the formula" if "~" in str(path) else ""
+    raise DataError(f"{path}: data is a .csv, .csv.gz or .parquet file{hint}")
 
 
 def _attempt(path: str, read: Any) -> Any:

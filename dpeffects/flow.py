@@ -61,7 +61,7 @@ from dpeffects.formula.expression import (
     Survival,
     source,
 )
-from dpeffects.guarantee import Guarantee, cautions, rows_of
+from dpeffects.guarantee import Guarantee, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
@@ -317,9 +317,6 @@ class Estimation:
             self.design.strata()  # refuses covariates that are not discrete
         elif spec.uses_covariates and (spec.needs_covariates or self.formula.has_covariates):
             self.design.require_covariates()
-        if spec.guarantee != "none":
-            budget = request.budget
-            self.notes += cautions(budget.epsilon, budget.delta, self.design.n)
         asked = parse(request.formula)
         self.unread = not spec.uses_covariates and asked.has_covariates
         if self.unread:

@@ -167,6 +167,11 @@ def alarm(status: str) -> str:
     return f"NOT PRIVATE: {', '.join(reasons)}" + (f"; {kind}" if kind else "")
 
 
+_WEAK_EPSILON = 10.0
+"""Above it protection is weak: Ponomareva et al. (2023), How to DP-fy ML, section 5.2."""
+_WEAK_DELTA = 0.01
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """A differential privacy guarantee, in numbers and in words.
@@ -264,6 +269,33 @@ class Guarantee:
     def _void(self) -> str:
         return f"VOID ({', '.join(self.void)}): not private"
 
+    def caution(self, n: int) -> str:
+        """Say where so little is promised to each of n records that nobody should overlook it.
+
+        A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
+        (2014), The algorithmic foundations of differential privacy, section 2.3.
+
+        Examples
+        --------
+        >>> Guarantee(1.0, 1e-6).caution(1000)
+        ''
+        >>> Guarantee(1.0, 0.001).caution(1000)
+        'WEAK PRIVACY: delta = 0.001 is not below 1/n: it allows a whole record to be published'
+        """
+        if self.kind == "none":
+            return ""
+        lines = []
+        if self.epsilon > _WEAK_EPSILON:
+            lines.append(
+                f"epsilon = {self.epsilon:g}, and at {_WEAK_EPSILON:g} one record may already make "
+                f"a result {math.exp(_WEAK_EPSILON):,.0f} times as likely"
+            )
+        if self.delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)) * (1 - 1e-9):  # shares round down
+            lines.append(
+                f"delta = {self.delta:g} is not below 1/n: it allows a whole record to be published"
+            )
+        return f"WEAK PRIVACY: {'; '.join(lines)}" if lines else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
@@ -276,36 +308,6 @@ class Guarantee:
             "void": list(self.void),
             "status": self.status,
         }
-
-
-_WEAK_EPSILON = 10.0
-"""Above it protection is weak: Ponomareva et al. (2023), How to DP-fy ML, section 5.2."""
-_WEAK_DELTA = 0.01
-
-
-def cautions(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
-    """Say where a budget promises little to each of n records or persons, in one line each.
-
-    A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
-    (2014), The algorithmic foundations of differential privacy, section 2.3.
-
-    Examples
-    --------
-    >>> cautions(1.0, 1e-6, 1000), len(cautions(1e6, 0.5, 1000))
-    ((), 2)
-    """
-    lines = []
-    if epsilon > _WEAK_EPSILON:
-        lines.append(
-            f"epsilon = {epsilon:g} protects little: above {_WEAK_EPSILON:g} chances of "
-            "anything that is protected may change by any factor that matters."
-        )
-    if delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)):
-        lines.append(
-            f"delta = {delta:g} is large: from 1/n on, a delta allows all that is protected of "
-            "somebody to be published."
-        )
-    return tuple(lines)
 
 
 def weakest(guarantees: Sequence[Guarantee]) -> Guarantee:

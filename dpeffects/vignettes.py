@@ -46,7 +46,8 @@ def vignette_path(name: str) -> Path:
     'weighting.py'
     """
     if name not in _names():
-        raise OptionError(f"there is no vignette {name!r}.{did_you_mean(name, _names())}")
+        hint = did_you_mean(name, _names()) or f" There are {', '.join(_names())}."
+        raise OptionError(f"there is no vignette {name!r}.{hint}")
     return _folder() / f"{name}.py"
 
 

@@ -448,8 +448,8 @@ def test_wrong_door_points_to_the_right_one():
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("confounded", {"tau": 1}, "no option 'tau'; it takes effect"),
-        ("ihdp_a", {"effect": 1}, "it takes no options"),
+        ("confounded", {"tau": 1}, "no option 'tau', only n, seed, effect"),
+        ("ihdp_a", {"effect": 1}, "only n, seed"),
         ("ihdp_a", {"n": 100}, "747 rows"),
         ("confounded", {"n": 0}, "n must be a whole number"),
         ("confounded", {"n": 10.5}, "n must be a whole number"),
@@ -458,7 +458,7 @@ def test_wrong_door_points_to_the_right_one():
         ("binary", {"effect": 0.5}, "effect must be between"),
         ("multisite", {"sites": (1,)}, "two or more positive shares"),
         ("multisite", {"sites": (1, -1)}, "two or more positive shares"),
-        ("cate_1", {"support": 2}, "it takes no options"),
+        ("cate_1", {"support": 2}, "only n, seed"),
         ("tcga_like", {"covariates": 5}, "covariates must be between"),
         ("cate_2", {"support": 0}, "support must be between 1 and 30"),
         ("cate_2", {"support": 31}, "support must be between 1 and 30"),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any, NamedTuple, NoReturn
 
 import dpeffects
+from dpeffects.errors import closest, did_you_mean, instead_of
+from dpeffects.estimators import conditional_methods, registry, table_methods
 
 _EPILOG = """\
 start with
@@ -38,9 +42,37 @@ class Parser(argparse.ArgumentParser):
         settings["formatter_class"] = argparse.RawDescriptionHelpFormatter
         super().__init__(**settings, allow_abbrev=False)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Read arguments; those that a command does not have are its error, with what is near."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            owner: argparse.ArgumentParser = getattr(found, "owner", self)
+            wrong = next((x for x in unknown if x.startswith("-")), "")
+            hint = _near(owner, wrong.strip("-").replace("-", "_")) if wrong else ""
+            owner.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
+        return found
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where to look."""
+        if choice := _CHOICE.search(message):
+            message += did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
         self.exit(2, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
+
+
+def _near(parser: argparse.ArgumentParser, name: str) -> str:
+    """A hint at what was perhaps meant: an argument of the command, or an option of a method."""
+    typed = {x.strip("-"): x for action in parser._actions for x in action.option_strings}
+    if "option" in typed:
+        kinds = (registry(), conditional_methods(), table_methods())
+        options = [spec.options for specs in kinds for spec in specs.values()]
+        names = [f.name for kind in options for f in fields(kind) if f.init]
+        typed = {x: f"--option {x}=..." for x in names} | typed
+    near = closest(name, typed)
+    hint = instead_of(name, typed)
+    return hint.replace(repr(near), repr(typed[near])) if near else hint
+
+
+_CHOICE = re.compile(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)")
 
 
 def one_line(message: str, most: int = 1000) -> str:
@@ -59,7 +91,7 @@ def add_commands(parser: argparse.ArgumentParser, commands: Iterable[Command]) -
             description=f"{command.about[0].upper()}{command.about[1:]}.",
             epilog=f"examples\n{command.examples}" if command.examples else None,
         )
-        subparser.set_defaults(run=command.run)
+        subparser.set_defaults(run=command.run, owner=subparser)
         command.add_arguments(subparser)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.inference.intervals import check_conf_level
 from dpeffects.report.word import ENDING, render_word, word_file
 from dpeffects.summary import RENDERERS, Prose, Summary
 
@@ -72,7 +73,10 @@ def _conf_level(text: str) -> float:
     value = float(text)
     if not 0.0 < value < 1.0:
         raise argparse.ArgumentTypeError(f"it must be between 0 and 1, got {text}")
-    return value
+    try:
+        return check_conf_level(value)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 # --- checks before anything is spent ----------------------------------------------------------

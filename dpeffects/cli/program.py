@@ -79,9 +79,13 @@ def _run(args: argparse.Namespace) -> int:
     return int(code)
 
 
+_SKELETON = re.compile(r'\s+bounds=\{\s*"[^"]*": (?:\(LOWER|\["LEVEL")')
+
+
 def _with_template(message: str) -> str:
     """Errors about bounds end with Python to paste; here it is a file to fill in."""
-    text, python, _ = message.partition("\nbounds={")
+    python = _SKELETON.search(message)
+    text = message[: python.start()] if python else message
     entries = "entries to the file of --bounds (dpeffects bounds-template DATA starts one)"
     return f"{text.removesuffix('Add').rstrip(' .:')}. Add {entries}" if python else message
 

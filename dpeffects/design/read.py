@@ -354,7 +354,7 @@ def unpack(
     if isinstance(data, Declared):
         data, known = data.frame, data.bounds
     data = engines.open_if_path(data)
-    if getattr(getattr(data, "columns", None), "nlevels", 1) > 1:
+    if nw.dependencies.is_pandas_dataframe(data) and data.columns.nlevels > 1:
         raise DataError(
             "the names of the columns have several levels: join them, as "
             'data.columns = data.columns.map("_".join) in pandas'

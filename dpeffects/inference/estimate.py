@@ -22,7 +22,7 @@ class Unavailable:
     def __format__(self, spec: str) -> str:
         return str(self)
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise EstimationError(str(self))
 
     __iter__ = __len__ = __getitem__ = __array__ = __float__ = __round__ = _refuse

@@ -158,7 +158,7 @@ def _site(part: Part) -> str:
 
 
 def _caution(part: Part) -> str:
-    return "; ".join(part.released.cautions) if isinstance(part, SiteRelease) else part.caution
+    return "; ".join(part.released.cautions) if isinstance(part, SiteRelease) else part.doubts
 
 
 def _total(part: Part) -> tuple[float, float]:
@@ -172,6 +172,7 @@ def _price(part: Part) -> str:
     return (
         f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
         f"{charges} charges sum to ({', '.join(map(number, _total(part)))}){of}"
+        + (f"; {weak}" if (weak := part.guarantee.caution(part.n)) else "")
     )
 
 

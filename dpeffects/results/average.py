@@ -91,8 +91,8 @@ class Result(Record):
         return self.released.associated
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         return "; ".join(self.released.cautions)
 
     @property

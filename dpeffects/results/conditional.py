@@ -290,8 +290,8 @@ class CateFunction(SeveralRows):
         return np.round(values, 2 - math.floor(math.log10(high - low))).tolist()
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         return self.function.caution
 
     def to_dict(self) -> dict[str, Any]:
@@ -370,9 +370,9 @@ class CateEffects(SeveralEffects):
     overlap_weighted: bool = False
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
-        return "; ".join(filter(None, (_OVERLAP * self.overlap_weighted, super().caution)))
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        return "; ".join(filter(None, (_OVERLAP * self.overlap_weighted, super().doubts)))
 
     @property
     def _estimand(self) -> str:

@@ -120,8 +120,8 @@ class Balance(Record):
         return frame_of([row])
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         noisy = "the propensity model is mostly noise: overlap and weighted balance say little"
         noisy = noisy if self.model_noise >= 0.5 else ""  # NaN where there is no model
         return "; ".join(filter(None, (noisy, self.clipped)))

@@ -134,9 +134,9 @@ class EventStudy(AtOnce):
         return f"{PARALLEL} with the same covariates" if self.basis == "adjusted" else PARALLEL
 
     @property
-    def caution(self) -> str:
+    def doubts(self) -> str:
         """What nobody should overlook: trends that differ before treatment."""
-        own = super().caution
+        own = super().doubts
         found = self.pretrends() if self.leads else None
         if isinstance(found, PreTrends) and found.p_value < 0.05:
             trends = "TRENDS DIFFER BEFORE TREATMENT: they are not parallel there"

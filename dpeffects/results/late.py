@@ -120,9 +120,9 @@ class LateEffect(TableEffects):
         return found
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
-        return "; ".join(filter(None, (super().caution, WEAK if self.table.weak else "")))
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        return "; ".join(filter(None, (super().doubts, WEAK if self.table.weak else "")))
 
     def __repr__(self) -> str:
         return self._head(f"of {self.treatment} on {self.outcome}, by {self.instrument}")

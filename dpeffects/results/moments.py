@@ -87,8 +87,8 @@ class Regression(SeveralRows):
     warning: str = ""
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         return "; ".join(filter(None, (_CUT if self.fit.cut else "", self.warning)))
 
     @property
@@ -317,8 +317,8 @@ class Moments(SeveralRows):
         return frame_of(rows)
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         row = self.worth.to_dict("records")[0]
         ratio, needed = row["noise_to_sampling"], row["n_for_half"]
         noisy = (
@@ -408,7 +408,7 @@ class Moments(SeveralRows):
         basis = self.stands_on or ("adjusted" if adjusted else "association")
         estimate = found.fit.estimate([weights.get(name, 0.0) for name in found.fit.names])
         width = 2.0 * math.sqrt(found.fit.largest)
-        return replace(estimate, basis=basis, caution=found.caution, possible=(-width, width))
+        return replace(estimate, basis=basis, caution=found.doubts, possible=(-width, width))
 
     def __repr__(self) -> str:
         return (

@@ -152,10 +152,10 @@ class QuantileEffects(TableEffects):
         return frame
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         beyond = [f"{p:g}" for p in self.asked if self.distributions.beyond(p)]
         words = ""
         if beyond:
             words = f"AT AN END OF THE DECLARED RANGE, or beyond: quantile {', '.join(beyond)}"
-        return "; ".join(filter(None, (super().caution, words)))
+        return "; ".join(filter(None, (super().doubts, words)))

@@ -164,6 +164,11 @@ class Record(Reported, Coefficients):
     @property
     def caution(self) -> str:
         """What nobody should overlook, in a few words; empty when all is well."""
+        return "; ".join(filter(None, (self.doubts, self.guarantee.caution(self.n))))
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         return ""
 
     def spends_frame(self) -> pd.DataFrame:

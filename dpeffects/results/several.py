@@ -66,8 +66,8 @@ class SeveralEffects(SeveralRows):
     effects: tuple[Estimate, ...]
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         return "; ".join(dict.fromkeys(c for effect in self.effects for c in effect.cautions))
 
     @property

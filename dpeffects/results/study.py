@@ -65,8 +65,8 @@ class StudyEffects(AtOnce):
         return self.stands_on == "association"
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
 
     @property

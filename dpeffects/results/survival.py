@@ -124,8 +124,8 @@ class SurvivalEffects(TableEffects):
         return self.edges[-1]
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook, in a few words; empty when all is well."""
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
         until, few = self.life.known_until, ""
         if until < self.horizon:
             few = (
@@ -133,7 +133,7 @@ class SurvivalEffects(TableEffects):
                 if until > 0.0
                 else "TOO FEW RECORDS for this epsilon: the table says nothing"
             )
-        return "; ".join(filter(None, (super().caution, few, self._no_events())))
+        return "; ".join(filter(None, (super().doubts, few, self._no_events())))
 
     def _no_events(self) -> str:
         """Said where noise hides all events: a horizon in another unit than the times is common."""

@@ -125,7 +125,8 @@ class Combined(Reported, Coefficients):
         """Cautions of the sites that were used, each with its sites, and what few cannot show."""
         sites_of: dict[str, list[str]] = {}
         for release in self.used:
-            for words in release.released.cautions:
+            weak = release.guarantee.caution(release.n)
+            for words in filter(None, (*release.released.cautions, weak)):
                 sites_of.setdefault(words, []).append(release.site)
         few = FEW_SITES.get(len(self.used), "") if RULES[self.rule].random_effects else ""
         said = [f"{listed(sites)}: {words}" for words, sites in sites_of.items()]

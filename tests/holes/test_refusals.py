@@ -229,8 +229,10 @@ def test_arguments_of_a_plan(given):
 @pytest.mark.parametrize("ask", [dpe.dp_ate, dpe.dp_att, dpe.dp_atc])
 def test_an_estimand_is_chosen_by_the_function(ask):
     """It was a raw TypeError about an argument given twice."""
-    with pytest.raises(OptionError, match="dp_ate, dp_att or dp_atc"):
-        ask("y ~ t | x", frame(), epsilon=1, bounds=BOUNDS, estimand="ATT")
+    for asked, door in (("atc", "dp_atc"), ("ATT", "dp_att"), ("ATE", "dp_ate"), (3, "dp_ate")):
+        own = ask.__name__ == door and asked != 3
+        with pytest.raises(OptionError, match="leave estimand=.* out" if own else f"call {door}"):
+            ask("y ~ t | x", frame(), epsilon=1, bounds=BOUNDS, estimand=asked)
 
 
 def test_a_budget_that_promises_little_is_called_so():
@@ -238,9 +240,9 @@ def test_a_budget_that_promises_little_is_called_so():
     more = {"bounds": BOUNDS, "seed": 1}
     groups = {"release": "groups", "by": "I(w > 0.5)"}
     for budget, words in (
-        ({"epsilon": 1e6}, "epsilon = 1e+06 protects little"),
-        ({"epsilon": 1.0, "delta": 0.4}, "delta = 0.4 is large"),
-        ({"epsilon": 1.0, "delta": 1 / 200}, "delta = 0.005 is large"),
+        ({"epsilon": 1e6}, "WEAK PRIVACY: epsilon = 1e+06"),
+        ({"epsilon": 1.0, "delta": 0.4}, "WEAK PRIVACY: delta = 0.4"),
+        ({"epsilon": 1.0, "delta": 1 / 200}, "WEAK PRIVACY: delta = 0.005"),
     ):
         for fit in (
             dpe.dp_ate("y ~ t", frame(), "diff_in_means", **budget, **more),
@@ -248,10 +250,14 @@ def test_a_budget_that_promises_little_is_called_so():
             dpe.dp_cate("y ~ t | x", frame(), **budget, **more),
             dpe.dp_balance("y ~ t | x", frame(), **budget, **more),
         ):
-            assert any(note.startswith(words) for note in fit.notes)
-            assert words in " ".join(str(fit).split())
+            if "delta" in budget and not fit.guarantee.delta:
+                assert "WEAK PRIVACY" not in str(fit)  # no delta was spent
+                continue
+            assert words in fit.caution
+            assert words in str(fit).partition("\nFormula")[0]  # one of the first lines
+            assert words in type(fit).from_json(fit.to_json()).caution
     usual = dpe.dp_ate("y ~ t", frame(), "diff_in_means", epsilon=10, delta=1e-5, **more)
-    assert not any("epsilon" in note or "delta" in note for note in usual.notes)
+    assert "WEAK PRIVACY" not in str(usual)
 
 
 SECRET = 0.123456789

@@ -1,0 +1,468 @@
+"""Mistakes that people bring from elsewhere: each has one line that says what to do.
+
+A mistake is a call and the words of its answer that matter. Nothing is charged for any of them, and
+no answer holds a value of the data.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from decimal import Decimal
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpeffects as dpe
+from dpeffects.errors import EstimationError, closest
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import Interval
+from tests.commands import shell
+
+N = 200
+SECRET = 0.123456789
+BOUNDS = {"y": (0, 1), "x": (0, 1)}
+MOST = 420
+"""Characters of an answer: the longest lists all methods."""
+
+
+def frame(**columns):
+    rng = np.random.default_rng(0)
+    base = {
+        "y": rng.random(N),
+        "t": np.arange(N) % 2,
+        "x": np.full(N, SECRET),
+        "age": rng.integers(18, 90, N),
+        "person": np.arange(N) // 2,
+        "sex": ["f", "m"] * (N // 2),
+    }
+    return pd.DataFrame({**base, **columns})
+
+
+def objects(*values):
+    return pd.Series(list(values) * (N // len(values)), dtype=object)
+
+
+def _fit(**given):
+    call = {"method": "diff_in_means", "epsilon": 1, "bounds": BOUNDS, "seed": 1} | given
+    return dpe.dp_ate("y ~ t", frame(), **call)
+
+
+def released(site, epsilon=1):
+    """A release of a site."""
+    return dpe.site_release(
+        "y ~ t", frame(), site=site, method="diff_in_means", epsilon=epsilon, bounds=BOUNDS
+    )
+
+
+fit = cache(_fit)
+DAYS = pd.date_range("2020-01-01", periods=N)
+
+
+def ate(formula="y ~ t | x", data=None, **given):
+    """A call of dp_ate, to be made with a ledger that nothing may be charged to."""
+    call = {"formula": formula, "data": frame() if data is None else data, "epsilon": 1}
+    return dpe.dp_ate, call | {"bounds": BOUNDS} | given
+
+
+def other(door, formula="y ~ t | x", **given):
+    """The same for another public function."""
+    call = {"formula": formula, "data": frame(), "epsilon": 1, "bounds": BOUNDS}
+    return door, call | given
+
+
+COLUMNS = {
+    "a column of the formula": (ate("y ~ t | agee"), "did you mean 'age'?"),
+    "capitals": (ate("Y ~ t | x"), "did you mean 'y'?"),
+    "a treatment in capitals": (ate("y ~ T | x"), "did you mean 't'?"),
+    "bounds": (ate(bounds={**BOUNDS, "agee": (18, 90)}), "did you mean 'age'?"),
+    "by": (ate(by="sexx"), "did you mean 'sex'?"),
+    "subsets": (ate(by={"young": "agee < 40", "old": "agee >= 40"}), "did you mean 'age'?"),
+    "unit": (ate(unit="persn"), "did you mean 'person'?"),
+    "cluster": (ate(cluster="persons"), "did you mean 'person'?"),
+    "weights": (ate(weights="ag"), "did you mean 'age'?"),
+    "subset": (ate(subset="agee > 40"), "did you mean 'age'?"),
+    "missing": (ate(missing={"xx": "indicator"}), "Did you mean 'x'?"),
+    "instrument": (other(dpe.dp_late, instrument="Sex"), "did you mean 'sex'?"),
+    "before": (other(dpe.dp_did, before="yy"), "did you mean 'y'?"),
+    "time": (other(dpe.dp_did, time="agee", unit="person", periods=[1, 2]), "did you mean 'age'?"),
+    "offset": (other(dpe.dp_rate, offset="Age"), "did you mean 'age'?"),
+    "subgroups": (other(dpe.dp_study, subgroups="sexx"), "did you mean 'sex'?"),
+    "groups": (other(dpe.dp_cate, release="groups", by="sexx"), "did you mean 'sex'?"),
+    "points": (
+        other(dpe.dp_cate, release="points", at={"z": [0.5]}),
+        "the points have no column 'x'",
+    ),
+    "a name with a space": (ate("y ~ t | my age"), "backticks"),
+    "two columns of one name": (
+        ate(data=pd.concat([frame(), frame()[["x"]]], axis=1)),
+        "rename or drop one",
+    ),
+    "names of several levels": (ate(data=pd.concat({"a": frame()}, axis=1)), 'map("_".join)'),
+}
+NAMES = {
+    "method": (ate(method="one_stp"), "Did you mean 'one_step'?"),
+    "a part of a method": (ate(method="psm"), "Did you mean 'private_psm'?"),
+    "another package's method": (ate(method="dml"), "Leave method out for the default."),
+    "AIPW": (ate(method="aipw"), "Did you mean 'auto'?"),
+    "a learner for an average": (ate(method="r_learner"), "call dp_cate"),
+    "causal forest": (other(dpe.dp_cate, method="causal_forest"), "Leave method out"),
+    "option": (ate(desing="randomised"), "Did you mean 'design'?"),
+    "an argument of the call": (ate(clustre="person"), "Did you mean 'cluster'?"),
+    "weight": (ate(weight="age"), "Did you mean 'weights'?"),
+    "an option of another call": (ate(horizon=90), "It is for dp_survival."),
+    "clusters of a learner": (other(dpe.dp_cate, cluster="person"), "unit= protects whole"),
+    "clusters of matching": (
+        ate(method="private_psm", cluster="person"),
+        "cluster is for methods that add up rows: auto",
+    ),
+    "an argument that a call lacks": (
+        other(dpe.dp_balance, level="label"),
+        "no argument 'level'. Leave it out.",
+    ),
+    "randomized": (ate(design="randomized"), "did you mean 'randomised'?"),
+    "level": (ate(level="lable"), "did you mean 'label'?"),
+    "contrasts": (ate(contrasts="pairs"), "did you mean 'pairwise'?"),
+    "release": (other(dpe.dp_cate, release="group", by="sex"), "did you mean 'groups'?"),
+    "share": (ate(shares={"estimat": 1}), "Did you mean 'estimate'?"),
+    "estimand": (ate(estimand="ATT"), "call dp_att"),
+    "estimand in small letters": (ate(estimand="att"), "call dp_att"),
+    "estimand of a study": (other(dpe.dp_study, estimand="att"), "did you mean 'ATT'?"),
+    "na.omit": (ate(missing="drop"), '"complete" leaves out records'),
+}
+HABITS = {
+    "R and statsmodels: no bar": (ate("y ~ t + x"), "covariates come after a bar: ~ t | x"),
+    "patsy: an intercept": (ate("y ~ 1 + t"), "write t alone"),
+    "no treatment": (ate("y ~ 1"), "outcome ~ treatment | covariates"),
+    "no tilde": (ate("y, t, x"), "write outcome ~ treatment | covariates"),
+    "patsy: Q": (ate("y ~ t | Q('x')"), "backticks"),
+    "patsy: np.log": (ate("y ~ t | np.log(x)"), "write log(x)"),
+    "R: factor": (ate("y ~ t | factor(sex)"), "C(x, levels=[...])"),
+    "R: I(x^2)": (ate("y ~ t | I(x^2)"), "x ** 2"),
+    "R: poly": (ate("y ~ t | poly(x, 2)"), "write x + I(x ** 2)"),
+    "mgcv: s": (ate("y ~ t | s(x)"), "write bs(x, knots=[...]"),
+    "lme4: random effects": (ate("y ~ t | x + (1|person)"), "cluster="),
+    "fixest: fixed effects": (ate("y ~ t | x | person"), "cluster="),
+    "R: cbind": (ate("cbind(y, x) ~ t"), "dp_study"),
+    "a bracket": (ate("y ~ t | (x"), "a bracket is not closed"),
+    "scikit-learn: scale": (ate("y ~ t | scale(x)"), "write the column itself"),
+    "the treatment as covariate": (ate("y ~ t | t + x"), "remove it"),
+    "MatchIt: distance": (ate(distance="glm"), "dpe.methods()"),
+    "statsmodels: cov_type": (ate(cov_type="HC1"), "cluster="),
+    "statsmodels: alpha": (ate(alpha=0.1), "fit.conf_int(0.9)"),
+    "DoWhy: common_causes": (ate(common_causes=["x"]), "in the formula"),
+    "EconML: X": (ate(X="x"), "in the formula"),
+    "scikit-learn: random_state": (ate(random_state=1), "seed="),
+    "R: na.action": (ate(**{"na.action": "na.omit"}), "missing="),
+    "EconML: a mask": (ate(subset=frame().age > 40), 'subset="age >= 18"'),
+    "scikit-learn: sample weights": (ate(weights=np.ones(N)), "write the name of the column"),
+    "data first": (ate(frame(), "y ~ t"), "the formula is text and comes first"),
+}
+DATA = {
+    "an array": (ate(data=frame()[["y", "t", "x"]].to_numpy()), "pandas.DataFrame(data, columns="),
+    "a dict": (ate(data={"y": [1.0]}), "pandas.DataFrame(data)"),
+    "rows": (ate(data=[{"y": 1.0}]), "pandas.DataFrame(data)"),
+    "a column": (ate(data=frame().y), "pandas.DataFrame(data)"),
+    "the name of a data set": (ate(data="lalonde"), "load_data(...)"),
+    "a sheet": (ate(data="study.xlsx"), "pandas.read_excel"),
+    "a file that is not there": (ate(data="nowhere.csv"), "there is no file"),
+    "text numbers": (ate(data=frame(x=["12"] * N)), 'pandas.to_numeric(data["x"])'),
+    "decimal commas": (ate(data=frame(x=["12,5"] * N)), '.str.replace(",", ".")'),
+    "text without bounds": (
+        ate(data=frame(x=["12"] * N), bounds={"y": (0, 1)}),
+        'Add bounds={"x": ["LEVEL", "LEVEL"]}',
+    ),
+    "yes and no as outcome": (ate(data=frame(y=["yes", "no"] * (N // 2))), '== "yes"'),
+    "yes and no as treatment": (
+        ate(data=frame(t=["yes", "no"] * (N // 2))),
+        "declare its levels, control first",
+    ),
+    "a category as treatment": (
+        ate(data=frame(t=pd.Categorical(["a", "b"] * (N // 2)))),
+        "declare its levels, control first",
+    ),
+    "1 and 2 as treatment": (ate(data=frame(t=[1, 2] * (N // 2))), "[CONTROL, TREATED]"),
+    "a dose": (ate(data=frame(t=frame().y)), "I(t > 1)"),
+    "boolean objects": (ate(data=frame(x=objects(True, False))), ".astype(bool)"),
+    "boolean objects as treatment": (ate(data=frame(t=objects(True, False))), ".astype(bool)"),
+    "boolean objects with gaps": (
+        ate(data=frame(t=objects(True, False, None, True))),
+        'missing={"t": "complete"}',
+    ),
+    "Decimal": (ate(data=frame(x=objects(Decimal("0.5")))), ".astype(float)"),
+    "nullable numbers": (
+        ate(data=frame(x=pd.Series([0, pd.NA] * (N // 2), dtype="Int64"))),
+        'missing={"x": "complete"}',
+    ),
+    "complex numbers": (ate(data=frame(x=np.ones(N) * 1j)), ".astype(float)"),
+    "dates": (ate("y ~ t | d", frame(d=DAYS)), 'bounds={"d": ("2020-01-01", "2021-12-31")}'),
+    "a time zone": (
+        ate(
+            "y ~ t | d",
+            frame(d=DAYS.tz_localize("UTC")),
+            bounds={"y": (0, 1), "d": ("2020-01-01", "2021-01-01")},
+        ),
+        ".dt.tz_localize(None)",
+    ),
+    "a declared time zone": (
+        ate(bounds={"y": (0, 1), "x": (pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2021"))}),
+        "has no time zone",
+    ),
+    "lengths of time": (
+        ate("y ~ t | d", frame(d=DAYS - DAYS[0]), bounds={"y": (0, 1)}),
+        ".dt.total_seconds()",
+    ),
+    "periods": (ate("y ~ t | d", frame(d=DAYS.to_period("D"))), ".dt.to_timestamp()"),
+    "levels as a tuple": (ate("y ~ t | sex", bounds={**BOUNDS, "sex": ("f", "m")}), "as a list"),
+    "levels as a set": (ate("y ~ t | sex", bounds={**BOUNDS, "sex": {"f", "m"}}), "as a list"),
+    "one number for a range": (ate(bounds={"y": 1, "x": (0, 1)}), "(lower, upper)"),
+}
+BUDGETS = {
+    "no epsilon": ((dpe.dp_ate, {"formula": "y ~ t", "data": frame()}), "write epsilon="),
+    "eps": ((dpe.dp_ate, {"formula": "y ~ t", "data": frame(), "eps": 1}), "write epsilon="),
+    "no epsilon on the treated": (
+        (dpe.dp_att, {"formula": "y ~ t", "data": frame()}),
+        "such as epsilon=1",
+    ),
+    "epsilon as text": (ate(epsilon="1"), "such as epsilon=1"),
+    "epsilon of nothing": (ate(epsilon=0), "must be positive"),
+    "negative epsilon": (ate(epsilon=-1), "must be positive"),
+    "infinite epsilon": (ate(epsilon=float("inf")), "at most 1e9"),
+    "epsilon that is no number": (ate(epsilon=float("nan")), "such as epsilon=1"),
+    "a list of epsilons": (ate(epsilon=np.array([0.5, 1.0])), "write a number"),
+    "delta of one": (ate(delta=1), "such as 1e-6"),
+    "delta as text": (ate(delta="1e-6"), "such as delta=1e-6"),
+    "no instrument": (other(dpe.dp_late), "dp_late needs instrument"),
+    "a float for a ledger": (ate(ledger=5.0), "a dpeffects.Ledger"),
+}
+MISTAKES = {**COLUMNS, **NAMES, **HABITS, **DATA, **BUDGETS}
+
+
+def one_line(text):
+    assert "\n" not in text
+    assert len(text) <= MOST
+    assert str(SECRET) not in text
+    return text
+
+
+def answered(call, given):
+    """The line that answers a mistake; nothing is charged."""
+    ledger = dpe.Ledger(100.0, 0.5)
+    if "ledger" not in given:
+        given = given | {"ledger": ledger}
+    with pytest.raises(dpe.DPEffectsError) as caught:
+        call(**given)
+    assert ledger.spends == ()
+    return one_line(str(caught.value))
+
+
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_has_one_line_that_says_what_to_do(mistake, words):
+    assert words in answered(*mistake)
+
+
+def test_there_are_more_than_sixty():
+    assert len(MISTAKES) > 60
+
+
+PUBLIC = {
+    "data set": (lambda: dpe.load_data("lalond"), "Did you mean 'lalonde'?"),
+    "simulator": (lambda: dpe.simulate("confound"), "Did you mean 'confounded'?"),
+    "an option of a simulator": (lambda: dpe.simulate("confounded", N=9), "Did you mean 'n'?"),
+    "method": (lambda: dpe.methods("Private_PSM"), "Did you mean 'private_psm'?"),
+    "declared column": (lambda: dpe.declare(frame(), agee=(18, 90)), "did you mean 'age'?"),
+    "data for a plan": (lambda: dpe.plan("y ~ t", frame(), epsilon=1), "all others by name"),
+    "no n for a plan": (lambda: dpe.plan("y ~ t", epsilon=1), "plan needs n"),
+    "twice": (lambda: dpe.dp_ate("y ~ t", frame(), epsilon=1, formula="y ~ t"), "write it once"),
+    "no result": (lambda: dpe.compare(), "compare(fit1, fit2)"),
+    "per cent": (lambda: fit().conf_int(95), "a probability such as 0.95"),
+    "alpha by name": (lambda: fit().conf_int(alpha=0.05), "fit.conf_int(0.9)"),
+    "alpha by position": (lambda: fit().conf_int(0.05), "write 0.95 for an alpha of 0.05"),
+    "scale": (lambda: fit().effect("ratios"), "did you mean 'ratio'?"),
+    "alternative": (lambda: fit().test(alternative="grater"), "did you mean 'greater'?"),
+}
+
+
+@pytest.mark.parametrize(("call", "words"), PUBLIC.values(), ids=PUBLIC.keys())
+def test_calls_that_cost_nothing(call, words):
+    with pytest.raises(dpe.DPEffectsError) as caught:
+        call()
+    assert words in one_line(str(caught.value))
+
+
+SHELL = {
+    "command": ("atee", "Did you mean 'ate'?"),
+    "flag": ("ate 'y ~ t' data.csv --epsilon 1 --unti sex", "Did you mean '--unit'?"),
+    "an option as a flag": (
+        "ate 'y ~ t' data.csv --epsilon 1 --desing randomised",
+        "Did you mean '--option design=...'?",
+    ),
+    "option": (
+        "ate 'y ~ t' data.csv --epsilon 1 --option desing=randomised",
+        "Did you mean 'design'?",
+    ),
+    "estimand": ("ate 'y ~ t' data.csv --epsilon 1 --estimand ATT", "ate, att or atc"),
+    "level": ("ate 'y ~ t' data.csv --epsilon 1 --level lable", "Did you mean 'label'?"),
+    "column": ("ate 'y ~ t | Age' data.csv --epsilon 1", "did you mean 'age'?"),
+    "unit": ("ate 'y ~ t | age' data.csv --epsilon 1 --unit Sex", "did you mean 'sex'?"),
+    "subset": ("ate 'y ~ t' data.csv --epsilon 1 --subset 'agee > 40'", "did you mean 'age'?"),
+    "method": ("ate 'y ~ t' data.csv --epsilon 1 --method ipw", "Did you mean 'private_ipw'?"),
+    "share": ("ate 'y ~ t' data.csv --epsilon 1 --share estimat=1", "Did you mean 'estimate'?"),
+    "formula": ("ate 'y ~ t + age' data.csv --epsilon 1", "after a bar: ~ t | age"),
+    "data first": ("ate data.csv 'y ~ t' --epsilon 1", "stands after the formula"),
+    "no epsilon": ("ate 'y ~ t' data.csv", "required: --epsilon"),
+    "alpha": ("ate 'y ~ t' data.csv --epsilon 1 --conf-level 0.05", "write 0.95"),
+    "release": ("cate 'y ~ t | age' data.csv --epsilon 1 --release group", "'groups'?"),
+    "bounds": ("ate 'y ~ t | age' data.csv --epsilon 1", "dpeffects bounds-template DATA"),
+}
+
+
+@pytest.mark.parametrize(("typed", "words"), SHELL.values(), ids=SHELL.keys())
+def test_mistakes_in_a_shell(typed, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell.study(40).to_csv("data.csv", index=False)
+    assert words in shell.refused(capsys, *shlex.split(typed))
+
+
+# --- habits that work
+
+
+def test_an_interval_is_a_pair():
+    interval = fit().conf_int()
+    low, high = interval
+    assert (interval[0], interval[1], interval[-1], len(interval)) == (low, high, high, 2)
+    assert np.array(interval).tolist() == [low, high] == list(interval)
+    assert isinstance(interval, Interval)
+    with pytest.raises(IndexError):
+        interval[2]
+
+
+COMPUTED = {
+    "unpacked": lambda x: (lambda low, high: low)(*x),
+    "indexed": lambda x: x[0],
+    "counted": len,
+    "an array": np.array,
+    "a number": float,
+    "rounded": lambda x: round(x, 2),
+    "compared": lambda x: x < 0.05,
+    "compared from the right": lambda x: x < 0.05,
+    "multiplied": lambda x: 1.96 * x,
+    "subtracted": lambda x: 1.0 - x,
+}
+
+
+@pytest.mark.parametrize("computed", COMPUTED.values(), ids=COMPUTED.keys())
+def test_what_is_not_available_says_why_wherever_it_is_used(computed):
+    association = dpe.dp_ate("y ~ t", frame(), epsilon=1, bounds=BOUNDS, seed=1)
+    assert isinstance(association.p_value, Unavailable)
+    with pytest.raises(EstimationError, match="not available: an association is no test"):
+        computed(association.p_value)
+
+
+def test_the_names_of_statsmodels():
+    """As statsmodels has them for the same regression without noise: Series by term."""
+    smf = pytest.importorskip("statsmodels.formula.api")
+    rng = np.random.default_rng(1)
+    t = np.arange(5000) % 2
+    data = pd.DataFrame({"y": (rng.random(5000) < 0.3 + 0.2 * t) * 1.0, "t": t})
+    theirs = smf.ols("y ~ t", data).fit(cov_type="HC1")
+    known = {"method": "diff_in_means", "design": "randomised", "bounds": {"y": (0, 1)}, "seed": 1}
+    ours = dpe.dp_ate("y ~ t", data, epsilon=1e6, **known)
+    for name, error in (("params", 1e-4), ("bse", 1e-3), ("pvalues", 1e-3)):
+        series = getattr(ours, name)
+        assert type(series) is type(getattr(theirs, name))
+        assert series["t"] == pytest.approx(getattr(theirs, name)["t"], abs=error)
+    assert ours.nobs == theirs.nobs == 5000
+
+
+def test_several_effects_have_a_value_for_each_term():
+    data = dpe.simulate("three_arms", n=2000, seed=1)
+    arms = dpe.dp_ate("outcome ~ treatment", data, "diff_in_means", epsilon=1, seed=1)
+    assert arms.params.index.tolist() == ["low - none", "high - none"]
+    assert arms.params.tolist() == arms.estimates.tolist()
+    assert arms.pvalues.tolist() == arms.p_values().tolist()
+    sites = dpe.combine([released("north"), released("south")])
+    assert (sites.params["t"], sites.nobs) == (sites.estimate, 2 * N)
+
+
+def test_what_estimates_no_effect_has_no_coefficients():
+    balance = dpe.dp_balance("y ~ t | age", frame(), bounds={"age": (18, 90)}, epsilon=4, seed=1)
+    for name in ("params", "bse", "pvalues"):
+        with pytest.raises(AttributeError, match=f"Balance has no {name}, .* see tidy"):
+            getattr(balance, name)
+    assert balance.nobs == N
+
+
+# --- weak budgets
+
+
+def test_a_weak_budget_is_said_in_the_first_lines_and_costs_nothing_more():
+    many = {"epsilon": 50, "bounds": {"y": (0, 1), "x": (0, 1), "age": (18, 90)}}
+    said = "WEAK PRIVACY: epsilon = 50"
+    ledger = dpe.Ledger(50)
+    sexes = {"women": "sex == 'f'", "men": "sex == 'm'"}
+    fits = [
+        _fit(**many | {"seed": None}, ledger=ledger),
+        _fit(**many, by=sexes),  # of which each has half of it
+        dpe.dp_balance("y ~ t | age", frame(), **many),
+        dpe.dp_cate("y ~ t | age", frame(), **many),
+        dpe.dp_study("y ~ t | age", frame(), **many),
+        dpe.dp_moments("y ~ t | age", frame(), **many),
+        dpe.dp_qte("y ~ t", frame(), **many),
+    ]
+    assert ledger.spent == (50, 0)
+    for found in fits:
+        assert said in found.caution
+        head = " ".join(str(found.summary()).split("\nFormula")[0].split())
+        assert said in head
+    sites = dpe.combine([released("north", epsilon=50), released("south")])
+    assert f"north: {said}" in sites.caution
+    assert "WEAK" not in fit().caution
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "n", "weak"),
+    [
+        (1.0, 0.0, 5, False),
+        (10.0, 1e-6, 1000, False),
+        (10.1, 0.0, 1000, True),
+        (1.0, 1 / 1001, 1000, False),
+        (1.0, 1 / 1000, 1000, True),
+        (1.0, 0.01, 5, True),
+    ],
+)
+def test_what_is_weak(epsilon, delta, n, weak):
+    """More than 10, or a delta of 1/n; and it is said in one line."""
+    words = dpe.Guarantee(epsilon, delta).caution(n)
+    assert words.startswith("WEAK PRIVACY: ") if weak else words == ""
+    assert "\n" not in words
+
+
+# --- near names
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "near"),
+    [
+        ("AGE", ["sex", "age"], "age"),
+        ("birth weight", ["birth_weight"], "birth_weight"),
+        ("smokr", ["smoker", "age"], "smoker"),
+        ("ipw", ["private_psm", "private_ipw"], "private_ipw"),
+        ("zz", ["sex", "age"], None),
+        ("", ["sex"], None),
+        (7, [7, 8], "7"),
+    ],
+)
+def test_near_names(name, known, near):
+    assert closest(name, known) == near
+
+
+def test_public_functions_keep_their_signatures():
+    """A check of arguments does not hide them from help and editors."""
+    for name in ("dp_ate", "dp_cate", "dp_did", "plan", "combine"):
+        function = getattr(dpe, name)
+        assert "epsilon" in inspect.signature(function).parameters or name == "combine"
+        assert function.__name__ == name
+        assert function.__doc__
