@@ -49,7 +49,14 @@ from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import least_strength
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import (
+    SHARE,
+    Effects,
+    Estimate,
+    Part,
+    SamplingVariance,
+    Unavailable,
+)
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
@@ -518,7 +525,10 @@ def _in_group(
         Part(MODELS, nuisance.noise_sd**2, noise=True),
         Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
     )
-    return Estimate(value, sampling, laplace, gaussian, parts, caution=_caution(nuisance))
+    counted = np.maximum(weights.value, 0.0)
+    details = {SHARE: float(counted[g] / max(counted.sum(), 1e-9))}
+    caution = _caution(nuisance)
+    return Estimate(value, sampling, laplace, gaussian, parts, details=details, caution=caution)
 
 
 def _caution(nuisance: Nuisance) -> str:

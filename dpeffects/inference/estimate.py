@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 
 from dpeffects.errors import EstimationError
 
+SHARE = "share of records"
+"""Which detail says how many of the records an effect is about, or their weight."""
+
 
 @dataclass(frozen=True)
 class Unavailable:

@@ -20,6 +20,7 @@ from dpeffects.design.bounds import Bounds
 from dpeffects.errors import DataError, OptionError
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.export import DAMAGE, TIDY, frame_of, require
 from dpeffects.results.numbers import number
@@ -147,6 +148,33 @@ class CateFunction(SeveralRows):
             where = self.function.quantiles(self._plain[column], where)
         return np.asarray(low + (high - low) * where)
 
+    def records(self, column: str) -> pd.DataFrame | Unavailable:
+        """Shares of records by bin of a covariate (``low``, ``high``), or by its levels.
+
+        They are read off released numbers, so they cost nothing. A covariate that enters by a
+        transformation, or a release without ``variance``, has none.
+        """
+        none = Unavailable("no histogram of this covariate was released")
+        if self.function.variation is None:
+            return none
+        if column in self._plain:
+            shares = self.function.margins[self._plain[column]]
+            edges = np.linspace(*self.space.interval(column), len(shares) + 1)
+            return frame_of({"low": edges[:-1], "high": edges[1:], "share": shares})
+        shares = self._level_shares(column)
+        return frame_of({"level": self.space[column], "share": shares}) if shares else none
+
+    def _level_shares(self, column: str) -> list[float]:
+        """Shares of records by level; empty where levels are no terms of their own."""
+        if column not in self.space or not self.space.is_levels(column):
+            return []
+        terms = design.names(self._formula, self.space)[1:]
+        own = [f"{column}[T.{level}]" for level in self.space[column][1:]]
+        if not set(own) <= set(terms):
+            return []
+        shares = [float(self.function.margins[terms.index(term), -1]) for term in own]
+        return [max(1.0 - sum(shares), 0.0), *shares]
+
     def curve(
         self,
         column: str,
@@ -204,12 +232,7 @@ class CateFunction(SeveralRows):
             return _THERE
         if not self.space.is_levels(name):
             return float(self.quantiles(name, [0.5])[0])
-        terms, levels = design.names(self._formula, self.space)[1:], self.space[name]
-        own = [f"{name}[T.{level}]" for level in levels[1:]]
-        if not set(own) <= set(terms):
-            return levels[0]
-        shares = [float(self.function.margins[terms.index(term), -1]) for term in own]
-        return levels[int(np.argmax([1.0 - sum(shares), *shares]))]
+        return self.space[name][int(np.argmax(self._level_shares(name) or [1.0]))]
 
     def plot(
         self,

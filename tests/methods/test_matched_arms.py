@@ -251,7 +251,7 @@ def test_plots():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     axes = fit(data(), contrasts="pairwise", seed=1).plot()
-    assert [t.get_text() for t in axes.get_xticklabels()] == list(TRUTH)
+    assert [t.get_text() for t in axes.get_yticklabels()] == list(TRUTH)
     assert "all at once" in axes.get_title("left")
 
 

@@ -45,7 +45,7 @@ def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = N
     found = fit.distribution(conf_level)
     least, most = min(1.0 - _SHOWN, *fit.asked), max(_SHOWN, *fit.asked)
     ends = np.stack([fit.distributions.quantile(arm, (least, most), 0.0).value for arm in (0, 1)])
-    with look.canvas(ax, (5.6, 3.8)) as axes:
+    with look.canvas(ax, (look.WIDTH, 4.0)) as axes:
         for k, arm in enumerate(ARMS):
             rows, how = found[found["arm"] == arm], look.series(k)
             where, share = rows[fit.outcome], rows["share"]
@@ -70,7 +70,7 @@ def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = N
         axes.set_xlabel(fit.outcome)
         axes.set_ylabel("share of records up to there")
         axes.legend(loc="lower right", title=f"{percent(conf_level, 'g')} joint band")
-        look.mark(axes, look.alarms(fit))
+        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -87,6 +87,7 @@ def _scale(ax: Any, fit: QuantileEffects, first: float, last: float) -> None:
         and positive.max() > _SKEWED * positive.min()
     ):
         ax.set_xscale("symlog", linthresh=float(positive.min()) / 2.0, linscale=0.5)
+        look.plain_numbers(ax.xaxis)
     ax.set_xlim(first, last if last > first else first + 1.0)
 
 
@@ -113,7 +114,7 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
     'share of records'
     """
     found, places = fit.distribution(conf_level), np.arange(len(fit.levels))
-    with look.canvas(ax, (5.6, 3.4)) as axes:
+    with look.canvas(ax, (look.WIDTH, 3.6)) as axes:
         for k, arm in enumerate(ARMS):
             rows, how = found[found["arm"] == arm], look.series(k)
             share = rows["share"].to_numpy()
@@ -127,12 +128,12 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
                 color=how.color,
                 label=arm,
             )
-        axes.set_xticks(places, fit.levels)
+        look.places(axes, list(fit.levels))
         axes.set_ylim(bottom=0.0)
         axes.set_xlabel(fit.outcome)
         axes.set_ylabel("share of records")
         axes.legend(title=f"{percent(conf_level, 'g')} intervals")
-        look.mark(axes, look.alarms(fit))
+        look.finish(axes, look.alarms(fit))
     return axes
 
 

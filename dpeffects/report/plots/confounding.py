@@ -16,8 +16,8 @@ from dpeffects.summary import draw
 def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
     """Draw estimate and interval against the bias of confounding; return the axes.
 
-    Dotted lines are the tipping points: biases that move the interval, and the estimate, to zero. A
-    stated bias is a triangle on the line of the estimate.
+    Dotted lines are the tipping points: biases that move the interval (dense dots), and the
+    estimate, to zero. A stated bias is a triangle on the line of the estimate.
 
     Parameters
     ----------
@@ -45,19 +45,25 @@ def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
     with look.canvas(ax) as axes:
         if band:
             low, high = zip(*band, strict=True)
-            axes.fill_between(biases, low, high, color=look.PALE, linewidth=0, gid="interval")
-            axes.set_title(f"band: {percent(found.conf_level, 'g')} interval with this bias off")
-        axes.plot(biases, found.estimate - biases, color=look.INK, gid="estimate")
+            words = f"its {percent(found.conf_level, 'g')} interval"
+            fill = {"color": look.PALE, "linewidth": 0, "label": words, "gid": "interval"}
+            axes.fill_between(biases, low, high, **fill)
+        words = "estimate with this bias taken off"
+        axes.plot(biases, found.estimate - biases, color=look.INK, label=words, gid="estimate")
         look.zero(axes, vertical=False)
-        tips = [found.estimate] if isinstance(limit, Unavailable) else [found.estimate, limit]
-        for tip in tips:
-            axes.axvline(tip, color=look.SOFT, linestyle=":", gid="tipping")
+        tips = {"estimate at zero": (found.estimate, (0, (1, 3)))}
+        if not isinstance(limit, Unavailable):
+            tips["interval reaches zero"] = limit, (0, (1, 1))
+        for words, (tip, dots) in tips.items():
+            axes.axvline(tip, color=look.SOFT, linestyle=dots, label=words, gid="tipping")
         if stated is not None:
-            axes.plot([stated], [found.estimate - stated], "^", color=look.RED, gid="stated")
+            at = [stated], [found.estimate - stated]
+            axes.plot(*at, "^", color=look.RED, label="stated bias", gid="stated")
         axes.margins(x=0.0)
         axes.set_xlabel("bias by confounding")
         axes.set_ylabel(relation(found))
-        look.mark(axes, look.alarms(found))
+        look.legend_above(axes, axes.get_legend_handles_labels()[0], 3)
+        look.finish(axes, look.alarms(found))
     return axes
 
 

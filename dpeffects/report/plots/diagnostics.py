@@ -19,17 +19,24 @@ _CUSTOMARY = 0.1
 """Differences beyond this are usually called unbalanced."""
 
 
-def love(fit: Balance | StudyEffects, *, ax: Any = None) -> Any:
-    """Draw standardised mean differences, one row a covariate; return the axes.
+_MOST = 30
+"""Differences of a love plot."""
 
-    Whiskers hold 95 % of the noise. A filled mark is a difference beyond its noise, a hollow one
-    may be nothing but noise. Circles are before, squares after weighting. Those of a study are
-    sorted, the largest first.
+
+def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = None) -> Any:
+    """Draw standardised mean differences, the largest on top; return the axes.
+
+    One row a covariate. Whiskers hold 95 % of the noise. A filled mark is a difference beyond its
+    noise, a hollow one may be nothing but noise. Circles are before, squares after weighting; rows
+    are sorted by the size before.
 
     Parameters
     ----------
     fit
         What `dp_balance` or `dp_study` returned.
+    most
+        How many covariates are drawn; below the picture is said what the others have. None draws
+        all.
     ax
         Axes to draw on; by default those of a new figure.
 
@@ -39,37 +46,54 @@ def love(fit: Balance | StudyEffects, *, ax: Any = None) -> Any:
     >>> import dpeffects as dpe
     >>> data = dpe.simulate("confounded", n=5000, seed=1)
     >>> found = dpe.dp_balance("outcome ~ treatment | x1 + x2", data, epsilon=2)
-    >>> [t.get_text() for t in love(found).get_yticklabels()]
+    >>> sorted(t.get_text() for t in love(found).get_yticklabels())
     ['x1', 'x2']
     """
-    differences = fit.tidy() if isinstance(fit, Balance) else _of_table1(fit)
+    if most is not None and (not isinstance(most, int) or most < 1):
+        raise OptionError(f"most must be a number from 1 on, or None, got {most!r}")
+    found = fit.tidy() if isinstance(fit, Balance) else _of_table1(fit)
+    order = found["smd"].abs().sort_values(ascending=False, na_position="last", kind="stable")
+    found = found.loc[order.index].reset_index(drop=True)
+    differences, left = found[:most], found[len(found) if most is None else most :]
     weighted = bool(differences["smd_adjusted"].notna().any())
     between = "treated less control"
     if isinstance(fit, StudyEffects):
         arms = fit.sums.arms
         between = f"{arms[0]} less {arms[1]}" if len(arms) == 2 else "largest between two arms"
-    with look.canvas(ax, (5.6, 1.3 + 0.32 * len(differences))) as axes:
+    with look.canvas(ax, (look.WIDTH, 1.2 + 0.26 * len(differences))) as axes:
         axes.axvspan(-_CUSTOMARY, _CUSTOMARY, color="#efefef", linewidth=0, zorder=0)
         look.zero(axes, vertical=True)
         rows, shift = np.arange(len(differences)), 0.16 if weighted else 0.0
         _marks(axes, rows - shift, differences, "", "o", look.INK)
         if weighted:
             _marks(axes, rows + shift, differences, "_adjusted", "s", look.RED)
-        for row in rows[differences["smd"].isna()]:
+        for row in rows[differences["smd"].isna().to_numpy()]:
             axes.text(
                 0.0, row, "n/a", ha="center", va="center", fontsize=look.SMALL, color=look.SOFT
             )
         look.rows(axes, differences["term"].tolist())
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1.5 * _CUSTOMARY), max(high, 1.5 * _CUSTOMARY))
-        axes.set_xlabel(f"standardised mean difference, {between}")
+        axes.set_xlabel(f"standardised mean difference, {between}{_rest(left, weighted)}")
         _legend(axes, weighted)
-        look.mark(axes, look.alarms(fit))
+        look.finish(axes, look.alarms(fit))
     return axes
 
 
+def _rest(left: Any, weighted: bool) -> str:
+    """What is to be said of rows that are not drawn."""
+    if not len(left):
+        return ""
+    sizes = {"smd": "before", "smd_adjusted": "after"} if weighted else {"smd": ""}
+    parts = [f"{left[x].abs().max():.2g} {when}".strip() for x, when in sizes.items()]
+    known = [part for part in parts if not part.startswith("nan")]
+    most = f", up to {' and '.join(known)}{' weighting' * weighted}" if known else ""
+    without = int(left["smd"].isna().sum())
+    return f"\nand {len(left)} more{most}{f'; {without} not available' if without else ''}"
+
+
 def _of_table1(fit: StudyEffects) -> Any:
-    """Differences of Table 1 as `Balance.tidy` has them, the largest first."""
+    """Differences of Table 1 as `Balance.tidy` has them."""
     found = fit.table1()
     if not len(found):
         raise OptionError("this study has no baseline variables: name them after `|`")
@@ -83,8 +107,7 @@ def _of_table1(fit: StudyEffects) -> Any:
         for what in ("", "_noise_sd", "_within_noise"):
             given = found[f"{old}{what}"].to_numpy() if f"{old}{what}" in found else np.nan
             found[f"{what.removeprefix('_') or 'smd'}{more}"] = given
-    order = found["smd"].abs().sort_values(ascending=False, na_position="last").index
-    return found.loc[order].reset_index(drop=True)
+    return found
 
 
 def _marks(ax: Any, rows: Any, differences: Any, which: str, marker: str, color: str) -> None:
@@ -118,7 +141,8 @@ def _legend(ax: Any, weighted: bool) -> None:
 def overlap(balance: Balance, *, ax: Any = None) -> Any:
     """Draw the histogram of the propensity score, treated up and controls down; return the axes.
 
-    Bars are shares of an arm's records; whiskers hold 95 % of the noise.
+    Bars are shares of an arm's records: of numbers that are possible, not negative, and the closest
+    to the released ones. Whiskers hold 95 % of the noise.
 
     Parameters
     ----------
@@ -148,7 +172,8 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
     with look.canvas(ax) as axes:
         arms = zip(("treated", "control"), balance.counts, sizes, (1.0, -1.0), fills, strict=True)
         for name, counts, size, side, (color, hatch) in arms:
-            share, noise = np.array(counts) / size, WITHIN * balance.count_sd / size
+            share = np.maximum(counts, 0.0) / size
+            noise = WITHIN * balance.count_sd / size
             axes.bar(
                 middle,
                 side * share,
@@ -166,8 +191,10 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * abs(y):g} %"))
         axes.set_xlabel("propensity score (private model)")
         axes.set_ylabel("share of the arm's records")
-        look.legend_above(axes, axes.containers)
-        look.mark(axes, look.alarms(balance))
+        axes.set_title("noisy counts, made not negative; whiskers hold 95 % of the noise")
+        handles, _ = axes.get_legend_handles_labels()
+        axes.legend(handles=handles, loc="best")
+        look.finish(axes, look.alarms(balance))
     return axes
 
 
@@ -194,18 +221,18 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
     if not parts:
         raise OptionError("there is nothing to draw: the result has no charges")
     total = sum(epsilon for epsilon, _ in parts.values())
-    with look.canvas(ax, (5.6, 1.1 + 0.34 * len(parts))) as axes:
+    with look.canvas(ax, (look.WIDTH, 1.0 + 0.28 * len(parts))) as axes:
         for row, (epsilon, delta) in enumerate(parts.values()):
             axes.barh(row, epsilon, 0.6, color=look.FILL, edgecolor=look.INK, linewidth=0.6)
-            text = f" {epsilon:.3g}  ({100 * epsilon / total:.1f} %)"
+            text = f"{epsilon:.3g} ({100 * epsilon / total:.1f} %)"
             if delta:
                 text += f", delta {delta:.2g}"
-            axes.text(epsilon, row, text, va="center", fontsize=look.SMALL)
-        look.rows(axes, list(parts))
-        axes.set_xlim(0.0, 1.45 * max(epsilon for epsilon, _ in parts.values()))
+            look.beside(axes, row, text)
+        look.rows(axes, list(parts), 48)
+        axes.set_xlim(0.0, 1.02 * max(epsilon for epsilon, _ in parts.values()))
         axes.set_xlabel("epsilon")
         axes.set_title(_caption(fit, total))
-        look.mark(axes, [look.alarm(fit.guarantee.status)])
+        look.finish(axes, [look.alarm(fit.guarantee.status)])
     return axes
 
 

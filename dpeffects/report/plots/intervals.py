@@ -10,7 +10,7 @@ import numpy as np
 
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import NO_EFFECT, Unavailable
+from dpeffects.inference.estimate import NO_EFFECT, SHARE, Unavailable
 from dpeffects.report.blocks import percent, relation
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
@@ -24,6 +24,11 @@ from dpeffects.summary import draw
 _THICK: dict[str, Any] = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
 _MIDDLE: dict[str, Any] = {"color": look.FILL, "linewidth": 3.5, "solid_capstyle": "butt"}
 _COVERED = {"noise": "noise only", "effect": "noise, sampling, shrinkage"}
+_ROWS = 60
+"""Rows of a picture."""
+_NOWHERE = "where the records are was not released"
+_STRIP = 0.12
+"""Part of the height in which bars show where records are."""
 
 
 def estimate(
@@ -60,15 +65,14 @@ def estimate(
     'effect of treatment on earnings_1978'
     """
     labels = _labels(fits, names)
-    with look.canvas(ax, (5.6, 1.3 + 0.5 * len(fits))) as axes:
+    with look.canvas(ax, (look.WIDTH, 1.2 + 0.4 * len(fits))) as axes:
         kinds = [_interval(axes, row, fit, conf_level) for row, fit in enumerate(fits)]
         look.zero(axes, vertical=True)
         look.rows(axes, labels)
         axes.set_xlabel(_label(fits))
         axes.margins(x=0.08)
         _legend(axes, set().union(*kinds), conf_level)
-        lines = [label.replace("\n", ", ") for label in labels]
-        look.mark(axes, look.with_names(lines, [look.alarms(fit) for fit in fits]))
+        look.finish(axes, look.with_names(labels, [look.alarms(fit) for fit in fits]))
     return axes
 
 
@@ -84,8 +88,7 @@ def _interval(ax: Any, row: int, fit: Result, conf_level: float) -> set[str]:
             kinds = {"noise"}
     else:
         alone = inference.interval(inference.sampling_alone(released), conf_level)
-        ends = {"marker": "|", "markersize": 9.0, "markeredgewidth": 1.2}
-        ax.plot(list(whole), [row, row], color=look.INK, linewidth=1.2, gid="whole", **ends)
+        look.interval(ax, row, *whole, markersize=9.0, markeredgewidth=1.2, gid="whole")
         kinds = {"whole", "sampling"}
         if released.bias_variance > 0.0:
             parts = tuple(part for part in released.parts if part.noise)
@@ -104,7 +107,7 @@ def _labels(fits: Sequence[Result], names: Sequence[str] | None) -> list[str]:
         same = len({fit.estimand for fit in fits}) == 1
         return [
             ("" if same else f"{fit.estimand}, ")
-            + f"{fit.method}\nepsilon = {number(float(fit.guarantee.epsilon))}"
+            + f"{fit.method}, epsilon {number(float(fit.guarantee.epsilon))}"
             for fit in fits
         ]
     if isinstance(names, str) or len(names) != len(fits):
@@ -164,29 +167,36 @@ def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = Non
     """
     conf_level = combined.conf_level if conf_level is None else conf_level
     whole = combined.conf_int(conf_level)
-    intervals = [inference.interval(release.released, conf_level) for release in combined.releases]
-    last = len(intervals)
-    with look.canvas(ax, (7.0, 1.6 + 0.3 * (last + 1))) as axes:
-        for row, release in enumerate(combined.releases):
-            _site(axes, row, release.estimate, intervals[row], combined.weights[row])
+    heaviest = np.argsort(combined.weights)[::-1][:_ROWS]
+    shown = [(combined.releases[i], combined.weights[i]) for i in sorted(heaviest)]
+    intervals = [inference.interval(release.released, conf_level) for release, _ in shown]
+    last = len(shown)
+    with look.canvas(ax, (7.0, 1.5 + 0.25 * (last + 1))) as axes:
+        for row, (release, weight) in enumerate(shown):
+            _site(axes, row, release.estimate, intervals[row], weight)
         _diamond(axes, last, combined.estimate, whole)
         look.zero(axes, vertical=True)
         axes.axhline(last - 0.5, color=look.SOFT, linewidth=0.6)
         axes.axvline(combined.estimate, color=look.BLUE, linewidth=0.8, zorder=0.4)
-        names = [release.site for release in combined.releases]
-        look.rows(axes, [*names, f"combined ({combined.rule})"])
+        look.rows(axes, [*(release.site for release, _ in shown), f"combined ({combined.rule})"])
         axes.set_ylim(top=-1.3)  # room for the head of the columns
-        _columns(axes, combined, [*intervals, whole], conf_level)
+        estimates = [*(release.estimate for release, _ in shown), combined.estimate]
+        weights = [*(weight for _, weight in shown), 1.0]
+        _columns(axes, estimates, weights, [*intervals, whole], conf_level)
         axes.margins(x=0.06)
+        axes.locator_params(axis="x", nbins=6)
         axes.set_xlabel(relation(combined))
-        axes.set_title(_caption(combined))
-        look.mark(axes, [look.alarm(combined.status), NO_EFFECT if combined.associated else ""])
+        more = len(combined.releases) - last
+        hidden = percent(1.0 - sum(weights[:-1]), ".1f")
+        left = f"; {more} more sites have {hidden} of the weight" if more else ""
+        axes.set_title(_caption(combined) + left)
+        look.finish(axes, [look.alarm(combined.status), NO_EFFECT if combined.associated else ""])
     return axes
 
 
 def _site(ax: Any, row: int, estimate: float, interval: Any, weight: float) -> None:
     if not isinstance(interval, Unavailable):
-        ax.plot(list(interval), [row, row], color=look.INK, linewidth=1.1, gid="interval")
+        look.interval(ax, row, *interval, linewidth=1.1, marker="", gid="interval")
     if weight > 0.0:
         size = 3.0 + 9.0 * np.sqrt(weight)  # an area that grows with the weight
         ax.plot([estimate], [row], "s", color=look.INK, markersize=size, gid="site")
@@ -203,9 +213,14 @@ def _diamond(ax: Any, row: int, estimate: float, interval: Any) -> None:
     ax.fill(*corners, facecolor=look.BLUE, edgecolor=look.INK, linewidth=0.8, gid="combined")
 
 
-def _columns(ax: Any, combined: Combined, intervals: list[Any], conf_level: float) -> None:
+def _columns(
+    ax: Any,
+    estimates: list[float],
+    weights: list[float],
+    intervals: list[Any],
+    conf_level: float,
+) -> None:
     """Write estimates, intervals and weights beside the rows."""
-    estimates = [*(release.estimate for release in combined.releases), combined.estimate]
     known = [x for interval in intervals if not isinstance(interval, Unavailable) for x in interval]
     cells = numbers([float(f"{x:.4g}") for x in (*estimates, *known)])
     ends = iter(cells[len(estimates) :])
@@ -213,21 +228,11 @@ def _columns(ax: Any, combined: Combined, intervals: list[Any], conf_level: floa
     for middle, interval in zip(cells, intervals, strict=False):
         missing = isinstance(interval, Unavailable)
         texts.append(f"{middle} [n/a]" if missing else f"{middle} [{next(ends)}, {next(ends)}]")
-    weights = ["weight", *(percent(weight, ".1f") for weight in (*combined.weights, 1.0))]
+    shares = ["weight", *(percent(weight, ".1f") for weight in weights)]
     far = 50.0 + 4.4 * max(map(len, texts))
-    for row, (text, weight) in enumerate(zip(texts, weights, strict=True), -1):
-        for words, place, side in ((text, 8.0, "left"), (weight, far, "right")):
-            ax.annotate(
-                words,
-                (1.0, row),
-                xycoords=ax.get_yaxis_transform(),
-                xytext=(place, 0.0),
-                textcoords="offset points",
-                ha=side,
-                va="center",
-                fontsize=look.SMALL,
-                annotation_clip=False,
-            )
+    for row, (text, share) in enumerate(zip(texts, shares, strict=True), -1):
+        look.beside(ax, row, text)
+        look.beside(ax, row, share, far, "right")
 
 
 def _caption(combined: Combined) -> str:
@@ -239,7 +244,7 @@ def _caption(combined: Combined) -> str:
     p = "< 0.0001" if test.p_value < 1e-4 else f"= {test.p_value:.3g}"
     return (
         f"Heterogeneity: Q = {test.q:.3g} on {test.df} df, p {p}; "
-        f"tau = {test.tau2**0.5:.3g}; $I^2$ = {100 * test.i2:.0f} %{silent}"
+        f"tau = {test.tau2**0.5:.3g}; I² = {100 * test.i2:.0f} %{silent}"
     )
 
 
@@ -255,8 +260,10 @@ def curve(
 ) -> Any:
     """Draw conditional effects; return the axes.
 
-    Nine in ten records lie between the dotted lines, as released; beyond them the function is known
-    least. It does not follow steps of the effect, nor turns sharper than the kernel's bandwidth.
+    Bars below a function are shares of records, as released. Nine in ten lie between the dotted
+    lines; beyond them, where it is pale, the function is known least. It does not follow steps of
+    the effect, nor turns sharper than the kernel's bandwidth. Beside effects by group or level are
+    the released shares of records. Where none were released the caption says so.
 
     Parameters
     ----------
@@ -300,26 +307,59 @@ def _function(
     ax: Any,
 ) -> Any:
     points = fit.curve(along, at=at, conf_level=conf_level, covers=covers)
-    low, high = points["conf_low"], points["conf_high"]
+    found = fit.records(along)
+    caption = f"{percent(conf_level, 'g')} band: {_COVERED[points['covers'].iloc[0]]}"
+    if at:
+        caption += "; at " + ", ".join(f"{name} = {value}" for name, value in at.items())
+    if fit.space.is_levels(along):
+        names = {"effect": "estimate", along: "label"}
+        shares = None if isinstance(found, Unavailable) else found["share"].tolist()
+        labels = [str(level) for level in points[along]]
+        return _rows(fit, points.rename(columns=names), labels, along, caption, shares, ax)
     with look.canvas(ax) as axes:
-        if fit.space.is_levels(along):
-            places = np.arange(len(points))
-            _intervals(axes, places, points["effect"], low, high)
-            axes.set_xticks(places, [str(level) for level in points[along]])
-            axes.margins(x=0.15)
+        x, low, high = points[along], points["conf_low"], points["conf_high"]
+        axes.plot(x, points["effect"], color=look.INK, zorder=2)
+        axes.fill_between(x, low, high, color=look.PALE, linewidth=0, zorder=1)
+        for edge in (low, high):
+            axes.plot(x, edge, color=look.SOFT, linewidth=0.6, zorder=1)
+        axes.margins(x=0.0)
+        look.zero(axes, vertical=False)
+        if isinstance(found, Unavailable):
+            caption += f"; {_NOWHERE}"
         else:
-            axes.plot(points[along], points["effect"], color=look.INK, zorder=2)
-            axes.fill_between(points[along], low, high, color=look.PALE, linewidth=0, zorder=1)
-            for edge in (low, high):
-                axes.plot(points[along], edge, color=look.SOFT, linewidth=0.6, zorder=1)
-            if fit.function.variation is not None:
-                for x in fit.quantiles(along, [0.05, 0.95]):
-                    axes.axvline(x, color=look.SOFT, linestyle=":", linewidth=0.8, gid="records")
-            axes.margins(x=0.0)
+            caption += "; bars: shares of records, nine in ten between the dotted lines"
+            _strip(axes, found, fit.quantiles(along, [0.05, 0.95]))
         axes.set_xlabel(along)
-        covered = _COVERED[points["covers"].iloc[0]]
-        _finish(axes, fit, f"{percent(conf_level, 'g')} band: {covered}", at)
+        axes.set_ylabel(relation(fit))
+        axes.set_title(caption)
+        look.finish(axes, look.alarms(fit))
     return axes
+
+
+def _strip(ax: Any, found: Any, most: Any) -> None:
+    """Draw where records are: bars below the curve, which is pale where there are few."""
+    low, high = ax.get_ylim()
+    ax.set_yticks([y for y in ax.get_yticks() if low <= y <= high])
+    ax.set_ylim(low - 1.4 * _STRIP * (high - low), high)
+    first, last = ax.get_xlim()
+    across = ax.get_xaxis_transform()
+    for start, end in ((first, most[0]), (most[1], last)):
+        ax.axvspan(start, end, color="white", alpha=0.6, linewidth=0, zorder=2.5, gid="few")
+    for x in most:
+        ax.axvline(x, color=look.SOFT, linestyle=":", linewidth=0.8, zorder=3, gid="records")
+    ax.bar(
+        found["low"],
+        _STRIP * found["share"] / found["share"].max(),
+        found["high"] - found["low"],
+        align="edge",
+        color=look.FILL,
+        edgecolor="white",
+        linewidth=0.5,
+        transform=across,
+        zorder=3,
+        gid="share",
+    )
+    ax.set_xlim(first, last)
 
 
 def contrasts(
@@ -344,7 +384,7 @@ def contrasts(
     >>> import dpeffects as dpe
     >>> data = dpe.simulate("three_arms", n=1000, seed=1)
     >>> formula = "outcome ~ treatment | x1"
-    >>> contrasts(dpe.dp_ate(formula, data, "private_psm", level="label", epsilon=1)).get_xlabel()
+    >>> contrasts(dpe.dp_ate(formula, data, "private_psm", level="label", epsilon=1)).get_ylabel()
     'contrast'
     """
     what = "contrast" if isinstance(fit, ArmEffects) else "subset"
@@ -355,37 +395,55 @@ def _effects(fit: SeveralEffects, what: str, conf_level: float, simultaneous: bo
     points = fit.tidy(conf_level, simultaneous=simultaneous)
     kind = "noise only" if what == "point" else "noise and sampling"
     at_once = ", all at once" if simultaneous else ""
-    with look.canvas(ax) as axes:
-        places = np.arange(len(points))
-        _intervals(axes, places, points["estimate"], points["conf_low"], points["conf_high"])
-        labels = list(fit.labels)
-        crowded = len(labels) > 6 or max(map(len, labels)) > 14
-        turn = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-        axes.set_xticks(places, labels, **turn)
-        axes.set_xlabel(what)
-        axes.margins(x=0.5 / max(len(points), 2))
-        _finish(axes, fit, f"{percent(conf_level, 'g')} intervals: {kind}{at_once}", None)
+    caption = f"{percent(conf_level, 'g')} intervals: {kind}{at_once}"
+    return _rows(fit, points, list(fit.labels), what, caption, _shares(fit), ax)
+
+
+def _shares(fit: SeveralEffects) -> list[float] | None:
+    """Released shares of records, or what is known of them from released counts."""
+    if isinstance(fit, SubsetEffects):
+        counts = [fit.details.get(f"records in {label} (noisy)") for label in fit.labels]
+        return None if None in counts else [float(str(count)) / fit.n for count in counts]
+    found = [effect.details.get(SHARE) for effect in fit.effects]
+    return None if None in found else [float(str(share)) for share in found]
+
+
+def _rows(
+    fit: Any,
+    points: Any,
+    labels: list[str],
+    what: str,
+    caption: str,
+    shares: list[float] | None,
+    ax: Any,
+) -> Any:
+    """Effects with intervals, a row each, and the shares of records where they are known."""
+    left, points, labels = len(labels[_ROWS:]), points[:_ROWS], labels[:_ROWS]
+    middle, low, high = (
+        points[name].to_numpy(dtype=float) for name in ("estimate", "conf_low", "conf_high")
+    )
+    known, places = ~np.isnan(low), np.arange(len(points))
+    with look.canvas(ax, (look.WIDTH, 1.3 + 0.28 * (len(points) + 1))) as axes:
+        for place in places[known]:
+            look.interval(axes, place, low[place], high[place], gid="interval")
+        axes.plot(middle[known], places[known], "o", color=look.INK, gid="known")
+        axes.plot(middle[~known], places[~known], "o", color=look.INK, mfc="white", gid="unknown")
+        look.zero(axes, vertical=True)
+        look.rows(axes, labels)
+        if shares is not None:
+            axes.set_ylim(top=-1.3)  # room for the head of the column
+            weighted = getattr(fit, "overlap_weighted", False)
+            texts = ["weight" if weighted else "records", *(percent(x, ".2g") for x in shares)]
+            for place, text in enumerate(texts[: len(labels) + 1], -1):
+                look.beside(axes, place, text, 40.0, "right")
+        elif isinstance(fit, CateEffects | CateFunction):
+            caption += f"; {_NOWHERE}"
+        axes.margins(x=0.08)
+        axes.set_xlabel(relation(fit))
+        axes.set_ylabel(what)
+        axes.set_title(f"{caption}; {left} more are in tidy()" if left else caption)
+        look.finish(axes, look.alarms(fit))
     return axes
-
-
-def _intervals(ax: Any, places: Any, middle: Any, low: Any, high: Any) -> None:
-    """Points with intervals; one without an interval is hollow."""
-    known = np.isfinite(np.asarray(low, dtype=float))
-    ax.vlines(places[known], low[known], high[known], color=look.INK, linewidth=1.2)
-    ends = {"color": look.INK, "marker": "_", "linestyle": "", "markersize": 7.0}
-    for side in (low, high):
-        ax.plot(places[known], side[known], **ends)
-    ax.plot(places[known], middle[known], "o", color=look.INK, gid="known")
-    ax.plot(places[~known], middle[~known], "o", color=look.INK, mfc="white", gid="unknown")
-
-
-def _finish(ax: Any, fit: Any, caption: str, at: Mapping[str, Any] | None) -> None:
-    look.zero(ax, vertical=False)
-    ax.set_ylabel(relation(fit))
-    if at:
-        caption += "; at " + ", ".join(f"{name} = {value}" for name, value in at.items())
-    ax.set_title(caption)
-    look.mark(ax, look.alarms(fit))
 
 
 def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
@@ -401,16 +459,15 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
         Axes to draw on; by default those of a new figure.
     """
     table = fit.tidy(conf_level)
-    with look.canvas(ax, (5.6, 1.3 + 0.4 * len(table))) as axes:
-        for row, found in enumerate(table.itertuples()):
-            ends = [found.conf_low, found.conf_high]
-            axes.plot(ends, [row, row], color=look.INK, linewidth=1.2, marker="|", gid="whole")
-            axes.plot([found.estimate], [row], "o", color=look.INK, gid="estimate")
+    with look.canvas(ax, (look.WIDTH, 1.0 + 0.3 * len(table))) as axes:
+        for row, found in enumerate(table.to_dict("records")):
+            look.interval(axes, row, found["conf_low"], found["conf_high"], gid="whole")
+            axes.plot([found["estimate"]], [row], "o", color=look.INK, gid="estimate")
         look.zero(axes, vertical=True)
         look.rows(axes, [name.replace("_", " ") for name in table["term"]])
         axes.set_xlabel(f"estimate with {percent(conf_level, 'g')} interval")
         axes.margins(x=0.08)
-        look.mark(axes, look.alarms(fit))
+        look.finish(axes, look.alarms(fit))
     return axes
 
 

@@ -42,7 +42,7 @@ def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) 
     'share without the event'
     """
     curves = fit.curves(conf_level)
-    with look.canvas(ax, (5.6, 4.2)) as axes:
+    with look.canvas(ax, (look.WIDTH, 4.2)) as axes:
         for k, arm in enumerate(ARMS):
             rows, how = curves[curves["arm"] == arm], look.series(k)
             times, low, high = (rows[name] for name in ("time", "conf_low", "conf_high"))
@@ -62,7 +62,7 @@ def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) 
         axes.set_ylabel("share without the event")
         axes.legend(loc="lower left", title=f"{percent(conf_level, 'g')} joint band")
         _at_risk(axes, fit, curves)
-        look.mark(axes, look.alarms(fit))
+        look.finish(axes, look.alarms(fit))
     return axes
 
 

@@ -43,7 +43,7 @@ def event_study(
     """
     places = np.delete(np.arange(len(fit.periods)), fit.leads)
     ends = fit.conf_int(conf_level, simultaneous=simultaneous)
-    with look.canvas(ax, (5.6, 3.6)) as axes:
+    with look.canvas(ax) as axes:
         for place, (low, high) in zip(places, ends, strict=True):
             axes.plot(
                 [place, place], [low, high], color=look.INK, linewidth=1.2, marker="_", gid="whole"
@@ -53,12 +53,13 @@ def event_study(
         axes.plot([fit.leads], [0.0], "o", color=look.INK, gid="reference", **hollow)
         axes.axvline(fit.leads + 0.5, color=look.SOFT, linestyle="--", linewidth=1.0, gid="start")
         look.zero(axes, vertical=False)
-        axes.set_xticks(range(len(fit.periods)), fit.periods)
+        look.places(axes, list(fit.periods))
+        axes.margins(x=0.1)
         axes.set_xlabel("period")
         axes.set_ylabel(f"difference in the {fit.outcome}")
         at_once = ", all at once" if simultaneous else ""
         axes.set_title(f"{percent(conf_level, 'g')} intervals{at_once}", fontsize=look.SMALL)
-        look.mark(axes, look.alarms(fit))
+        look.finish(axes, look.alarms(fit))
     return axes
 
 

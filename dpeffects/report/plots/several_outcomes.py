@@ -91,7 +91,7 @@ def outcomes(
     units = [fit.sums.spread(j) if standardised else 1.0 for j in range(len(columns))]
     rows = list(_rows(fit, conf_level, simultaneous, by, units))
     left, rows = len(rows[_ROWS:]), rows[:_ROWS]
-    with look.canvas(ax, (7.2, 1.4 + 0.27 * (len(rows) + 1))) as axes:
+    with look.canvas(ax, (7.0, 1.3 + 0.25 * (len(rows) + 1))) as axes:
         for place, row in enumerate(rows):
             _draw(axes, place, row)
         look.zero(axes, vertical=True)
@@ -101,9 +101,10 @@ def outcomes(
         axes.set_ylim(top=-1.3)  # room for the head of the numbers
         _numbers(axes, rows, conf_level)
         axes.margins(x=0.06)
+        axes.locator_params(axis="x", nbins=6)
         axes.set_xlabel(_axis(fit, standardised))
         axes.set_title(_caption(conf_level, simultaneous and len(rows) > 1, by, left))
-        look.mark(axes, look.alarms(fit))
+        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -133,8 +134,7 @@ def _made(row: Any, label: str, unit: float, whole: bool) -> _Row:
 
 def _draw(ax: Any, place: int, row: _Row) -> None:
     value, low, high = row.drawn
-    if np.isfinite([low, high]).all():
-        ax.plot([low, high], [place, place], color=look.INK, linewidth=1.1, gid="interval")
+    look.interval(ax, place, low, high, linewidth=1.1, marker="", gid="interval")
     if np.isfinite(value):
         shape: dict[str, Any] = {"marker": "s", "markersize": 6.0}
         if not row.whole:
@@ -157,16 +157,7 @@ def _numbers(ax: Any, rows: list[_Row], conf_level: float) -> None:
     """Write estimates and intervals beside the rows."""
     texts = [f"estimate [{percent(conf_level, 'g')} interval]", *(row.text for row in rows)]
     for place, text in enumerate(texts, -1):
-        ax.annotate(
-            text,
-            (1.0, place),
-            xycoords=ax.get_yaxis_transform(),
-            xytext=(8.0, 0.0),
-            textcoords="offset points",
-            va="center",
-            fontsize=look.SMALL,
-            annotation_clip=False,
-        )
+        look.beside(ax, place, text)
 
 
 def _axis(fit: StudyEffects, standardised: bool) -> str:

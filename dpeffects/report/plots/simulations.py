@@ -67,10 +67,11 @@ def errors(
         if reference is not None:
             _reference(axes, reference, reference_name, x, y)
         _against_epsilon(axes, table[x].tolist(), x, y)
+        alarms: dict[str, list[str]] = {}
         if "guarantee" in table.columns:
             groups = table.groupby(by, sort=False)["guarantee"]
             alarms = {str(name): _alarms(statuses) for name, statuses in groups}
-            look.mark(axes, look.with_names(list(alarms), list(alarms.values())))
+        look.finish(axes, look.with_names(list(alarms), list(alarms.values())))
     return axes
 
 
@@ -102,7 +103,8 @@ def _line(ax: Any, k: int, name: str, part: pd.DataFrame, x: str, y: str) -> Non
 
 
 def _reference(ax: Any, reference: Any, name: str, x: str, y: str) -> None:
-    grey = {"color": look.SOFT, "linewidth": 1.2, "linestyle": (0, (1, 1)), "label": name}
+    grey = {"color": look.SOFT, "linewidth": 1.2, "linestyle": (0, (1, 1))}
+    grey["label"] = look.short(name)
     if isinstance(reference, int | float):
         ax.axhline(float(reference), **grey)
         return
@@ -151,6 +153,7 @@ def half_width(
             _series_line(axes, k, part["epsilon"], part[what], str(method))
         _against_epsilon(axes, list(epsilons), "epsilon", f"{label}, in units of {plan.outcome}")
         axes.set_title(f"n = {plan.setting.n}, planned without data")
+        look.finish(axes)
     return axes
 
 
@@ -181,18 +184,19 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
     """
     cells = _at_epsilon(frame, epsilon)
     names = list(np.exp(np.log(cells["far"]).groupby(cells["label"]).mean()).sort_values().index)
-    with look.canvas(ax, (6.4, 0.8 + 0.26 * len(names))) as axes:
+    with look.canvas(ax, (look.WIDTH, 0.8 + 0.26 * len(names))) as axes:
         axes.axvspan(1.0, _NEAR, color=look.PALE, linewidth=0.0, zorder=0.2)
         for k, (data, part) in enumerate(cells.groupby("data", sort=False)):
             _marks(axes, k, str(data), part, names)
         axes.set_xscale("log")
-        _log_ticks(axes)
+        look.plain_ticks(axes.xaxis)
         look.rows(axes, names)
         for row in range(len(names)):
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)
         axes.set_xlabel("median error, over that of the best")
         axes.set_title(f"epsilon = {epsilon:g}")
         _legend_beside(axes)
+        look.finish(axes)
     return axes
 
 
@@ -221,15 +225,6 @@ def _label(cell: Any) -> str:
     return f"{cell.fit} ({why.get(cell.guarantee, cell.guarantee)})"
 
 
-def _log_ticks(ax: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    low, high = ax.get_xlim()
-    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200.0 * low else (1.0,)))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.xaxis.set_minor_locator(NullLocator())
-
-
 def _marks(ax: Any, k: int, data: str, part: pd.DataFrame, names: list[str]) -> None:
     style, rows = look.series(k), [names.index(label) for label in part["label"]]
     full = part["ranked"].to_numpy()
@@ -244,7 +239,7 @@ def _series_line(ax: Any, k: int, x: Any, y: Any, label: str) -> Any:
     """Draw the line number ``k``."""
     style = look.series(k)
     line = {"color": style.color, "linestyle": style.linestyle, "marker": style.marker}
-    return ax.plot(x, y, label=label, **line)[0]
+    return ax.plot(x, y, label=look.short(label), **line)[0]
 
 
 def _against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
@@ -256,6 +251,7 @@ def _against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
     values = sorted(set(epsilons))
     ax.set_xticks(values, [f"{value:g}" for value in values])
     ax.xaxis.set_minor_locator(NullLocator())
+    look.plain_ticks(ax.yaxis)
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     _legend_beside(ax)

@@ -1,27 +1,37 @@
 """The look that all pictures share: ink and paper first, colours that also differ in grey.
 
 The colours are black and Tol's high-contrast set, whose luminances are far apart; series differ by
-marker and line too. A picture is drawn inside `canvas`, so the user's rcParams stay as they are.
+marker and line too. A picture is drawn inside `canvas`, so the user's rcParams stay as they are; it
+ends by `finish`: text is shown as it is written, and wrapped to the room that there is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from textwrap import wrap
+from textwrap import fill, wrap
 from typing import Any
 
 from dpeffects.errors import MissingExtraError
 from dpeffects.guarantee import alarm as alarm
+from dpeffects.results.numbers import number
 
 INK, SOFT, PALE = "#000000", "#767676", "#d9d9d9"
 BLUE, RED, YELLOW = "#004488", "#bb5566", "#ddaa33"
 FILL = "#6699cc"
 ALARM = "#a00000"
 SMALL = 8.0
-_WIDEST = 44
-"""Characters in a line of an alarm."""
+WIDTH = 6.4
+"""Inches: a picture fits a page of text."""
+_OURS = "dpeffects"
+_LONGEST, _LONG = 32, 20
+"""Letters of a name beside a row, and below a place."""
+_PLACES, _ALONG = 20, 60
+"""Names below places, and the letters that they have together side by side."""
+_LETTER, _CAPITAL = 0.6, 0.8
+"""Width of a letter over the size of its font, and that of a bold capital."""
 
 STYLE: dict[str, Any] = {
     "font.size": 9.0,
@@ -49,6 +59,7 @@ STYLE: dict[str, Any] = {
     "legend.fontsize": SMALL,
     "legend.handlelength": 2.6,
     "savefig.bbox": None,
+    "text.parse_math": False,
 }
 
 
@@ -79,7 +90,7 @@ def series(index: int) -> Series:
 
 
 @contextmanager
-def canvas(ax: Any = None, size: tuple[float, float] = (5.6, 3.6)) -> Iterator[Any]:
+def canvas(ax: Any = None, size: tuple[float, float] = (WIDTH, 3.8)) -> Iterator[Any]:
     """Give axes in the common look: the user's, or those of a new figure of ``size`` inches."""
     try:
         import matplotlib as mpl
@@ -88,7 +99,9 @@ def canvas(ax: Any = None, size: tuple[float, float] = (5.6, 3.6)) -> Iterator[A
         raise MissingExtraError('plots need matplotlib: pip install "dpeffects[plot]"') from None
     with mpl.rc_context(STYLE):
         if ax is None:
-            ax = plt.figure(figsize=size, layout="constrained").add_subplot()
+            figure = plt.figure(figsize=size, layout="constrained")
+            figure.set_gid(_OURS)
+            ax = figure.add_subplot()
         ax.spines[["top", "right"]].set_visible(False)
         # ticks are made when they are first drawn, so what they look like is fixed here
         ax.tick_params(labelsize=SMALL, length=3.0, width=0.8, color=INK, labelcolor=INK)
@@ -103,23 +116,110 @@ def zero(ax: Any, *, vertical: bool) -> None:
 
 
 def legend_above(ax: Any, handles: list[Any], columns: int = 2, **options: Any) -> None:
-    """Put a legend above the picture, where it covers nothing."""
+    """Put a legend above the picture, where it covers nothing, from the left of its figure on."""
+    from matplotlib.transforms import blended_transform_factory
+
+    over = ax.transAxes
+    if _ours(ax):
+        over = blended_transform_factory(ax.figure.transFigure, ax.transAxes)
     ax.legend(
         handles=handles,
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
+        bbox_transform=over,
         ncols=columns,
         borderaxespad=0.2,
         **options,
     )
 
 
-def rows(ax: Any, labels: list[str]) -> None:
+def short(text: Any, longest: int = _LONGEST) -> str:
+    """A name in one line; of a long one the beginning and the end.
+
+    Examples
+    --------
+    >>> short("first   baby"), short("a level that nobody could read in full", 20)
+    ('first baby', 'a level that… n full')
+    """
+    line = " ".join(str(text).split())
+    last = longest // 3
+    return line if len(line) <= longest else f"{line[: longest - last - 2]}… {line[-last:].strip()}"
+
+
+def rows(ax: Any, labels: list[str], longest: int = _LONGEST) -> None:
     """Name the rows 0, 1, ... of a picture, the first on top."""
-    ax.set_yticks(range(len(labels)), labels)
+    names = [short(label, longest) for label in labels]
+    ax.set_yticks(range(len(labels)), names, parse_math=False)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0.0)
     ax.spines["left"].set_visible(False)
+
+
+def places(ax: Any, labels: list[Any]) -> None:
+    """Name the places 0, 1, ... along a picture: some of many, turned where they are long."""
+    step = -(-len(labels) // _PLACES)
+    names = [short(label, _LONG) for label in labels[::step]]
+    turn: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
+    crowded = len(names) * max(map(len, names)) > _ALONG
+    at = range(0, len(labels), step)
+    ax.set_xticks(at, names, parse_math=False, **(turn if crowded else {}))
+
+
+def interval(ax: Any, row: float, low: float, high: float, **line: Any) -> None:
+    """Draw an interval along a row; an end at infinity is an arrow out of the picture."""
+    if math.isnan(low) or math.isnan(high):
+        return
+    how = {"color": INK, "linewidth": 1.2, "marker": "|", "markersize": 7.0} | line
+    finite = [x for x in (low, high) if math.isfinite(x)]
+    ax.plot(finite, [row] * len(finite), **how)
+    edges = [edge for edge, end in enumerate((low, high)) if math.isinf(end)]
+    for edge in edges:
+        across = ax.get_yaxis_transform()
+        ax.annotate(
+            "",
+            (edge, row),
+            (finite[0] if finite else 0.5, row),
+            xycoords=across,
+            textcoords="data" if finite else across,
+            arrowprops={"arrowstyle": "->", "color": how["color"], "shrinkA": 0, "shrinkB": 0},
+            gid="endless",
+        )
+
+
+def beside(ax: Any, row: float, text: str, place: float = 8.0, align: str = "left") -> None:
+    """Write a text at the right of a row, so many points from the axes."""
+    ax.annotate(
+        text,
+        (1.0, row),
+        xycoords=ax.get_yaxis_transform(),
+        xytext=(place, 0.0),
+        textcoords="offset points",
+        ha=align,
+        va="center",
+        fontsize=SMALL,
+        annotation_clip=False,
+    )
+
+
+def plain_ticks(axis: Any) -> None:
+    """Label a logarithmic axis by plain numbers, also at 2 and 5 where there are few decades."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200.0 * low else (1.0,)))
+    axis.set_minor_locator(NullLocator())
+    plain_numbers(axis)
+
+
+def plain_numbers(axis: Any) -> None:
+    """Label ticks by plain numbers, thousands apart."""
+    from matplotlib.ticker import FuncFormatter
+
+    def words(value: float, _: int) -> str:
+        text = f"{value:,.10g}" if abs(value) >= 10_000.0 else number(value)
+        return text.replace("-", "\N{MINUS SIGN}")
+
+    axis.set_major_formatter(FuncFormatter(words))
 
 
 def alarms(record: Any) -> list[str]:
@@ -140,13 +240,58 @@ def with_names(names: list[str], texts: list[list[str]]) -> list[str]:
     return [f"{name}: {text}" for name, own in zip(names, texts, strict=True) for text in own]
 
 
-def mark(ax: Any, texts: Iterable[str]) -> None:
+def finish(ax: Any, alarms: Iterable[str] = ()) -> None:
+    """Show text as it is written, wrapped to the room that there is, and alarms on top."""
+    title, below, left = ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()
+
+    def write(titles: float = math.inf, across: float = math.inf, up: float = math.inf) -> None:
+        ax.set_title(_wrapped(title, titles), loc="left", parse_math="$" not in title)
+        ax.set_xlabel(_wrapped(below, across), parse_math="$" not in below)
+        ax.set_ylabel(_wrapped(left, up), parse_math="$" not in left)
+
+    write()
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "linear" and max(map(abs, axis.get_view_interval())) >= 10_000.0:
+            plain_numbers(axis)
+    room = ax.bbox
+    if _ours(ax):
+        ax.figure.draw_without_rendering()  # makes the layout
+        room = ax.figure.bbox
+    x, y = (sum(ends) / 2.0 for ends in (ax.bbox.intervalx, ax.bbox.intervaly))
+    letter = _LETTER * ax.figure.dpi / 72.0
+    write(
+        (room.x1 - ax.bbox.x0) / (SMALL * letter),
+        2.0 * min(x - room.x0, room.x1 - x) / (9.0 * letter),
+        2.0 * min(y - room.y0, room.y1 - y) / (9.0 * letter),
+    )
+    _mark(ax, alarms)
+
+
+def _ours(ax: Any) -> bool:
+    """Whether the figure was made here, for these axes alone."""
+    return bool(ax.figure.get_gid() == _OURS)
+
+
+def _wrapped(text: str, letters: float) -> str:
+    """Break the lines of a text where they have more letters."""
+    if math.isinf(letters):
+        return text
+    return "\n".join(fill(line, max(int(letters), 16)) for line in text.split("\n"))
+
+
+def _mark(ax: Any, texts: Iterable[str]) -> None:
     """Write texts inside the axes, on room that is made for them: titles do not replace them."""
-    lines = [line for text in dict.fromkeys(texts) for line in wrap(text, _WIDEST)]
+    width, height = ax.bbox.size / ax.figure.dpi
+    letters = max(int(72.0 * width / (9.0 * _CAPITAL)), 16)
+    lines = [line for text in dict.fromkeys(texts) for line in wrap(text, letters)]
     if not lines:
         return
-    height = ax.get_position().height * ax.figure.get_size_inches()[1]
-    _make_room(ax, min(0.5, (0.16 * len(lines) + 0.2) / max(height, 0.5)))
+    needed = 0.16 * len(lines) + 0.15
+    if _ours(ax):
+        across, high = ax.figure.get_size_inches()
+        ax.figure.set_size_inches(across, high + needed)
+        height += needed
+    _make_room(ax, min(0.6, needed / max(height, 0.5)))
     ax.text(
         0.5,
         0.99,
@@ -164,7 +309,12 @@ def mark(ax: Any, texts: Iterable[str]) -> None:
 
 
 def _make_room(ax: Any, part: float) -> None:
-    """Move the upper limit so that the top ``part`` of the axes is empty."""
+    """Move the upper limit so that the top ``part`` of the axes is empty, of ticks too."""
+    from matplotlib.ticker import FixedLocator
+
     to, back = ax.yaxis.get_transform(), ax.yaxis.get_transform().inverted()
     low, high = to.transform(ax.get_ylim())
+    if not isinstance(ax.yaxis.get_major_locator(), FixedLocator):
+        within = [y for y in ax.get_yticks() if min(ax.get_ylim()) <= y <= max(ax.get_ylim())]
+        ax.set_yticks(within)
     ax.set_ylim(top=float(back.transform(low + (high - low) / (1.0 - part))))
