@@ -47,6 +47,7 @@ dist: $(VENV)/.installed
 docs: $(VENV)/.installed-docs
 	$(SPHINX) -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
+	$(BIN)/python docs/check_pages.py docs/_build/html
 
 # FULL=1 makes the tables behind the papers' pages anew: hours.
 vignettes: $(VENV)/.installed-docs

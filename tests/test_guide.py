@@ -27,6 +27,15 @@ def test_code_in_the_pages_runs(name, capsys, tmp_path, monkeypatch):
     space: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", text(name), re.DOTALL):
         exec(compile(block, name, "exec"), space)
+    if name == "README.md":  # what it shows is what is printed, but for the numbers
+        shown = re.search(r"```text\n(.*?)```", text(name), re.DOTALL)[1]
+        printed = str(space["smoking"].summary("short"))
+        assert without_numbers(shown) == without_numbers(printed)
+
+
+def without_numbers(summary):
+    lines = [line.split() for line in summary.strip().splitlines()]
+    return [line[:1] if line[:1] == ["Estimate"] else line for line in lines]
 
 
 def anchors(name):
