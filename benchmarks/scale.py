@@ -43,7 +43,7 @@ PEERS = {
     "diff_in_means": "duckdb group by",
     "private_ipw": "scikit-learn",
     "smooth_matching": "duckdb group by strata",
-    "effects by group": "scikit-learn",
+    "effects by group": "duckdb, the same sums",
     "private_psm, label": None,
     "private_psm, sample": None,
 }
@@ -98,6 +98,69 @@ def group_by_strata(path: str) -> None:
     duckdb.sql(query).fetchall()
 
 
+def same_sums(path: str) -> None:
+    """What effects by group add up, as plain queries without privacy, each after the one before.
+
+    Counts and sums by arm; means and variances of the covariates; how long residuals are; moments,
+    which give slopes of outcome and treatment; a gradient for the score, and lengths once more;
+    sums by group and arm, and whether the score bends.
+    """
+    import duckdb
+    import numpy as np
+
+    def ask(columns: list[str], source: str, by: str = "") -> list[tuple]:
+        return duckdb.sql(f"SELECT {', '.join(columns)} FROM {source} {by}").fetchall()
+
+    rows, x = f"'{path}'", np.array(NAMES)
+    arms = ask(["t", "count(*)", "sum(y)", "sum(y * y)"], rows, "GROUP BY t ORDER BY t")
+    n, (zero, one) = arms[0][1] + arms[1][1], (arm[2] / arm[1] for arm in arms)
+    both = [f"{sum_of}({name})" for sum_of in ("avg", "var_pop") for name in NAMES]
+    mean, sd = np.array(ask(both, rows)[0]).reshape(2, -1)
+    sd, share = np.sqrt(sd), arms[1][1] / n
+    own = f"y - CASE WHEN t = 1 THEN {one} ELSE {zero} END"
+    length = "least(floor(-2 * log2(abs({}) + 1e-9)), 14)"
+    ask([length.format(own), "count(*)"], rows, "GROUP BY ALL")
+    z = [f"({name} - {m}) / {s}" for name, m, s in zip(x, mean, sd, strict=True)]
+    z = ", ".join(f"{c} AS z{k}" for k, c in enumerate([*z, own, f"t - {share}", "0.25"]))
+    pairs = list(zip(*np.triu_indices(COVARIATES + 3), strict=True))
+    moments = ask([f"sum(z{i} * z{j})" for i, j in pairs], f"(SELECT {z} FROM {rows})")[0]
+    matrix = np.zeros((COVARIATES + 3, COVARIATES + 3))
+    matrix[tuple(zip(*pairs, strict=True))] = np.array(moments) / n
+    inside = (matrix + np.triu(matrix, 1).T)[:COVARIATES]
+    outcome = slice(COVARIATES, COVARIATES + 2)
+    slopes = np.linalg.solve(inside[:, :COVARIATES], inside[:, outcome]) / sd[:, None]
+    model, index = (
+        " + ".join(f"{b} * ({name} - {m})" for b, name, m in zip(bs, x, mean, strict=True))
+        for bs in (slopes / [1.0, share * (1.0 - share)]).T
+    )
+    score = f"1 / (1 + exp(-({index} + {np.log(share / (1.0 - share))})))"
+    kept = f"{', '.join(NAMES)}, t, {own} - ({model}) AS r, {index} AS u, {score} AS e"
+    made = f"(SELECT {kept} FROM {rows})"
+    ask([length.format("r"), "count(*)", "sum((t - e) * u)", "sum(t - e)"], made, "GROUP BY 1")
+    bent = [f"sum((t - e) * {name} ** {k})" for k in (2, 3) for name in NAMES]
+    weights = "CASE WHEN t = 1 THEN 1 / e ELSE 1 / (1 - e) END AS w"
+    group = "least(floor(x0 * 4), 3)"
+    sums = [group, "t", "sum(w)", "sum(w * r)", "sum(w * w * r * r)", *bent]
+    ask(sums, f"(SELECT *, {weights} FROM {made})", "GROUP BY 1, 2")
+
+
+def two_scans(path: str) -> None:
+    """The least that such effects take without privacy: moments, then sums by group and arm."""
+    import duckdb
+
+    z = [*NAMES, "y", "t"]
+    products = [f"sum({a} * {b})" for k, a in enumerate(z) for b in z[k:]]
+    moments = ", ".join(["count(*)", *(f"sum({a})" for a in z), *products])
+    duckdb.sql(f"SELECT {moments} FROM '{path}'").fetchall()
+    line = " + ".join(f"0.1 * ({name} - 0.5)" for name in NAMES)
+    duckdb.sql(
+        f"""SELECT g, t, sum(w), sum(w * r), sum(w * w * r * r) FROM (
+            SELECT g, t, r, CASE WHEN t = 1 THEN 1 / e ELSE 1 / (1 - e) END AS w FROM (
+                SELECT least(floor(x0 * 4), 3) AS g, t, y - ({line}) AS r,
+                    1 / (1 + exp(-({line}))) AS e FROM '{path}')) GROUP BY g, t"""
+    ).fetchall()
+
+
 def scikit_learn(path: str) -> None:
     import numpy as np
     from sklearn.linear_model import LogisticRegression
@@ -121,6 +184,8 @@ def two_models(path: str) -> None:
 RUNS = {
     "duckdb group by": group_by,
     "duckdb group by strata": group_by_strata,
+    "duckdb, the same sums": same_sums,
+    "duckdb, two scans": two_scans,
     "scikit-learn": scikit_learn,
     "scikit-learn, two models": two_models,
 }
@@ -147,18 +212,18 @@ def counted() -> dict[str, int]:
     from dpeffects.design import engines
 
     found = {"queries": 0, "passes": 0, "columns": 0}
-    run, query = engines.run, engines._query
+    run, query = engines.run, engines._by_arm
 
     def count_run(frame, names, function, *more):
         found["passes"] += 1
         found["columns"] += len(names)
         return run(frame, names, function, *more)
 
-    def count_query(frame, ask):
+    def count_query(*asked, **more):
         found["queries"] += 1
-        return query(frame, ask)
+        return query(*asked, **more)
 
-    engines.run, engines._query = count_run, count_query
+    engines.run, engines._by_arm = count_run, count_query
     return found
 
 

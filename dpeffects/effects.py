@@ -260,8 +260,9 @@ def dp_cate(
         As in :func:`dp_ate`.
     method
         "r_learner" (careful where overlap is poor; the default for functions and points),
-        "dr_learner" (less error where overlap is good; the default for groups, where the R-learner
-        gives overlap-weighted effects), or for points "sample_aggregate": any scikit-learn
+        "dr_learner" (less error where overlap is good), or for groups "one_step" (their default:
+        least error, and fewest looks at the rows; the R-learner gives overlap-weighted effects
+        there), or for points "sample_aggregate": any scikit-learn
         learners, exact, at the price of more noise; or "dp_ebm": boosted additive models, with a
         library's guarantee; or, to compare, "k_anonymous": any learners on covariates averaged in
         groups of k records, which is not differential privacy.

@@ -770,11 +770,11 @@ def _result(estimation: Estimation, released: Any) -> Any:
             return CateEffects(
                 kind=request.release,
                 labels=labels,
-                effects=released.estimates,
+                effects=tuple(_as_asked(estimation, effect) for effect in released.estimates),
                 points=columns,
                 overlap_weighted=released.overlap_weighted,
                 notes=(*notes, *released.notes),
-                details={} if by is None else {"groups": by},
+                details=({} if by is None else {"groups": by}) | dict(released.details),
                 **about,
             )
     return Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
@@ -796,13 +796,18 @@ def _cautioned(released: Any, caution: str) -> Any:
     return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
 
 
-def _completed(estimation: Estimation, released: Estimate) -> Estimate:
-    """An average effect with what the request and the declared bounds say about it."""
-    # where a variance costs nothing it comes all the same
+def _as_asked(estimation: Estimation, released: Estimate) -> Estimate:
+    """An estimate without a variance that nobody asked for: it may come at no price."""
     if not estimation.request.variance and not isinstance(released.sampling, Unavailable):
         none = Unavailable("variance=False was asked for")
         means = released.means and replace(released.means, sampling=none)
         released = replace(released, sampling=none, means=means)
+    return released
+
+
+def _completed(estimation: Estimation, released: Estimate) -> Estimate:
+    """An average effect with what the request and the declared bounds say about it."""
+    released = _as_asked(estimation, released)
     if estimation.unread and not released.basis:
         caution = estimation.clipped.caution
         released = replace(released, basis="association", caution=caution)

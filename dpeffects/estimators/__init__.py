@@ -56,8 +56,8 @@ FORMER = {"private_aipw": "auto"}
 """Names of methods that others replaced. They are accepted wherever a name is, and not listed."""
 
 
-_LEARNERS = {"groups": "dr_learner"}
-"""Learners that a release of conditional effects has by default, where it is not the R-learner: its
+_LEARNERS = {"groups": "one_step"}
+"""Methods that a release of conditional effects has by default, where it is not the R-learner: its
 effects by group are overlap-weighted."""
 
 

@@ -256,9 +256,9 @@ class Lengths:
 
         ``noise_per_length`` is the noise in the estimate for each unit of the clip, ``most`` a
         bound on the mean length of residuals, ``unknown`` what is not known of the centres: those
-        beyond the clip do not correct it. Long residuals may all be in one of some ``groups``, whose
-        effect is far from the others. (Outcomes with two values are not clipped: the effect may
-        live in the rarer one.)
+        beyond the clip do not correct it. Long residuals may all be in one of some ``groups``, with
+        an effect that is far from the others. (Outcomes with two values are not clipped: the effect
+        may live in the rarer one.)
         """
         longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
         markov = self.n * np.minimum(1.0, most / self.limits)

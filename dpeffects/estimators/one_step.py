@@ -54,7 +54,7 @@ from dpeffects.estimators._balancing import fit_label, fit_label_arms, label_sha
 from dpeffects.estimators._centres import Centres, LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
-from dpeffects.estimators._forecast import BY_ARM, BY_GROUP, Forecast, forecast_one_step
+from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_one_step
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._moments import (
     Models,

@@ -49,7 +49,14 @@ _NO_VARIANCE = Unavailable("too few records in the group for its noise")
 
 @dataclass(frozen=True)
 class OneStepGroupsOptions(OneStepOptions):
-    __doc__ = OneStepOptions.__doc__
+    """Options of the one-step estimator by group.
+
+    ``design``: "observational", or "randomised" where treatment was assigned by chance. ``clip``:
+    propensity scores are kept within [clip, 1 - clip]. ``first``, ``models``: proportions of the
+    budget for the means and lengths that everything starts from, and for the moments, or None to
+    choose them. ``pool``: which shares get Gaussian noise where there is a delta: "none", "models",
+    "all", or None to choose. ``on_unadjusted`` changes nothing: this method always adjusts.
+    """
 
     release: str = "groups"
 
@@ -57,6 +64,15 @@ class OneStepGroupsOptions(OneStepOptions):
         super().__post_init__()
         if self.release != "groups":
             raise OptionError('method="one_step" is for release="groups"')
+
+    def resolve(self, facts: Facts) -> OneStepOptions:
+        """Refuse more covariates than the moments take."""
+        if facts.columns > one_step.MOST_COLUMNS:
+            raise OptionError(
+                f"one_step takes up to {one_step.MOST_COLUMNS} covariates, not {facts.columns}: "
+                'write method="dr_learner"'
+            )
+        return super().resolve(facts)
 
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
@@ -131,9 +147,8 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         left, caution = models.clip * models.slopes.left, one_step.caution(models, curves)
         parts += one_step.confounding(models, curves)
     found = _InGroups(stage, terms.most, groups, sums)
-    shown = {"basis": one_step.basis(models, options), "caution": caution}
     estimates = (found.estimate(g, left, parts) for g in range(groups))
-    return Effects(tuple(replace(x, **shown) for x in estimates), details=stage.details)
+    return Effects(tuple(replace(x, caution=caution) for x in estimates), details=stage.details)
 
 
 @dataclass(frozen=True, eq=False)
