@@ -2,17 +2,20 @@
 
 import builtins
 import os
+import random
 import re
-import subprocess
-import sys
 
 import pytest
+from formulaic.errors import FormulaSyntaxError
+from formulaic.parser import DefaultFormulaParser
+from formulaic.parser.algos.tokenize import tokenize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeffects.errors import FormulaError
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Binary, Call, Categorical, Column, Cut, Number, Spline
+from dpeffects.formula.operators import tokenise
 
 SPLINE = "bs(x, knots=[1, 2], lower_bound=0, upper_bound=5)"
 
@@ -253,7 +256,7 @@ FORMULAS = [
     ("y ~ t | a(b", "cannot be read"),
     ("y ~ t | (a", "cannot be read"),
     ("y ~ t | a)", "cannot be read"),
-    ("y ~ t | a +", "cannot be read"),
+    ("y ~ t | a +", "write a term after it"),
     ("y ~ t | [a + b]", "round brackets"),
     ("y ~ t | [a ~ b]", "one `~`"),
     ("y ~ t | a**b", "from 1 to 9"),
@@ -297,8 +300,7 @@ CODE = [
 @pytest.mark.parametrize("code", CODE)
 @pytest.mark.parametrize("place", ["y ~ t | x + {}", "{} ~ t", "y ~ {} | x", "y ~ t | (x + {})**2"])
 def test_nothing_is_run(code, place, tmp_path, monkeypatch):
-    """formulaic alone runs `bs(open(...)) ~ t` and `poly(open(...)) ~ t` while it parses."""
-    parse("y ~ t | x")  # imports what it needs before the traps are set
+    """Other parsers run `bs(open(...)) ~ t` and `poly(open(...)) ~ t` while they parse."""
     path = tmp_path / "canary"
     ran = []
     for name in ("open", "eval", "exec"):
@@ -311,9 +313,51 @@ def test_nothing_is_run(code, place, tmp_path, monkeypatch):
     assert not path.exists()
 
 
-def test_formulaic_is_imported_on_first_use_only():
-    code = "import sys, dpeffects.formula; assert 'formulaic' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def written(chance, depth):
+    """A random formula of one to thirty factors."""
+    kind = chance.choice(["name", "+", "-", "*", ":", "()", "**"] if depth else ["name"])
+    if kind == "name":
+        return chance.choice("abcde")
+    if kind in ("()", "**"):
+        power = f"**{chance.randint(1, 3)}" if kind == "**" else ""
+        return f"({written(chance, depth - 1)}){power}"
+    return f" {kind} ".join(written(chance, depth - 1) for _ in range(2))
+
+
+def test_operators_are_expanded_as_by_formulaic():
+    chance = random.Random(1)
+    for _ in range(500):
+        first = chance.choice(["", "- ", "+ ", "0 + ", "1 + ", "- 1 + "])
+        last = chance.choice(["", "", " - 1", " + 0", " + 1", " - 0"])
+        text = f"{first}{written(chance, 4)}{last}"
+        terms = [
+            tuple(factor.expr for factor in term.factors if factor.expr != "1")
+            for term in DefaultFormulaParser().get_terms(text).root
+        ]
+        if not terms:
+            continue
+        found = parse(f"y ~ t | {text}")
+        names = [tuple(column.name for column in term) for term in found.terms]
+        assert (names, found.intercept) == (sorted(filter(None, terms), key=len), () in terms), text
+
+
+def test_texts_are_cut_into_tokens_as_by_formulaic():
+    kinds = {"name": "name", "python": "code", "value": "number", "operator": "operator"}
+    chance = random.Random(2)
+    pieces = ["a", "b.c", "2", "x1", "1x", ".", "+", "-", "*", ":", "**", " ", "(", ")", "[", "]"]
+    pieces += ["f(", "{x", "}", "<", "é", "f(x)", "g(x, [1])", "~", "  "]
+    read = 0
+    for _ in range(3000):
+        text = "".join(chance.choices(pieces, k=chance.randint(1, 8)))
+        try:
+            expected = [(t.token, kinds.get(t.kind.value, "bracket")) for t in tokenize(text)]
+        except FormulaSyntaxError:
+            with pytest.raises(ValueError, match="closed"):
+                tokenise(text)
+            continue
+        assert [tuple(token) for token in tokenise(text)] == expected, text
+        read += 1
+    assert read > 1000
 
 
 def reads_or_refuses(text):

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from dpeffects.errors import BoundsError, DataError, FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
-from dpeffects.formula.parser import Formula, Term
+from dpeffects.formula.operators import Term
+from dpeffects.formula.parser import Formula
 from dpeffects.formula.ranges import clip, range_of
 
 MAX_COLUMNS = 10_000

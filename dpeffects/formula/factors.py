@@ -1,7 +1,8 @@
 """One factor of a formula: Python syntax in, an expression out, everything else refused.
 
-Text in quotes is hidden first (`unquote`), because the tokeniser stumbles on it. A factor is read
-with `ast` against an allow-list into the trees of `dpeffects.formula.expression`; nothing is run.
+Text in quotes is hidden first (`unquote`): operators and brackets in it mean nothing. A factor is
+read with `ast` against an allow-list into the trees of `dpeffects.formula.expression`; nothing is
+run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
@@ -27,6 +28,7 @@ from dpeffects.formula.expression import (
     Factor,
     Level,
 )
+from dpeffects.formula.operators import Token
 
 MAX_DEPTH = 100
 MAX_NUMBER = 1e300
@@ -45,7 +47,7 @@ def translated(text: str) -> Iterator[None]:
         raise FormulaError(f"`{shorten(text.strip())}` cannot be read: {reason}") from None
 
 
-# --- quotes: formulaic stumbles on brackets in strings and on some names in backticks, so both are
+# --- quotes: strings and names in backticks may have brackets and operators in them, so both are
 # replaced by words that no formula may contain, and put back when a factor is read.
 
 _QUOTED = re.compile(
@@ -385,7 +387,7 @@ def _allowed() -> str:
     return ", ".join([*ex.FUNCTIONS, "clip", "is_na", "I", *_SHAPES])
 
 
-def read_factor(token: Any, quotes: Quotes) -> Factor:
+def read_factor(token: Token, quotes: Quotes) -> Factor:
     """Read one factor from a token, or raise a FormulaError that says what to write instead."""
-    with translated(quotes.show(token.token)):  # thousands of minus signs are nested too deeply
-        return FactorReader(token.token, token.kind.value, quotes).factor()
+    with translated(quotes.show(token.text)):  # thousands of minus signs are nested too deeply
+        return FactorReader(token.text, token.kind, quotes).factor()

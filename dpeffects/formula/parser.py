@@ -1,10 +1,8 @@
 """``outcome ~ treatment | covariates``: from text to a frozen `Formula`. No data is seen.
 
-Nothing in a formula is ever run. formulaic does run code while it parses (the arguments of a
-left-hand ``bs(...)`` are evaluated), so it is used for two things only: to cut the text into
-tokens, and to expand the operators ``+ - : * **`` over names that we made up. What stands between
-them, the factors, is read here with `ast` against an allow-list into the trees of
-`dpeffects.formula.expression` (`dpeffects.formula.factors`).
+Nothing in a formula is ever run. Its operators ``+ - : * **`` are expanded by
+`dpeffects.formula.operators`. What stands between them, the factors, is read with `ast` against an
+allow-list into the trees of `dpeffects.formula.expression` (`dpeffects.formula.factors`).
 """
 
 from __future__ import annotations
@@ -18,12 +16,11 @@ from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Expression, Factor, Level
 from dpeffects.formula.factors import Quotes, read_factor, translated, unquote
+from dpeffects.formula.operators import Term, Terms, Token, expand, tokenise
 
-Term: TypeAlias = tuple[Factor, ...]
 Treatment: TypeAlias = Expression | Categorical | ex.Cut
 
 MAX_LENGTH = 200_000
-MAX_TERMS = 10_000
 MAX_ORDER = 10
 
 
@@ -275,16 +272,14 @@ _NO_DOT = (
 )
 
 
-def _tokens(text: str, quotes: Quotes) -> list[Any]:
-    from formulaic.parser.algos.tokenize import tokenize
-
+def _tokens(text: str, quotes: Quotes) -> list[Token]:
     with translated(quotes.show(text)):
-        return list(tokenize(text))
+        return tokenise(text)
 
 
 def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
     tokens = _tokens(text, quotes)
-    if len(tokens) != 1 or tokens[0].kind.value not in ("name", "python"):
+    if len(tokens) != 1 or not tokens[0].is_factor:
         if role == "outcome" and "," in text and "(" not in text:
             raise FormulaError(
                 f"outcome `{quotes.show(text)}`: several outcomes, for dp_study, are joined by +"
@@ -299,14 +294,14 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
 def _outcomes(text: str, quotes: Quotes) -> list[Any]:
     """One outcome, or several joined by `+`; one of several may be a factor with levels."""
     tokens = _tokens(text, quotes)
-    between = [token.token for token in tokens[1::2]]
+    between = [token.text for token in tokens[1::2]]
     if len(tokens) < 3 or len(tokens) % 2 == 0 or set(between) != {"+"}:
         outcome = _single(text, "outcome", "y, log(y) or I(y2 - y1)", quotes)
         if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
             shown = ex.shown(outcome)
             raise FormulaError(f"outcome `{shown}`: write one number a row, as I(y > 3)")
         return [outcome]
-    if not all(token.kind.value in ("name", "python") for token in tokens[::2]):
+    if not all(token.is_factor for token in tokens[::2]):
         raise FormulaError(f"outcomes `{quotes.show(text)}`: write y1 + y2, without numbers")
     found = [read_factor(token, quotes) for token in tokens[::2]]
     for outcome in found:
@@ -320,59 +315,62 @@ def _outcomes(text: str, quotes: Quotes) -> list[Any]:
 def _expand(
     text: str, quotes: Quotes, dot: tuple[Column, ...] | None
 ) -> tuple[bool, tuple[Term, ...], bool]:
-    """Expand the operators of the covariate part; formulaic sees made-up names only.
+    """Expand the operators of the covariate part.
 
     Returns whether there is an intercept, the terms, and whether a `.` stood for some of them.
     """
-    from formulaic.parser import DefaultFormulaParser
-
     tokens = _tokens(text, quotes)
     _check_operators(tokens, quotes.show(text))
-    names: dict[Factor, str] = {}
-    words = []
-    dots = [token for token in tokens if token.token == "."]
+    dots = any(token.text == "." for token in tokens)
     if dots and not dot:
         raise FormulaError(_NO_DOT)
+    words: list[str | Terms] = [_terms(())]
+    if tokens[0].text not in ("+", "-"):
+        words.append("+")
     for token in tokens:
-        if token in dots:
-            each = [names.setdefault(column, f"f{len(names)}") for column in dot or ()]
-            words.append(f"({' + '.join(each)})")
-        elif token.kind.value in ("name", "python"):
+        if token.text == ".":
+            words.append(_terms(*((column,) for column in dot or ())))
+        elif token.is_factor:
             factor = read_factor(token, quotes)
             if isinstance(factor, ex.Survival):
                 raise FormulaError(f"`{ex.shown(factor)}` is an outcome: it stands before the `~`")
-            words.append(names.setdefault(factor, f"f{len(names)}"))
+            words.append(_terms((factor,)))
+        elif token.kind == "number" and words[-1] != "**":
+            if token.text == "0":  # + 0 is - 1, and - 0 is + 1
+                words[-1] = "-" if words[-1] == "+" else "+"
+            words.append(_terms(()))
         else:
-            words.append(token.token)
+            words.append(token.text)
     with translated(quotes.show(text)):
-        parser = DefaultFormulaParser()
-        tree = parser.get_ast(" ".join(words))
-        _check_size(tree, quotes.show(text))
-        expanded = list(parser.get_terms_from_ast(tree, context={}).root)
-    factors = {name: factor for factor, name in names.items()}
-    terms = [tuple(factors[f.expr] for f in term.factors if f.expr != "1") for term in expanded]
+        terms = expand(words).values()
     for term in terms:
         if len(term) > MAX_ORDER:
             raise FormulaError(f"`{quotes.show(text)}`: more than {MAX_ORDER} factors in one term")
-    return () in terms, tuple(sorted((term for term in terms if term), key=len)), bool(dots)
+    return () in terms, tuple(sorted((term for term in terms if term), key=len)), dots
 
 
-def _check_operators(tokens: Sequence[Any], text: str) -> None:
-    """Refuse what formulaic would read in its own way: `[a]`, `a / b`, `2:x`, `(- 1)`, `x - -z`."""
+def _terms(*terms: Term) -> Terms:
+    return {frozenset(term): term for term in terms}
+
+
+def _check_operators(tokens: Sequence[Token], text: str) -> None:
+    """Refuse what is no sum of terms, or means others elsewhere: `[a]`, `a / b`, `2:x`, `(- 1)`."""
     if not tokens:
         raise FormulaError("there are no covariates after `|`; name them, or leave `|` out")
-    words = ["", *(token.token for token in tokens), ""]
+    words = ["", *(token.text for token in tokens), ""]
     depth = 0
     for i, token in enumerate(tokens):
         before, word, after = words[i : i + 3]
         depth += (word == "(") - (word == ")")
-        if token.kind.value == "operator":
+        if token.kind == "operator":
             advice = _operator_advice(before, word, after)
-        elif token.kind.value == "context" and word in ("[", "]"):
+        elif word in ("[", "]"):
             advice = "write round brackets"
         elif word != ")" and before and before not in (*_OPERATORS, "("):
             advice = "write + or : before it"
-        elif token.kind.value == "value":
+        elif word == ")" and before == "(":
+            advice = "write a term between the brackets"
+        elif token.kind == "number":
             advice = _value_advice(before, word, after, depth)
         else:
             advice = ""
@@ -386,6 +384,8 @@ def _operator_advice(before: str, word: str, after: str) -> str:
         return known[0] if known else "write one operator between two terms"
     if before == "(" or (not before and word not in ("+", "-")):
         return "write a term before it, and - 1 outside brackets"
+    if after in ("", ")"):
+        return "write a term after it"
     if word == "**" and not re.fullmatch("[1-9]", after):
         return "the exponent is a number from 1 to 9; write I(x ** 2) for a square"
     return ""
@@ -400,24 +400,3 @@ def _value_advice(before: str, word: str, after: str, depth: int) -> str:
     if word in ("0", "1") and alone:
         return ""
     return "the only numbers are - 1, + 0 and + 1; covariates need no scaling"
-
-
-def _check_size(tree: Any, text: str) -> None:
-    """Refuse a formula that would expand to very many terms, before it is expanded."""
-    nodes, todo = [], [tree]
-    while todo:  # a loop, as a sum of a thousand terms is a thousand levels deep
-        node = todo.pop()
-        if hasattr(node, "operator"):
-            nodes.append(node)
-            todo.extend(node.args)
-    sizes: dict[int, int] = {}
-    for node in reversed(nodes):
-        first, *others = (sizes.get(id(arg), 1) for arg in node.args)
-        second = others[0] if others else 0
-        sizes[id(node)] = {
-            "*": first * second + first + second,
-            ":": first * second,
-            "**": first ** int(node.args[-1].token) if node.operator.symbol == "**" else 0,
-        }.get(node.operator.symbol, first + second)
-        if sizes[id(node)] > MAX_TERMS:
-            raise FormulaError(f"`{text}`: more than {MAX_TERMS} terms; write fewer interactions")
