@@ -15,24 +15,23 @@ from dpeffects.estimators import (
     registry,
     table_methods,
 )
-from dpeffects.estimators.balance import BALANCE
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
 from dpeffects.guarantee import KINDS
-from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
-from dpeffects.results import (
-    ArmEffects,
-    Balance,
-    CateEffects,
-    CateFunction,
-    Result,
-    SubsetEffects,
-)
-from dpeffects.subsets import subset_effects
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpeffects.ledgers import Address
+    from dpeffects.results import (
+        ArmEffects,
+        Balance,
+        CateEffects,
+        CateFunction,
+        Result,
+        SubsetEffects,
+    )
 
 
 @checked_call
@@ -218,8 +217,10 @@ def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
     by = more.pop("by", None)
     request = Request.of_effect(estimand, *arguments, **more)
     if by is not None:
-        return cast(Result, subset_effects(request, by))
-    return cast(Result, Estimation(request).result())
+        from dpeffects.subsets import subset_effects
+
+        return cast("Result", subset_effects(request, by))
+    return cast("Result", Estimation(request).result())
 
 
 @checked_call
@@ -398,6 +399,8 @@ def dp_balance(
     >>> found.tidy()["term"].tolist(), found.guarantee.status
     (['x1', 'x2'], 'void: seeded')
     """
+    from dpeffects.estimators.balance import BALANCE
+
     request = Request.of_effect(
         estimand,
         formula,
@@ -421,7 +424,7 @@ def dp_balance(
         clip=clip,
         bins=bins,
     )
-    return cast(Balance, Estimation(request).result())
+    return cast("Balance", Estimation(request).result())
 
 
 @checked_call

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,22 +36,12 @@ from dpeffects.errors import (
     did_you_mean,
     not_among,
 )
-from dpeffects.estimators import (
-    _clusters,
-    _levels,
-    _response,
-    conditional_methods,
-    get,
-    registry,
-)
+from dpeffects.estimators import _clusters, _levels, conditional_methods, get, registry
 from dpeffects.estimators._clusters import (
     effective_size,
     with_group_variance,
     with_group_variances,
 )
-from dpeffects.estimators._response import Response, respond
-from dpeffects.estimators.joint import Joint, columns_missing
-from dpeffects.estimators.kept_moments import Kept
 from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
@@ -63,27 +53,18 @@ from dpeffects.formula.expression import (
 )
 from dpeffects.guarantee import Guarantee, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
-from dpeffects.ledgers import Address, DurableLedger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.results import (
-    ArmEffects,
-    Balance,
-    CateEffects,
-    CateFunction,
-    Moments,
-    RandomisationTest,
-    Result,
-    StudyEffects,
-)
-from dpeffects.results.effect_function import EffectFunction
-from dpeffects.results.randomisation import ReleasedTest
-from dpeffects.results.tabled import Tabled
+from dpeffects.results.average import Result
 from dpeffects.unproved.seeded import noise_source
+
+if TYPE_CHECKING:
+    from dpeffects.estimators._response import Response
+    from dpeffects.ledgers import Address
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
@@ -341,6 +322,8 @@ class Estimation:
         facts = replace(facts, groups=self._group_sizes())
         if spec.several:
             self.design.check_widths()
+            from dpeffects.estimators.joint import columns_missing
+
             own = columns_missing(self.design, asked)
             facts = replace(facts, outcomes=len(own), missing=own)
             names = (self.formula.treatment_name, *map(str, (self.design.columns.arms or ())[1:]))
@@ -489,7 +472,11 @@ class Estimation:
 
         Where treated records are counted, controls are the rest of all: both need good counts.
         """
-        found = dict(_response.SHARES) if self.sample.observed else {}
+        found = {}
+        if self.sample.observed:
+            from dpeffects.estimators._response import SHARES
+
+            found = dict(SHARES)
         if not self.sample.size_is_public:
             found["size"] = max(_SIZE_SHARE, own.get("counts", 0.0), own.get("count", 0.0))
         averaged = self.spec.uses_outcome and not (self.spec.conditional or self.spec.tabled)
@@ -521,7 +508,7 @@ class Estimation:
                 released = self.spec.fit_arms(curator, self.options, target, self.contrasts)
             else:
                 released = self.spec.fit(curator, self.options, target)
-            if self.effective is not None and isinstance(released, Tabled | Joint | Kept):
+            if self.effective is not None and hasattr(released, "with_weights"):
                 released = released.with_weights(curator.n / max(self.effective, 1.0))
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
@@ -565,6 +552,8 @@ class Estimation:
                 part = 0.5
                 curator.release_size("observed", part)
             self.asked_size = curator.n
+            from dpeffects.estimators._response import respond
+
             curator, self.response = respond(curator, part)
         if not self.sample.size_is_public:
             part = 0.75 if self.sample.unequal else 1.0
@@ -690,13 +679,15 @@ def _check_release(request: Request) -> None:
 def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:
     """Return the account to charge: the one given, or a dataset's in a file or on a server."""
     if isinstance(ledger, str | os.PathLike):
+        from dpeffects.ledgers import open_ledger
+
         return open_ledger(ledger, dataset)
     if ledger is not None and not isinstance(ledger, Account):
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
     whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
-    own = whole.dataset if isinstance(whole, DurableLedger) else None
+    own = getattr(whole, "dataset", None)
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != own:
@@ -725,16 +716,22 @@ def _result(estimation: Estimation, released: Any) -> Any:
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
     released = _cautioned(released, estimation.clipped.caution)
+    if isinstance(released, Estimate):
+        return Result.from_estimate(_completed(estimation, released), notes=notes, **about)
+    from dpeffects import results
+    from dpeffects.estimators.joint import Joint
+    from dpeffects.estimators.kept_moments import Kept
+    from dpeffects.results.effect_function import EffectFunction
+    from dpeffects.results.randomisation import ReleasedTest
+    from dpeffects.results.tabled import Tabled
+
     match released:
-        case Estimate():
-            released = _completed(estimation, released)
-            return Result.from_estimate(released, notes=notes, **about)
         case ReleasedTest():
-            return RandomisationTest(notes=notes, **vars(released), **about)
+            return results.RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
             space = design.bounds.only(design.formula.covariate_columns)
             details = released.details
-            return CateFunction(
+            return results.CateFunction(
                 function=released, space=space, details=details, notes=notes, **about
             )
         case Tabled():
@@ -746,12 +743,13 @@ def _result(estimation: Estimation, released: Any) -> Any:
             groups = estimation.groups.design.strata() if estimation.groups is not None else None
             n = float(design.n) if estimation.size is None else None
             made = released.study(design, groups, n, estimation.contrasts)
-            return StudyEffects(notes=(*released.notes, *notes), **about | made)
+            return results.StudyEffects(notes=(*released.notes, *notes), **about | made)
         case Kept():
-            return Moments(notes=notes, **about | released.made(design, parse(request.formula)))
+            made = released.made(design, parse(request.formula))
+            return results.Moments(notes=notes, **about | made)
         case Effects() if estimation.contrasts:
             names = tuple(map(str, design.columns.arms or ()))
-            return ArmEffects(
+            return results.ArmEffects(
                 arms=names,
                 contrasts=request.contrasts or "",
                 labels=tuple(f"{names[a]} - {names[b]}" for a, b in estimation.contrasts),
@@ -767,7 +765,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
                 labels = point_labels(columns)
             else:
                 labels = estimation.groups.design.strata().labels()
-            return CateEffects(
+            return results.CateEffects(
                 kind=request.release,
                 labels=labels,
                 effects=tuple(_as_asked(estimation, effect) for effect in released.estimates),
@@ -777,7 +775,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
                 details=({} if by is None else {"groups": by}) | dict(released.details),
                 **about,
             )
-    return Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
+    return results.Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
 
 
 def _cautioned(released: Any, caution: str) -> Any:
@@ -789,7 +787,7 @@ def _cautioned(released: Any, caution: str) -> Any:
         return replace(released, estimates=estimates)
     if isinstance(released, Mapping):  # of covariate balance
         return {**released, "clipped": caution}
-    if isinstance(released, Tabled):
+    if hasattr(released, "fields"):  # of a table by arm
         own = released.fields.get("warning", "")
         fields = {**released.fields, "warning": "; ".join(filter(None, (own, caution)))}
         return replace(released, fields=fields)

@@ -2,7 +2,8 @@
 
 Results, plans and ledgers know nothing of how they are shown: `summarise`, `tabulate`,
 `brief`, `write_about` and `draw` find by its type what the package `report` has registered for
-them, and `RENDERERS` has its formats.
+them, and `RENDERERS` has its formats. What is needed of that package is loaded when something is
+shown.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from importlib import import_module
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -79,6 +82,12 @@ RENDERERS: dict[str, Renderer] = {}
 """Output formats by name."""
 
 
+def renderer(name: str) -> Renderer:
+    """Return an output format by name, which is that of a module of `report`."""
+    import_module(f"dpeffects.report.{name}")
+    return RENDERERS[name]
+
+
 WRITERS: dict[str, Callable[..., Path]] = {}
 """Formats that are files and no text, by the ending of their names."""
 
@@ -113,31 +122,32 @@ class Summary:
 
     def as_text(self, width: int = 80) -> str:
         """Return the summary as plain text, no line longer than ``width`` (at least 80)."""
-        return RENDERERS["text"].summary(self, width)
+        return renderer("text").summary(self, width)
 
     def as_html(self, standalone: bool = False) -> str:
         """Return the summary as HTML with its own style; ``standalone`` makes it a whole page.
 
         Nothing is loaded from elsewhere, and no script is run.
         """
-        return RENDERERS["html"].summary(self, standalone)
+        return renderer("html").summary(self, standalone)
 
     def as_latex(self, standalone: bool = False) -> str:
         r"""Return the summary as LaTeX; ``standalone`` makes it a document that compiles.
 
         The packages booktabs, array and longtable are needed.
         """
-        return RENDERERS["latex"].summary(self, standalone)
+        return renderer("latex").summary(self, standalone)
 
     def as_markdown(self) -> str:
         """Return the summary as Markdown, with tables as GitHub reads them."""
-        return RENDERERS["markdown"].summary(self)
+        return renderer("markdown").summary(self)
 
     def as_docx(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the summary to a Word file, with its tables as tables of Word; return the path.
 
         It needs python-docx: ``pip install "dpeffects[word]"``.
         """
+        import_module("dpeffects.report.word")
         return WRITERS[".docx"](self, path, overwrite=overwrite)
 
     def shortened(self) -> Summary:
@@ -175,19 +185,19 @@ class Report:
 
     def as_text(self, width: int = 80) -> str:
         """Return the paragraph in lines of at most ``width``."""
-        return RENDERERS["text"].paragraph(self.text, width)
+        return renderer("text").paragraph(self.text, width)
 
     def as_html(self) -> str:
         """Return the paragraph as an HTML element."""
-        return RENDERERS["html"].paragraph(self.text)
+        return renderer("html").paragraph(self.text)
 
     def as_latex(self) -> str:
         """Return the paragraph for LaTeX."""
-        return RENDERERS["latex"].paragraph(self.text)
+        return renderer("latex").paragraph(self.text)
 
     def as_markdown(self) -> str:
         """Return the paragraph for Markdown."""
-        return RENDERERS["markdown"].paragraph(self.text)
+        return renderer("markdown").paragraph(self.text)
 
     def _repr_html_(self) -> str:
         return self.as_html()
@@ -212,10 +222,41 @@ class Shown:
         return self.summary().as_text()
 
 
-@singledispatch
-def summarise(result: Any, **options: Any) -> Summary:
-    """Build the summary of a result; each type has its own function."""
-    raise NotImplementedError(f"no summary of {type(result).__name__}")
+class ByType:
+    """A function of which each type of result has its own; the package `report` registers them.
+
+    A type that is not known makes it load what `report` has: of summaries of what
+    ``results.average`` defines the module ``report.about_average``, if that knows the type, and
+    else everything.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._known = singledispatch(self._unknown)
+        self.register = self._known.register
+
+    def __call__(self, result: Any, *args: Any, **options: Any) -> Any:
+        """Call the function for the type of a result."""
+        kind = type(result)
+        module = f"dpeffects.report.about_{kind.__module__.rpartition('.')[2]}"
+        if kind not in self._known.registry and self.what == "summary" and find_spec(module):
+            import_module(module)
+        if kind not in self._known.registry:
+            import_module("dpeffects.report.everything")
+        return self._known.dispatch(kind)(result, *args, **options)
+
+    def _unknown(self, result: Any, *args: Any, **options: Any) -> Any:
+        raise NotImplementedError(f"no {self.what} of {type(result).__name__}")
+
+
+summarise = ByType("summary")
+"""Build the summary of a result."""
+tabulate = ByType("tables")
+"""Build the tables of a result, each as a summary of its own."""
+write_about = ByType("report")
+"""Return the paragraph about a result, or write its record for a review board to a path."""
+draw = ByType("plot")
+"""Draw a result; return the axes."""
 
 
 @singledispatch
@@ -226,7 +267,12 @@ def brief(result: Any, **options: Any) -> Summary:
 
 def show(result: Any, form: str, **options: Any) -> Summary:
     """Build the summary of a result in one of the `FORMS`."""
-    return (brief if check_form(form) == "short" else summarise)(result, **options)
+    if check_form(form) == "full":
+        return summarise(result, **options)
+    import_module("dpeffects.report.short")
+    if brief.dispatch(type(result)) is brief.dispatch(object):
+        import_module("dpeffects.report.everything")
+    return brief(result, **options)
 
 
 def check_form(form: Any) -> str:
@@ -238,23 +284,3 @@ def check_form(form: Any) -> str:
     else:
         told = nearest(form, FORMS)
     raise OptionError(f'summary takes "full" or "short", got {form!r}{told}')
-
-
-@singledispatch
-def tabulate(result: Any, **options: Any) -> dict[str, Summary]:
-    """Build the tables of a result, each as a summary of its own."""
-    raise NotImplementedError(f"no tables of {type(result).__name__}")
-
-
-@singledispatch
-def write_about(
-    result: Any, path: str | PathLike[str] | None, conf_level: float, overwrite: bool
-) -> Report | Path:
-    """Return the paragraph about a result, or write its record for a review board to a path."""
-    raise NotImplementedError(f"no report of {type(result).__name__}")
-
-
-@singledispatch
-def draw(result: Any, *args: Any, **options: Any) -> Any:
-    """Draw a result; return the axes."""
-    raise NotImplementedError(f"no plot of {type(result).__name__}")

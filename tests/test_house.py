@@ -24,10 +24,13 @@ FILES = {
     )
     for path in sorted(ROOT.rglob("*.py"))
 }
+for path in ROOT.rglob("*.pyi"):  # what packages load by name
+    FILES[".".join(path.relative_to(ROOT).parts[:-1])] += path.read_text()
 
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
-    ["arrays", "dates", "errors", "guarantee", "plugins", "progress", "estimands"],
+    ["arrays", "dates", "errors", "guarantee", "plugins", "progress", "estimands", "roots"],
+    ["lazy"],
     ["documents", "writing", "files", "parallel", "summary"],
     ["privacy"],
     ["formula", "ledgers"],
@@ -127,8 +130,8 @@ def relative_imports(files):
                 yield f"{name}:{node.lineno} imports by a string"
 
 
-LOADERS = ("estimators", "plugins", "cli")
-"""They find methods, plugins and functions by their names."""
+LOADERS = ("estimators", "plugins", "cli", "summary", "lazy")
+"""They find methods, plugins, functions, the package `report` and public names by their names."""
 
 
 def randomness(files):
@@ -304,9 +307,38 @@ def test_every_rule_is_tried():
     assert {rule for rule, _, _ in PLANTED} == set(RULES)
 
 
-def test_heavy_libraries_are_not_imported_with_the_package():
-    heavy = ["opendp", "statsmodels", "scipy.stats", "formulaic", "pandas", "sklearn", "polars"]
-    heavy += ["matplotlib", "tqdm"]
-    code = f"import sys, dpeffects; print([m for m in {heavy!r} if m in sys.modules])"
+def loaded_by(code):
+    code = f"{code}\nimport sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_importing_the_package_loads_hardly_anything():
+    modules = loaded_by("import dpeffects; assert dpeffects.__version__ and dpeffects.__all__")
+    assert {name for name in modules if name.startswith("dpeffects")} == {
+        "dpeffects",
+        "dpeffects.lazy",
+    }
+    assert not modules & {"numpy", "pandas", "narwhals", "scipy", "opendp"}
+
+
+def test_the_default_call_loads_no_library_that_it_can_do_without():
+    code = """
+import pandas as pd, dpeffects as dpe
+data = pd.DataFrame({"y": [0, 1] * 100, "t": [0, 0, 1, 1] * 50, "x": [0, 1] * 100})
+bounds = {"y": (0, 1), "x": (0, 1)}
+print(dpe.dp_ate("y ~ t | x", data, epsilon=1, bounds=bounds).summary())
+"""
+    heavy = {"scipy.stats", "scipy.optimize", "sklearn", "polars", "duckdb", "matplotlib"}
+    heavy |= {"statsmodels"}
+    heavy |= {"dpeffects.sites", "dpeffects.planning", "dpeffects.ledgers", "dpeffects.auditing"}
+    assert not loaded_by(code) & heavy
+
+
+def test_every_public_name_is_found_where_the_stub_says():
+    for package in (dpeffects, dpeffects.results, dpeffects.report, dpeffects.sites):
+        assert all(getattr(package, name) is not None for name in package.__all__)
+    assert set(dpeffects.__all__) <= set(dir(dpeffects))
+    assert dpeffects.errors.DPEffectsError is dpeffects.DPEffectsError
+    with pytest.raises(AttributeError, match="has no attribute 'dp_nothing'"):
+        _ = dpeffects.dp_nothing

@@ -18,6 +18,7 @@ from typing import Any
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.inference.intervals import check_conf_level
+from dpeffects.report import everything  # noqa: F401 (all formats)
 from dpeffects.report.word import ENDING, render_word, word_file
 from dpeffects.summary import RENDERERS, Prose, Summary
 

@@ -27,6 +27,15 @@ def _found(conditional: bool) -> dict[str, MethodSpec]:
     return specs
 
 
+def find(name: str, conditional: bool = False) -> MethodSpec | None:
+    """Return a method by name, if there is one; no other file is read where it has its own."""
+    if name in {module.name for module in pkgutil.iter_modules(__path__)}:
+        spec = getattr(importlib.import_module(f"{__name__}.{name}"), "SPEC", None)
+        if isinstance(spec, MethodSpec) and (spec.name, spec.conditional) == (name, conditional):
+            return spec
+    return (conditional_methods() if conditional else registry()).get(name)
+
+
 @cache
 def registry() -> dict[str, MethodSpec]:
     """Return the methods for average effects, by name."""
@@ -73,12 +82,10 @@ def current(name: str) -> str:
 
 def get(name: str, estimand: str = "ATE") -> MethodSpec:
     """Return a method by name; one that has both kinds of effects has a record for each."""
-    name = current(name)
-    kinds = (registry(), conditional_methods())
-    first, other = kinds if estimand in AVERAGES else kinds[::-1]
-    for specs in (first, other):
-        if isinstance(name, str) and name in specs:
-            return specs[name]
+    name, conditional = current(name), estimand not in AVERAGES
+    if isinstance(name, str) and (spec := find(name, conditional) or find(name, not conditional)):
+        return spec
+    first = conditional_methods() if conditional else registry()
     near = closest(name, [*first, *FORMER])
     hint = f"Did you mean {current(near)!r}?" if near else "Leave method out for the default."
     if name in table_methods():

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from dpeffects.errors import OptionError, quoted
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.roots import root
 
 Floats = npt.NDArray[np.float64]
 
@@ -110,8 +111,6 @@ class Law:
             return 0.0
         if tail == 0.0:
             return math.inf
-        from scipy.optimize import brentq
-
         high = self.unit
         while float(self.tail(high)) > tail:
             high *= 2.0
@@ -119,7 +118,7 @@ class Law:
         def gap(x: float) -> float:
             return float(self.tail(x)) - tail
 
-        return float(brentq(gap, 0.0, high, xtol=1e-13 * self.unit, rtol=1e-14))
+        return root(gap, 0.0, high, xtol=1e-13 * self.unit)
 
 
 class _Mixture(Law):

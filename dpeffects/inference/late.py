@@ -20,6 +20,7 @@ import numpy as np
 
 from dpeffects.inference.estimate import Estimate, Pair, Part, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value, std_error
+from dpeffects.roots import root
 
 STRONG = 3.2
 """An instrument is weak where its effect on treatment is less than so many standard errors: this
@@ -126,8 +127,6 @@ class Wald:
         return {}
 
     def _not_rejected(self, conf_level: float) -> tuple[Interval, ...]:
-        from scipy.optimize import brentq
-
         level = 1.0 - conf_level
         if isinstance(interval(replace(self.residual, basis="")), Unavailable):
             return (Interval(*self.possible, conf_level),)
@@ -138,7 +137,7 @@ class Wald:
             if (fits[k] > 0.0) != (fits[k + 1] > 0.0):
                 a, b = tried[k : k + 2]
                 close = 1e-9 * (self.possible[1] - self.possible[0])
-                ends.append(float(brentq(lambda x: self._fits(x) - level, a, b, xtol=close)))
+                ends.append(root(lambda x: self._fits(x) - level, a, b, xtol=close))
         ends += [tried[-1]] if fits[-1] > 0.0 else []
         pieces = zip(ends[::2], ends[1::2], strict=True)
         found = tuple(Interval(a, b, conf_level) for a, b in pieces)

@@ -22,6 +22,7 @@ from statistics import NormalDist
 
 from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value
+from dpeffects.roots import root
 
 _TRIED = 40
 """Hypotheses that are tried for one that fits, where none follows from the means."""
@@ -140,12 +141,10 @@ def _end(fits: Callable[[float], float], inside: float, outside: float, level: f
 
 def _root(function: Callable[[float], float], start: float, end: float) -> float:
     """Where a function becomes positive between two numbers, or the end that it is closer to."""
-    from scipy.optimize import brentq
-
     first, last = function(start), function(end)
     if first > 0.0 or last <= 0.0 or start == end:
         return start if first > 0.0 else end
-    return float(brentq(function, start, end, xtol=1e-13, rtol=1e-10))
+    return root(function, start, end, xtol=1e-13, rtol=1e-10)
 
 
 @dataclass(frozen=True)

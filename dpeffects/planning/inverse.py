@@ -10,6 +10,7 @@ from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Planned, row_or_reason
 from dpeffects.planning.setting import PlanSetting
 from dpeffects.results.numbers import number
+from dpeffects.roots import root
 
 _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}
@@ -50,15 +51,13 @@ class Search:
             if (beyond > 0) != (gap > 0):
                 break
             here, gap = other, beyond
-        from scipy.optimize import brentq
-
         ends = {here: gap, other: beyond}
 
         def known(position: float) -> float:
             return ends[position] if position in ends else self.excess(position)
 
-        root = math.exp(brentq(known, min(ends), max(ends), xtol=0.005))
-        value = float(math.ceil(root)) if self.of == "n" else float(f"{root:.3g}")
+        found = math.exp(root(known, min(ends), max(ends), xtol=0.005))
+        value = float(math.ceil(found)) if self.of == "n" else float(f"{found:.3g}")
         note = self.at(value).note
         return value, note if "not adjust" in note else ""
 

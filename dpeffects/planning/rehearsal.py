@@ -29,6 +29,7 @@ from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.setting import PlanSetting
 from dpeffects.results import Result
 from dpeffects.results.export import or_nan
+from dpeffects.roots import root
 
 MOST_RECORDS, MOST_OF_LEARNERS = 200_000, 20_000
 """Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer,
@@ -249,9 +250,7 @@ def _least(chance: Callable[[float], float], wanted: float, largest: float) -> f
     """The least argument at which an increasing chance is as wanted; NaN beyond the largest."""
     if not chance(largest) >= wanted:
         return math.nan
-    from scipy.optimize import brentq
-
-    return float(brentq(lambda x: chance(x) - wanted, 1e-9 * largest, largest, rtol=1e-4))
+    return root(lambda x: chance(x) - wanted, 1e-9 * largest, largest, rtol=1e-4)
 
 
 def detectable(runs: Sequence[Rehearsed], power: float, largest: float) -> float:
@@ -272,9 +271,7 @@ def detectable(runs: Sequence[Rehearsed], power: float, largest: float) -> float
 
     if lacking(largest) > 0.0:
         return math.nan
-    from scipy.optimize import brentq
-
-    return float(brentq(lacking, 0.0, largest, xtol=1e-4 * _guess(known, power)))
+    return root(lacking, 0.0, largest, xtol=1e-4 * _guess(known, power))
 
 
 def _guess(runs: Sequence[Rehearsed], power: float) -> float:

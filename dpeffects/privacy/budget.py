@@ -94,15 +94,14 @@ class Budget:
         total = sum(Fraction(p) for p in proportions.values())
         if total <= 0:
             raise BudgetError("the shares of the budget sum to zero")
-        for name, p in proportions.items():
-            if as_written(self.epsilon) * Fraction(p) / total < LEAST:
+        epsilon, delta = self.exact
+        parts = {name: Fraction(p) / total for name, p in proportions.items()}
+        for name, part in parts.items():
+            if epsilon * part < LEAST:
                 raise BudgetError(f"the share {name!r} of epsilon = {self.epsilon:g} is too small")
         return {
-            name: Share(
-                round_down(as_written(self.epsilon) * Fraction(p) / total),
-                round_down(as_written(self.delta) * Fraction(p) / total),
-            )
-            for name, p in proportions.items()
+            name: Share(round_down(epsilon * part), round_down(delta * part))
+            for name, part in parts.items()
         }
 
 

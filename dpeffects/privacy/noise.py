@@ -26,6 +26,7 @@ from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import Share, round_up
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.shaped import Normals, cube_noise, wishart_difference
+from dpeffects.roots import root
 
 _SLACK = Fraction(1, 2**44)
 """Relative widening of a scale, so that rounding in OpenDP's own map cannot exceed epsilon."""
@@ -140,7 +141,6 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
     It is never less than sensitivity / epsilon, which only a huge delta would allow, so that a
     ledger of concentrated privacy has reserved enough.
     """
-    from scipy.optimize import brentq
     from scipy.special import log_ndtr
 
     tight = epsilon - 2e-10 * size * max(1.0, epsilon / 300.0)
@@ -153,8 +153,8 @@ def gaussian_scale(sensitivity: float, epsilon: float, delta: float, size: int) 
         gap = math.exp(log_ndtr(one - other)) - math.exp(tight + log_ndtr(-one - other))
         return gap - min(delta, 0.999) * (1.0 - 1e-5)
 
-    root = brentq(excess, math.log(1e-6), math.log(1e12), xtol=1e-13)
-    return sensitivity * max(math.exp(root), 1.0 / epsilon) * (1.0 + 1e-9)
+    ratio = math.exp(root(excess, math.log(1e-6), math.log(1e12), xtol=1e-13))
+    return sensitivity * max(ratio, 1.0 / epsilon) * (1.0 + 1e-9)
 
 
 def flip_chance(epsilon: float, levels: int = 2) -> float:
@@ -175,11 +175,11 @@ class SecureNoise(NoiseSource):
 
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Add discrete Laplace noise; OpenDP's own privacy map must agree with the price."""
-        dp = _opendp()
+        domains, metrics, measurements = _opendp()
 
         def draw(part: IntArray) -> IntArray:
-            domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(part.size))
-            mechanism = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+            domain = domains.vector_domain(domains.atom_domain(T="i64"), size=int(part.size))
+            mechanism = measurements.make_laplace(domain, metrics.l1_distance(T="i64"), scale=scale)
             if not mechanism.map(sensitivity) <= epsilon:
                 raise PrivacyError("the noise library charges more than the ledger; nothing drawn")
             return np.asarray(mechanism(part), dtype=np.int64)
@@ -188,12 +188,14 @@ class SecureNoise(NoiseSource):
 
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Add discrete Gaussian noise."""
-        dp = _opendp()
+        domains, metrics, measurements = _opendp()
         scale = fine_enough(scale)
 
         def draw(part: IntArray) -> IntArray:
-            domain = dp.vector_domain(dp.atom_domain(T="i64"), size=int(part.size))
-            mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+            domain = domains.vector_domain(domains.atom_domain(T="i64"), size=int(part.size))
+            mechanism = measurements.make_gaussian(
+                domain, metrics.l2_distance(T=float), scale=scale
+            )
             return np.asarray(mechanism(part), dtype=np.int64)
 
         return _in_blocks(draw, checked(values))
@@ -220,9 +222,11 @@ class SecureNoise(NoiseSource):
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Randomised response, by OpenDP's bit-vector mechanism (it flips with chance f / 2)."""
-        dp = _opendp()
-        mechanism = dp.m.make_randomized_response_bitvec(
-            dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=2.0 * flip_chance(epsilon)
+        domains, metrics, measurements = _opendp()
+        mechanism = measurements.make_randomized_response_bitvec(
+            domains.bitvector_domain(max_weight=1),
+            metrics.discrete_distance(),
+            f=2.0 * flip_chance(epsilon),
         )
         packed = mechanism(np.packbits(bits).tobytes())
         return np.unpackbits(np.frombuffer(packed, np.uint8), count=bits.size).astype(np.bool_)
@@ -295,8 +299,14 @@ def fine_enough(scale: float) -> float:
     return scale
 
 
-def _opendp() -> Any:
-    import opendp.prelude as dp
+def _opendp() -> tuple[Any, Any, Any]:
+    """Return OpenDP's domains, metrics and measurements.
 
-    dp.enable_features("contrib")
-    return dp
+    Its prelude has them too, but loads scikit-learn and polars as well where they are installed,
+    which takes seconds.
+    """
+    from opendp import domains, measurements, metrics
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    return domains, metrics, measurements

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dpeffects.errors import FormulaError
-from dpeffects.estimators import registry
+from dpeffects.estimators import find
 from dpeffects.formula import parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
@@ -216,7 +216,7 @@ def _if_random(fit: Result) -> str:
         return "treatment was randomised"
     if fit.assumes:
         return "trends were parallel"
-    spec = registry().get(fit.method)
+    spec = find(fit.method)
     try:
         covariates = parse(fit.formula).has_covariates
     except FormulaError:  # a result that was read from a file says what it likes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS, LATE
-from dpeffects.estimators import conditional_methods, registry, table_methods
+from dpeffects.estimators import find, table_methods
 from dpeffects.estimators.spec import NO_CONFOUNDER
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
@@ -18,12 +18,13 @@ from dpeffects.inference.estimate import Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
-from dpeffects.results.did import DidEffect, EventStudy
 from dpeffects.results.numbers import NOT_AVAILABLE, joined, number, numbers, text_of, to_error
 from dpeffects.results.record import Bound, Record
-from dpeffects.results.several import AtOnce
-from dpeffects.sites.combination import Combined
 from dpeffects.summary import Block, Notes, Pairs, Table
+
+if TYPE_CHECKING:
+    from dpeffects.results.several import AtOnce
+    from dpeffects.sites.combination import Combined
 
 _PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
 """(epsilon, delta), which stays on one line."""
@@ -69,9 +70,9 @@ def words_of(estimand: str) -> str:
 
 def called(result: Record | Combined) -> str:
     """What was estimated: an effect, in the words of its estimand, or an association."""
-    if isinstance(result, DidEffect | EventStudy) and not result.associated:
-        return "difference in differences"
-    return "association" if result.associated else words_of(result.estimand)
+    if result.associated:
+        return "association"
+    return getattr(result, "known_as", "") or words_of(result.estimand)
 
 
 def relation(result: Record | Combined) -> str:
@@ -224,7 +225,9 @@ def assumed(result: Record) -> str:
     """What has to be true for the intervals to hold; an association is no effect in any case."""
     if result.associated:
         return ""
-    table = table_methods().get(result.method)
+    conditional = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
+    spec = find(result.method, conditional)
+    table = None if spec else table_methods().get(result.method)
     if result.basis == "randomised":
         return f"{RANDOMISED}; {table.assumes}" if table and table.assumes else RANDOMISED
     if table and result.assumes:
@@ -232,8 +235,6 @@ def assumed(result: Record) -> str:
     if table:
         first = NO_CONFOUNDER if table.uses_covariates else ""
         return "; ".join(filter(None, (first, table.assumes)))
-    known = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
-    spec = (conditional_methods() if known else registry()).get(result.method)
     by_method = spec.assumes if spec else ""
     if not result.assumes:
         return by_method

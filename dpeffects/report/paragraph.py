@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from functools import cache, singledispatch
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
@@ -25,7 +25,9 @@ from dpeffects.report.blocks import (
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.record import Record
-from dpeffects.sites.combination import Combined
+
+if TYPE_CHECKING:
+    from dpeffects.sites.combination import Combined
 
 _LARGEST = 3
 """Shares of the budget that a sentence names."""

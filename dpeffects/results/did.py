@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
@@ -19,6 +19,7 @@ PARALLEL = (
     "much as that of the controls"
 )
 """What a difference in differences assumes."""
+KNOWN_AS = "difference in differences"
 
 
 def without_design(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,6 +41,7 @@ class DidEffect(Result):
         The fields of `Result`.
     """
 
+    known_as: ClassVar[str] = KNOWN_AS
     after: str
     before: str
     adjusted: bool = False
@@ -105,6 +107,7 @@ class EventStudy(AtOnce):
         How many periods there are before the reference.
     """
 
+    known_as: ClassVar[str] = KNOWN_AS
     periods: tuple[str, ...]
     leads: int
 

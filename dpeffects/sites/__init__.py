@@ -1,21 +1,5 @@
 """Many sites, one effect: what a site sends, and how a centre combines it."""
 
-from dpeffects.sites.combination import Combined, combine
-from dpeffects.sites.multisite import dp_multisite
-from dpeffects.sites.release import SiteRelease, site_release
-from dpeffects.sites.studies import combine_studies
-from dpeffects.sites.study_document import StudyRelease, study_release
-from dpeffects.sites.tables import combine_moments, combine_tables
+from dpeffects.lazy import lazy_names
 
-__all__ = [
-    "Combined",
-    "SiteRelease",
-    "StudyRelease",
-    "combine",
-    "combine_moments",
-    "combine_studies",
-    "combine_tables",
-    "dp_multisite",
-    "site_release",
-    "study_release",
-]
+__getattr__, __all__ = lazy_names(__name__, __file__)

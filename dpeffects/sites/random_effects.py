@@ -41,6 +41,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpeffects.roots import root
 from dpeffects.sites.error_distribution import ROWS, Errors
 from dpeffects.sites.weights import Floats, ivw
 
@@ -73,12 +74,10 @@ class MixedLaw:
 
     def upper_point(self, tail: float) -> float:
         """Return the x >= 0 exceeded with probability ``tail``."""
-        from scipy.optimize import brentq
-
         if tail >= 0.5:
             return 0.0
         scale = float(np.max(np.abs(self.centre) + self.sd))
-        return scale * float(brentq(lambda x: self.tail(scale * x) - tail, 0.0, 40.0, xtol=1e-14))
+        return scale * root(lambda x: self.tail(scale * x) - tail, 0.0, 40.0, xtol=1e-14)
 
     @property
     def unit(self) -> float:

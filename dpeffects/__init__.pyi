@@ -1,0 +1,171 @@
+"""The public names and their places (see `dpeffects.lazy`)."""
+
+from dpeffects.auditing import AuditResult, audit
+from dpeffects.datasets import data_info, list_data, load_data, simulate
+from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.designs import dp_did, dp_late
+from dpeffects.distributions import (
+    dp_ordinal,
+    dp_qte,
+    dp_randomisation_test,
+    dp_rate,
+    dp_survival,
+)
+from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
+from dpeffects.errors import DPEffectsError
+from dpeffects.guarantee import Guarantee
+from dpeffects.inference.theory import (
+    ipw_bias,
+    ipw_bias_bound,
+    ipw_bound,
+    ipw_error_probability,
+    ipw_noise_range,
+    ipw_noise_sd,
+    matching_error_bound,
+    wrong_sign_probability,
+)
+from dpeffects.leaderboard import Leaderboard, bench
+from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
+from dpeffects.metrics import pehe
+from dpeffects.nonprivate import reference
+from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
+from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.protocols import Protocol, read_protocol
+from dpeffects.report import Comparison, compare, plots
+from dpeffects.results import (
+    ArmEffects,
+    Balance,
+    CateEffects,
+    CateFunction,
+    DidEffect,
+    EventStudy,
+    LateEffect,
+    Moments,
+    OrdinalEffects,
+    QuantileEffects,
+    RandomisationTest,
+    RateEffects,
+    Regression,
+    Result,
+    ScaledEffect,
+    SensitivityAnalysis,
+    StudyEffects,
+    SubsetEffects,
+    SurvivalEffects,
+    Test,
+    Tests,
+    load_cate,
+)
+from dpeffects.simulations import Study, simulate_study
+from dpeffects.sites import (
+    Combined,
+    SiteRelease,
+    StudyRelease,
+    combine,
+    combine_moments,
+    combine_studies,
+    combine_tables,
+    dp_multisite,
+    site_release,
+    study_release,
+)
+from dpeffects.studies import dp_moments, dp_study
+from dpeffects.summary import Summary
+from dpeffects.vignettes import list_vignettes
+
+__version__: str
+
+__all__ = [
+    "Allotment",
+    "ArmEffects",
+    "AuditResult",
+    "Balance",
+    "Bounds",
+    "CateEffects",
+    "CateFunction",
+    "Combined",
+    "Comparison",
+    "DPEffectsError",
+    "Declared",
+    "DidEffect",
+    "DurableLedger",
+    "EventStudy",
+    "Guarantee",
+    "LateEffect",
+    "Leaderboard",
+    "Ledger",
+    "Moments",
+    "OrdinalEffects",
+    "Plan",
+    "Protocol",
+    "QuantileEffects",
+    "RandomisationTest",
+    "RateEffects",
+    "Regression",
+    "Result",
+    "ScaledEffect",
+    "SensitivityAnalysis",
+    "SiteRelease",
+    "Spend",
+    "Study",
+    "StudyEffects",
+    "StudyPlan",
+    "StudyRelease",
+    "SubsetEffects",
+    "Summary",
+    "SurvivalEffects",
+    "TermPlan",
+    "Test",
+    "Tests",
+    "audit",
+    "bench",
+    "combine",
+    "combine_moments",
+    "combine_studies",
+    "combine_tables",
+    "compare",
+    "create_ledger",
+    "data_info",
+    "declare",
+    "dp_atc",
+    "dp_ate",
+    "dp_att",
+    "dp_balance",
+    "dp_cate",
+    "dp_did",
+    "dp_late",
+    "dp_moments",
+    "dp_multisite",
+    "dp_ordinal",
+    "dp_qte",
+    "dp_randomisation_test",
+    "dp_rate",
+    "dp_study",
+    "dp_survival",
+    "ipw_bias",
+    "ipw_bias_bound",
+    "ipw_bound",
+    "ipw_error_probability",
+    "ipw_noise_range",
+    "ipw_noise_sd",
+    "list_data",
+    "list_vignettes",
+    "load_cate",
+    "load_data",
+    "matching_error_bound",
+    "methods",
+    "open_ledger",
+    "pehe",
+    "plan",
+    "plan_study",
+    "plots",
+    "read_protocol",
+    "reference",
+    "rehearse",
+    "simulate",
+    "simulate_study",
+    "site_release",
+    "study_release",
+    "wrong_sign_probability",
+]

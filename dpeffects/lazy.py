@@ -1,0 +1,44 @@
+"""Packages whose names are loaded when they are first asked for.
+
+``import dpeffects`` then takes no longer than what is used of it. Beside such an ``__init__.py``
+stands an ``__init__.pyi``, from which type checkers and this module read where each name is.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], list[str]]:
+    """Return a package's ``__getattr__`` and its ``__all__``.
+
+    Modules of the package are loaded by their names too.
+
+    Examples
+    --------
+    >>> import dpeffects
+    >>> find, names = lazy_names("dpeffects", dpeffects.__file__)
+    >>> find("dp_ate").__module__, "dp_ate" in names
+    ('dpeffects.effects', True)
+    """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    places = {alias.name: node.module for node in imports for alias in node.names}
+
+    def find(name: str) -> Any:
+        place = places.get(name)
+        if place and place != package:
+            found = getattr(import_module(place), name)
+            setattr(sys.modules[package], name, found)
+            return found
+        if not name.startswith("_") and find_spec(f"{package}.{name}"):
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find, sorted(places)

@@ -1,0 +1,21 @@
+"""The public names of sites and their places (see `dpeffects.lazy`)."""
+
+from dpeffects.sites.combination import Combined, combine
+from dpeffects.sites.multisite import dp_multisite
+from dpeffects.sites.release import SiteRelease, site_release
+from dpeffects.sites.studies import combine_studies
+from dpeffects.sites.study_document import StudyRelease, study_release
+from dpeffects.sites.tables import combine_moments, combine_tables
+
+__all__ = [
+    "Combined",
+    "SiteRelease",
+    "StudyRelease",
+    "combine",
+    "combine_moments",
+    "combine_studies",
+    "combine_tables",
+    "dp_multisite",
+    "site_release",
+    "study_release",
+]
