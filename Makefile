@@ -30,7 +30,7 @@ unit: $(VENV)/.installed-dev
 
 # The lower ends of all ranges, in an environment of its own; FILES are the tests that touch other libraries most.
 LOWEST := .venv-lowest
-EXTRAS := plot,word,progress,cate,ebm,sites,server,accounting,study,duckdb,dask
+EXTRAS := plot,word,progress,cate,ebm,sites,server,accounting,study,polars,duckdb,dask
 FILES  ?= tests/test_[cdefhjmrst]*.py tests/contract tests/methods tests/plots tests/sites dpeffects
 
 test-lowest: $(LOWEST)/.installed
@@ -79,7 +79,7 @@ $(LOWEST)/.installed: pyproject.toml .ci/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
 	$(LOWEST)/bin/python -m pip install --quiet --constraint .ci/lowest.txt --editable ".[$(EXTRAS)]" \
-		pytest pytest-xdist hypothesis polars html5lib markdown-it-py
+		pytest pytest-xdist hypothesis html5lib markdown-it-py
 	@touch $@
 
 clean:
