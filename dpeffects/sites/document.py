@@ -17,7 +17,6 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpeffects import documents
 from dpeffects.arrays import FloatArray
@@ -188,7 +187,6 @@ def typed(value: Any, name: str, *, hint: Any, without: tuple[str, ...] = ()) ->
 
 _PLAIN: dict[Any, Check] = {
     np.ndarray: array,
-    NDArray: array,  # from numpy 2.5 on, a type of its own
     str: partial(text, empty=True),
     float: number,
     int: partial(whole, least=-1),
