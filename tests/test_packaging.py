@@ -80,7 +80,6 @@ def test_the_wheel_in_an_empty_environment(wheel, tmp_path):
     command = bin_folder / "dpeffects"
     assert run(command, "--version", **alone) == f"dpeffects {dpeffects.__version__}\n"
     assert "Privacy budget" in run(command, "vignette", "quick_start", **alone)
-    assert "The files are in" in run(command, "demo", "--folder", "study", **alone)
     done = subprocess.run(
         [command, "vignette", "weighting"], capture_output=True, text=True, **alone
     )

@@ -20,6 +20,7 @@ PAGES = {
     "README.md": "tour.md",
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
+    "CODE_OF_CONDUCT.md": "conduct.md",
     "CHANGELOG.md": "changelog.md",
     "dpeffects/privacy/PROOFS.md": "proofs.md",
     "dpeffects/ledgers/PROOFS.md": "ledger_proofs.md",
