@@ -44,7 +44,7 @@ def test_the_sdist_makes_the_same_wheel_and_its_tests_run(wheel, tmp_path):
     assert [name for name in one.namelist() if one.read(name) != two.read(name)] == []
     code = "import dpeffects; print(dpeffects.__file__)"
     assert run(sys.executable, "-c", code, cwd=source).startswith(str(source))
-    tests = ["tests/test_formula.py", "tests/test_release.py", "dpeffects/vignettes.py"]
+    tests = ["tests/test_condition.py", "tests/test_release.py", "dpeffects/vignettes.py"]
     run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=source)
 
 
@@ -77,7 +77,6 @@ def test_the_wheel_in_an_empty_environment(wheel, tmp_path):
     command = bin_folder / "dpeffects"
     assert run(command, "--version", **alone) == f"dpeffects {dpeffects.__version__}\n"
     assert "Privacy budget" in run(command, "vignette", "quick_start", **alone)
-    assert "The files are in" in run(command, "demo", "--folder", "study", **alone)
     done = subprocess.run(
         [command, "vignette", "weighting"], capture_output=True, text=True, **alone
     )

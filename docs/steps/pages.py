@@ -19,6 +19,7 @@ HOME = "docs/generated"
 PAGES = {
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
+    "CODE_OF_CONDUCT.md": "conduct.md",
     "CHANGELOG.md": "changelog.md",
     "dpeffects/privacy/PROOFS.md": "proofs.md",
     "dpeffects/ledgers/PROOFS.md": "ledger_proofs.md",

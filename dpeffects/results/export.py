@@ -12,7 +12,6 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpeffects import documents
 from dpeffects.dates import as_date
@@ -201,7 +200,7 @@ def read(hint: Any, value: Any) -> Any:
     if origin is Mapping:
         require(isinstance(value, dict), "a mapping")
         return {name: read(arguments[1], entry) for name, entry in value.items()}
-    if origin in (np.ndarray, NDArray):  # from numpy 2.5 on, the second is a type of its own
+    if origin is np.ndarray:
         array = np.array(value, dtype=np.float64)
         require(bool(array.size) and bool(np.isfinite(array).all()), "an array of numbers")
         return array
