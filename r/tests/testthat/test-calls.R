@@ -24,6 +24,7 @@ test_that("every call runs from R", {
   trial(dp_late, y ~ z, instrument = ~t, design = "randomised")
   df$earlier <- rev(df$y)
   trial(dp_did, y ~ t, before = "earlier", bounds = c(BOUNDS, list(earlier = c(0, 1))))
+  trial(dp_multisite, y ~ t, site = ~region, sites = c("N", "S", "E"), design = "randomised")
   trial(dp_randomisation_test, event ~ t, treated = 300)
   expect_output(print(dp_reference(y ~ t | age, df, bounds = BOUNDS)), "NOT PRIVATE")
 })
@@ -52,6 +53,14 @@ test_that("a ledger is charged, and refuses", {
     class = "BudgetError"
   )
   expect_false(grepl("Traceback|\n", conditionMessage(refused)))
+})
+
+test_that("warnings of Python are warnings of R", {
+  skip_without_python()
+  fit <- dp_cate(y ~ t | age, people(), epsilon = 9, delta = 1e-6, bounds = BOUNDS, seed = 1)
+  expect_warning(found <- fit$effect(data.frame(age = c(20, 95))), "1 value of 'age' outside")
+  expect_length(found, 2)
+  expect_silent(fit$effect(list(age = c(20, 90))))
 })
 
 test_that("plans and methods are tables", {
