@@ -62,7 +62,8 @@ def why_not() -> str:
     )
     if there.stdout != "TRUE":
         return f"R has no packages {' and '.join(NEEDED)}"
-    if not sysconfig.get_config_var("Py_ENABLE_SHARED") and os.name != "nt":
+    shared = map(sysconfig.get_config_var, ("Py_ENABLE_SHARED", "PYTHONFRAMEWORK"))
+    if not any(shared) and os.name != "nt":
         return "this Python was built without a shared library, which reticulate needs"
     return ""
 
@@ -75,6 +76,13 @@ def install(library: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_package_has_this_version_and_every_call():
+    description = (ROOT / "r" / "DESCRIPTION").read_text()
+    assert f"\nVersion: {dpe.__version__}\n" in description
+    exported = set(re.findall(r"^export\((\w+)\)", (ROOT / "r" / "NAMESPACE").read_text(), re.M))
+    assert {name for name in dpe.__all__ if name.startswith("dp_")} <= exported
 
 
 @pytest.fixture(scope="module")

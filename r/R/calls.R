@@ -25,6 +25,7 @@ door <- function(name) {
 #' * `dp_study()`: many outcomes and subgroups at once; `dp_moments()`: one noisy matrix of
 #'   which regressions are made afterwards, for nothing;
 #' * `dp_balance()`: balance of covariates; `dp_randomisation_test()`: a test;
+#' * `dp_multisite()`: several sites, each with a budget of its own;
 #' * `dp_reference()`: the answer without privacy, for the curator's eyes.
 #'
 #' Factors, text and numbers need bounds: what a value could be, from the meaning of the
@@ -42,8 +43,8 @@ door <- function(name) {
 #' @param epsilon,delta The privacy budget.
 #' @param bounds A named list. `c(18, 90)`, two numbers or two dates, is a range; text, or more
 #'   numbers, are levels, the first of them the reference; `list(1, 2)` are two levels that are
-#'   numbers. Dates are `as.Date()` or `"2020-12-31"`. Names can be patterns, `"*_hx"`. Or a codebook: a data frame, or the path of a
-#'   TOML or CSV file.
+#'   numbers. Dates are of class Date, or `"2020-12-31"`. Names can be patterns, `"*_hx"`. Or a
+#'   codebook: a data frame, or the path of a TOML or CSV file.
 #' @return A result, for which there are [print()], [summary()], [tidy()], [glance()],
 #'   [confint()] and [others][tidy.dpeffects_result]. `fit$...` has everything that it has in
 #'   Python.
@@ -96,6 +97,9 @@ dp_balance <- door("dp_balance")
 dp_randomisation_test <- door("dp_randomisation_test")
 #' @rdname dp_ate
 #' @export
+dp_multisite <- door("dp_multisite")
+#' @rdname dp_ate
+#' @export
 dp_reference <- door("reference")
 
 #' Plans, methods and ledgers
@@ -106,7 +110,9 @@ dp_reference <- door("reference")
 #'
 #' @inheritParams dp_ate
 #' @param n Number of records.
+#' @param epsilon The privacy budget.
 #' @param name Name of a method, for its description; all of them without one.
+#' @param ... Further arguments in Python, such as `delta`, `method` or `design`.
 #' @param address Path of the ledger, or the address of a database.
 #' @param dataset Name of the data in the ledger.
 #' @return A plan, a data frame (or text), a ledger.

@@ -79,7 +79,9 @@ simple <- function(x) {
     return(x)
   }
   text <- any(vapply(x, is.character, TRUE))
-  gap <- vapply(x, function(y) length(y) != 1L || (text && !is.character(y)), TRUE)
+  gap <- vapply(x, function(y) {
+    length(y) != 1L || (text && !is.character(y)) || (is.atomic(y) && is.na(y) && !is.nan(y))
+  }, TRUE)
   x[gap] <- NA
   if (all(vapply(x, function(y) is.atomic(y) && length(y) == 1L, TRUE))) unlist(x) else I(x)
 }

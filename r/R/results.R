@@ -112,7 +112,7 @@ summary.dpeffects_result <- function(object, ...) object$summary(...)
 print.dpeffects_result <- function(x, ...) {
   short <- tryCatch(x$summary("short"), dpeffects_error = function(e) NULL)
   shown <- if (is.null(short)) reticulate::py_repr(x) else reticulate::py_str(short)
-  cat(shown, "\n", sep = "")
+  cat(sub("fit.summary()", "summary(fit)", shown, fixed = TRUE), "\n", sep = "")
   if (grepl("\n", shown)) {
     return(invisible(x))
   }
@@ -131,10 +131,17 @@ plot.dpeffects_result <- function(x, level = 0.95, ...) {
   range <- range(0, frame$estimate, frame$conf.low, frame$conf.high, finite = TRUE)
   margins <- graphics::par(mar = c(4, 2 + 0.5 * max(nchar(frame$term)), 2, 1))
   on.exit(graphics::par(margins))
+  associated <- reticulate::py_has_attr(x, "associated") && x$associated
+  what <- if (associated) "association" else frame$estimand[1]
+  void <- grep("^void", frame$guarantee, value = TRUE)[1]
   given <- list(...)
   about <- list(
     x = frame$estimate, y = rows, xlim = range, ylim = c(0.5, nrow(frame) + 0.5), pch = 19,
-    yaxt = "n", ylab = "", xlab = paste0(x$estimand, ", ", format(100 * level), " % intervals")
+    yaxt = "n", ylab = "",
+    xlab = paste0(
+      what, ", ", format(100 * level), " % intervals",
+      if (!is.na(void)) paste0(" (NOT PRIVATE, ", void, ")")
+    )
   )
   do.call(graphics::plot, c(given, about[setdiff(names(about), names(given))]))
   graphics::axis(2, at = rows, labels = frame$term, las = 1)

@@ -22,7 +22,7 @@ test_that("formulas are written as Python reads them", {
       y ~ t | splines::bs(age, knots = 40, Boundary.knots = c(18, 90), degree = 2),
       "y ~ t | bs(age, knots=[40], lower_bound=18, upper_bound=90, degree=2)"
     ),
-    list(y ~ t | `odd name` + blood.pressure + class, "y ~ t | `odd name` + `blood.pressure` + `class`"),
+    list(y ~ t | `odd name` + a.b + class, "y ~ t | `odd name` + `a.b` + `class`"),
     list(~ age >= 18 & sex %in% c("f", "x"), "age >= 18 & sex in ['f', 'x']"),
     list(~ !is.na(dose) | !(a == 1), "~is_na(dose) | ~(a == 1)"),
     list("y ~ t | I(x**2)", "y ~ t | I(x**2)")
@@ -35,7 +35,8 @@ test_that("long formulas are whole, and values can be put in", {
   long <- as.formula(paste("y ~ t |", paste(names, collapse = " + ")))
   expect_identical(dp_formula(long), paste("y ~ t |", paste(names, collapse = " + ")))
   points <- c(0, 0.1, 2)
-  expect_identical(dp_formula(eval(bquote(y ~ t | cut(x, .(points))))), "y ~ t | cut(x, [0, 0.1, 2])")
+  inserted <- eval(bquote(y ~ t | cut(x, .(points))))
+  expect_identical(dp_formula(inserted), "y ~ t | cut(x, [0, 0.1, 2])")
 })
 
 test_that("what cannot be said is told with what to write", {
