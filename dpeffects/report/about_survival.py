@@ -20,9 +20,7 @@ _CHANGES = 2.58
 def _(fit: SurvivalEffects, conf_level: float = 0.95) -> Summary:
     tables = (table_of_terms(fit, conf_level), _curves(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_notes(fit, conf_level), *fit.notes)))
-    return Summary(
-        f"Private survival: {fit.method_title} ({fit.method})", alert(fit), blocks
-    )
+    return Summary(f"Private survival: {fit.method_title} ({fit.method})", alert(fit), blocks)
 
 
 @describe.register
