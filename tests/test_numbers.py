@@ -71,6 +71,8 @@ def test_rows(values, error, ends, shown):
 
 def test_an_interval_stands_in_for_an_error():
     assert with_ends(0.51234, 0.41234, 0.61234) == ("0.512", "0.412", "0.612")
+    assert with_ends(3.0, -2.0, math.inf) == ("3.0", "-2.0", "inf")
+    assert with_ends(3.0, -2.0, 5.0) == ("3", "-2", "5")
 
 
 @given(st.floats(-1e9, 1e9, allow_nan=False), st.integers(2, 6))

@@ -74,7 +74,8 @@ def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) ->
         scaled = ("estimate", "std_error", "conf_low", "conf_high", "noise_sd")
         numbers = {name: factor * row[name] for name in scaled}
         rows.append(row | numbers | {"term": _named(row["term"], column)})
-    return estimates(rows, f"{called(fit)}s of {fit.treatment}", conf_level)
+    what = f"{called(fit)}s of {fit.treatment}"
+    return estimates(rows, what, conf_level, at_once=simultaneous)
 
 
 def _tables(

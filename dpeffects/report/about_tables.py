@@ -10,7 +10,6 @@ from dpeffects.report.blocks import (
     alert,
     cells_of_rows,
     closing,
-    effect_cells,
     header,
     limits,
     p_cell,
@@ -19,6 +18,7 @@ from dpeffects.report.blocks import (
 )
 from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.results.numbers import with_ends
 from dpeffects.results.tabled import TableEffects
 from dpeffects.summary import Summary, Table, summarise
 
@@ -77,7 +77,8 @@ def _tested(row: Mapping[Any, Any]) -> str:
 
 def with_limits(row: Mapping[Any, Any]) -> str:
     """An estimate of `tidy` with its interval, as it is said in a sentence."""
-    value, _, low, high = effect_cells(row)
+    ends = row["conf_low"], row["conf_high"]
+    value, low, high = with_ends(row["estimate"], *ends, row["std_error"])
     if math.isnan(row["conf_low"]):
         return value
     if row["conf_high"] == math.inf:

@@ -59,17 +59,24 @@ def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Rows:
     """Say what was estimated, and the first numbers; each type may have its own function."""
     rows = result.tidy(conf_level, **options).to_dict("records")
     what = relation(result) + ("" if result.associated else f" ({result.estimand})")
-    return estimates(rows, what, conf_level)
+    return estimates(rows, what, conf_level, at_once=options.get("simultaneous", False))
 
 
-def estimates(rows: Iterable[Mapping[Any, Any]], what: str, conf_level: float) -> Rows:
-    """Estimates with intervals and p-values, from rows of `tidy`; of many, the first."""
+def estimates(
+    rows: Iterable[Mapping[Any, Any]], what: str, conf_level: float, at_once: bool = False
+) -> Rows:
+    """Estimates with intervals and p-values, from rows of `tidy`; of many, the first.
+
+    ``at_once`` says that the intervals hold for all of them.
+    """
     level, found = f"{percent(conf_level)} interval", list(rows)
     if len(found) == 1:
         return [("About", what), ("Estimate", _line(found[0], effect_cells(found[0]), f"{level} "))]
     most = MOST_ROWS if len(found) > MOST_ROWS + 1 else len(found)
-    only = ", of privacy noise only" if found[0].get("covers") == "noise" else ""
-    lines = [("About", f"{what}, with {level}s{only}")]
+    of_what = " for all at once" if at_once else ""
+    if found[0].get("covers") == "noise":
+        of_what += " of privacy noise only"
+    lines = [("About", f"{what}, with {level}s{of_what}")]
     pairs = zip(found[:most], cells_of_rows(found[:most]), strict=True)
     lines += [(str(row["term"]), _line(row, cells)) for row, cells in pairs]
     if left := len(found) - most:

@@ -102,11 +102,15 @@ def to_error(
 def with_ends(value: float, low: float, high: float, error: float = math.nan) -> tuple[str, ...]:
     """Format a number and the ends of its interval, to two digits of its error.
 
+    Whole numbers stay whole.
+
     Examples
     --------
-    >>> with_ends(0.174193, 0.130486, 0.2179, 0.0223), with_ends(0.174193, 0.130486, 0.2179)
-    (('0.174', '0.130', '0.218'), ('0.174', '0.130', '0.218'))
+    >>> with_ends(0.174193, 0.130486, 0.2179, 0.0223), with_ends(3.0, 2.0, 5.0, 0.71)
+    (('0.174', '0.130', '0.218'), ('3', '2', '5'))
     """
+    if all(float(x).is_integer() and abs(x) < _LARGE for x in (value, low, high)):
+        return tuple(number(x) for x in (value, low, high))
     return to_error((value,), error, ends=(low, high))
 
 

@@ -200,7 +200,7 @@ def test_a_model_that_cannot_be_learnt_is_an_association_or_refused_before_the_c
     fit = dpe.dp_survival(FORMULA, frame, **{**ASKED, "epsilon": 0.1})
     assert fit.associated
     assert fit.tidy()["p_value"].isna().all()
-    assert str(fit).index("NOT ADJUSTED") < str(fit).index("risk_difference")
+    assert str(fit).index("NOT ADJUSTED") < str(fit).index("risk difference")
     assert {spend.share for spend in fit.spends} == {"table"}
     assert fit.table.confounding.kept == 0.0
     forced = dpe.dp_survival(FORMULA, frame, **{**ASKED, "epsilon": 0.1}, adjust=True)

@@ -276,7 +276,7 @@ def test_other_functions_point_to_this_one() -> None:
 def test_words_and_exports() -> None:
     fit = dpe.dp_rate(PLAIN, made(3000, randomised=True), **TRIAL, per=100, seed=1)
     assert "events / years" in str(fit.summary())
-    assert "rate_ratio" in fit.summary().as_latex().replace("\\_", "_")
+    assert "rate ratio" in fit.summary().as_latex()
     assert "per 100" in str(fit.summary())
     text = " ".join(str(fit.report()).split())
     assert "rate ratio" in text
