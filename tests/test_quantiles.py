@@ -295,7 +295,7 @@ def test_quantiles_beyond_the_declared_range_are_said_first():
     fit = qte("cost ~ t", data, bounds={"cost": (0, 3000)})
     assert "AT AN END OF THE DECLARED RANGE" in str(fit.summary()).split("Formula")[0]
     assert fit.quantiles()["treated"].max() == 3000.0
-    assert not qte("pay ~ t", data).caution  # many have no pay: zero is no end that cuts
+    assert not qte("pay ~ t", data).doubts  # many have no pay: zero is no end that cuts
 
 
 # --- the call -----------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_a_trial_has_no_propensity_model_and_no_allowance():
     trial, study = (run(data=data, design=design) for design in ("randomised", "observational"))
     assert trial.function.confounding == 0.0 < study.function.confounding
     assert not any("propensity" in spend.label for spend in trial.spends)
-    assert trial.caution == ""
+    assert trial.doubts == ""
 
 
 def test_groups_of_the_r_learner_are_labelled():

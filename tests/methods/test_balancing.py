@@ -281,7 +281,7 @@ def test_an_estimate_says_what_its_error_is_made_of():
     assert made.basis == "adjusted"
     assert made.possible == (-1.0, 1.0)
     assert made.details["functions of the covariates that are balanced"] == 14
-    assert made.caution == ""
+    assert made.doubts == ""
     trial = fit_label(curator(data, 4)[0], LabelOptions("randomised"), "ATE")
     assert trial.basis == "randomised"
     assert "imbalance left by the weights" not in [part.name for part in trial.parts]
@@ -385,7 +385,7 @@ def test_what_cannot_be_balanced_is_said():
     assert any("overlap" in note for note in made.notes)
     low, high = made.conf_int()
     assert high - low > 0.3  # the interval allows for what may be left
-    assert run(odd_cases()["no overlap"], design="randomised").caution == ""
+    assert run(odd_cases()["no overlap"], design="randomised").doubts == ""
 
 
 # --- wherever the rows are ------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def test_unmixing_two_arms_is_dividing_by_the_attenuation():
 
 def test_sample_level_with_a_huge_epsilon_recovers_the_effects():
     found = fit(data(6000), level="sample", contrasts="pairwise", epsilon=1e5, seed=3)
-    assert not found.caution
+    assert not found.doubts
     for (_, row), truth in zip(found.tidy().iterrows(), TRUTH.values(), strict=True):
         assert row["estimate"] == pytest.approx(truth, abs=4 * row["std_error"])
 

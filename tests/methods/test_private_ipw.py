@@ -251,7 +251,7 @@ def test_records_beyond_a_clip_are_counted_and_said(level):
     assert said < shown
     chosen = run(data, epsilon=1e5, level=level)
     assert beyond(chosen) < 0.02
-    assert not chosen.caution
+    assert not chosen.doubts
 
 
 def test_the_clip_follows_the_share_of_treated_records():

@@ -261,7 +261,7 @@ def test_blocks_are_sized_by_the_released_smaller_arm():
         fit = run(data, epsilon=2.0)
         sizes[share] = 8000 / fit.details["blocks"]
         assert fit.details["blocks"] * 5 <= 1.05 * 8000 * min(share, 1 - share)
-        assert fit.caution == ""
+        assert fit.doubts == ""
         assert [spend.share for spend in fit.spends] == ["count", "estimate"]
         again = run(data.sample(frac=1.0, random_state=2), epsilon=2.0)
         assert again.details["treated, control records (noisy)"]
