@@ -48,7 +48,7 @@ def test_its_code_runs(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     names: dict[str, object] = {}
     for cell in cells():
-        exec("".join(cell["source"]), names)  # noqa: S102
+        exec("".join(cell["source"]), names)
     drawn = len(plt.get_fignums())
     plt.close("all")
     assert drawn == PICTURES
