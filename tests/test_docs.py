@@ -21,7 +21,7 @@ from dpeffects.estimators import proved
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
-pytest.importorskip("myst_parser", reason='needs pip install "dpeffects[docs]"')
+pytest.importorskip("myst_nb", reason='needs pip install "dpeffects[docs]"')
 pytest.importorskip("furo", reason='needs pip install "dpeffects[docs]"')
 
 
