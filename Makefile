@@ -8,7 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SPHINX := $(BIN)/python -m sphinx -q
 
-.PHONY: demo federation-demo test lint types unit test-lowest dist docs vignettes benchmarks clean
+.PHONY: demo federation-demo test lint types unit test-lowest dist docs notebook vignettes benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
@@ -49,6 +49,10 @@ docs: $(VENV)/.installed-docs
 	$(SPHINX) -W --keep-going docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 	$(BIN)/python docs/check_pages.py docs/_build/html
+
+# The notebook of the site is kept with its outputs.
+notebook: $(VENV)/.installed-docs
+	$(BIN)/python docs/notebooks/make.py
 
 # FULL=1 makes the tables behind the papers' pages anew: hours.
 vignettes: $(VENV)/.installed-docs

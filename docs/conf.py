@@ -28,12 +28,13 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
-    "myst_parser",
+    "myst_nb",
     "steps",
 ]
 exclude_patterns = ["_build", "gallery", "steps", "generated/*/sg_execution_times*"]
 exclude_patterns += ["sg_execution_times.rst"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # what is shown was kept by `make notebook`
 myst_enable_extensions = ["deflist"]
 
 autodoc_typehints = "signature"

@@ -18,3 +18,17 @@ fit = dpe.dp_cate(
     delta=1e-5,
 )
 ax = plots.curve(fit, "x1", covers="effect")
+
+# %%
+# Bars below the curve are shares of records, as released, and the curve is pale where there are
+# few. Effects by group have their shares at the right, from the same release.
+births = dpe.load_data("birthweight")
+fit = dpe.dp_cate(
+    "outcome ~ treatment | married + mage + medu",
+    births,
+    method="dr_learner",
+    release="groups",
+    by="prenatal_first_trimester",
+    epsilon=4,
+)
+ax = plots.curve(fit)

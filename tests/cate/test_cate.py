@@ -742,7 +742,7 @@ def test_curves_and_plots(fit):
     assert fit.curve("g")["g"].tolist() == ["a", "b", "c"]
     for column in ("x1", "g"):
         axes = fit.plot(column)
-        assert axes.get_xlabel() == column
+        assert column in (axes.get_xlabel(), axes.get_ylabel())
         assert any("NOT PRIVATE: seeded" in text.get_text() for text in axes.texts)
         assert axes.lines
     line = fit.plot("x1").lines[0].get_ydata()

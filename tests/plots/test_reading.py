@@ -288,6 +288,23 @@ def test_large_numbers_have_their_thousands_apart():
     assert not any(len(word.split(",")[0].lstrip("\N{MINUS SIGN}")) > 3 for word in words)
 
 
+def test_a_notebook_that_shows_figures_goes_on_to_show_them(monkeypatch):
+    """Its backend turns itself on with the first figure, which may be one of ours."""
+    make = plt.figure
+
+    def first(*args, **given):
+        matplotlib.rcParams["interactive"] = True
+        return make(*args, **given)
+
+    monkeypatch.setattr(plt, "figure", first)
+    before = matplotlib.rcParams["interactive"]
+    try:
+        trial().plot()
+        assert matplotlib.rcParams["interactive"] is True
+    finally:
+        matplotlib.rcParams["interactive"] = before
+
+
 def test_maths_of_the_user_stays_maths():
     figure, ax = plt.subplots()
     own = ax.text(0.5, 0.5, "$x^2$")

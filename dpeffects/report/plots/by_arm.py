@@ -15,8 +15,8 @@ from dpeffects.summary import draw
 
 _SHOWN = 0.97
 """Share of records of both arms that the picture reaches to."""
-_SKEWED = 10.0
-"""Ratio of quantiles from which on outcomes are drawn by their logarithms."""
+_SKEWED, _DECADES = 10.0, 1000.0
+"""Ratio of quantiles from which on outcomes are drawn by their logarithms, and up to which."""
 
 
 def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
@@ -86,7 +86,8 @@ def _scale(ax: Any, fit: QuantileEffects, first: float, last: float) -> None:
         and positive.size
         and positive.max() > _SKEWED * positive.min()
     ):
-        ax.set_xscale("symlog", linthresh=float(positive.min()) / 2.0, linscale=0.5)
+        straight = max(float(positive.min()) / 2.0, float(positive.max()) / _DECADES)
+        ax.set_xscale("symlog", linthresh=straight, linscale=0.5)
         look.plain_numbers(ax.xaxis)
     ax.set_xlim(first, last if last > first else first + 1.0)
 

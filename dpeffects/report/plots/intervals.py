@@ -15,7 +15,7 @@ from dpeffects.report.blocks import percent, relation
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.numbers import number, to_error
 from dpeffects.results.several import ArmEffects, AtOnce, SeveralEffects, SubsetEffects
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.combination import Combined
@@ -26,6 +26,8 @@ _MIDDLE: dict[str, Any] = {"color": look.FILL, "linewidth": 3.5, "solid_capstyle
 _COVERED = {"noise": "noise only", "effect": "noise, sampling, shrinkage"}
 _ROWS = 60
 """Rows of a picture."""
+_ERRORS = 4.0
+"""Standard errors in an interval, about, for the digits that are shown."""
 _NOWHERE = "where the records are was not released"
 _STRIP = 0.12
 """Part of the height in which bars show where records are."""
@@ -221,13 +223,14 @@ def _columns(
     conf_level: float,
 ) -> None:
     """Write estimates, intervals and weights beside the rows."""
-    known = [x for interval in intervals if not isinstance(interval, Unavailable) for x in interval]
-    cells = numbers([float(f"{x:.4g}") for x in (*estimates, *known)])
-    ends = iter(cells[len(estimates) :])
     texts = [f"estimate [{percent(conf_level, 'g')} interval]"]
-    for middle, interval in zip(cells, intervals, strict=False):
-        missing = isinstance(interval, Unavailable)
-        texts.append(f"{middle} [n/a]" if missing else f"{middle} [{next(ends)}, {next(ends)}]")
+    for middle, interval in zip(estimates, intervals, strict=True):
+        if isinstance(interval, Unavailable):
+            texts.append(f"{middle:.4g} [n/a]")
+        else:
+            low, high = interval
+            words = to_error((middle, low, high), (high - low) / _ERRORS)
+            texts.append("{} [{}, {}]".format(*words))
     shares = ["weight", *(percent(weight, ".1f") for weight in weights)]
     far = 50.0 + 4.4 * max(map(len, texts))
     for row, (text, share) in enumerate(zip(texts, shares, strict=True), -1):

@@ -97,11 +97,14 @@ def canvas(ax: Any = None, size: tuple[float, float] = (WIDTH, 3.8)) -> Iterator
         import matplotlib.pyplot as plt
     except ImportError:
         raise MissingExtraError('plots need matplotlib: pip install "dpeffects[plot]"') from None
+    figure = None
+    if ax is None:
+        # before the settings are changed: those that a notebook makes with its first figure stay
+        own = {"dpi": STYLE["figure.dpi"], "facecolor": STYLE["figure.facecolor"]}
+        figure = plt.figure(figsize=size, layout="constrained", **own)
+        figure.set_gid(_OURS)
     with mpl.rc_context(STYLE):
-        if ax is None:
-            figure = plt.figure(figsize=size, layout="constrained")
-            figure.set_gid(_OURS)
-            ax = figure.add_subplot()
+        ax = ax if figure is None else figure.add_subplot()
         ax.spines[["top", "right"]].set_visible(False)
         # ticks are made when they are first drawn, so what they look like is fixed here
         ax.tick_params(labelsize=SMALL, length=3.0, width=0.8, color=INK, labelcolor=INK)
