@@ -1,12 +1,15 @@
-"""The wheel holds the package, its data and its proofs; the quick start runs."""
+"""The wheel holds the package, its data and its proofs; the README's code runs."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -43,6 +46,19 @@ def test_data_loads_from_the_wheel_alone(wheel, tmp_path):
         [sys.executable, "-c", code, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.stdout.strip() == "445", done.stderr
+
+
+def blocks(path):
+    return re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["README.md", "data/README.md"])
+def test_code_in_the_readme_runs(name, capsys, tmp_path, monkeypatch):
+    """Blocks run in order and share their names, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {}
+    for block in blocks(ROOT / name):
+        exec(compile(block, name, "exec"), space)
 
 
 def test_quick_start_runs():
