@@ -137,8 +137,9 @@ def same_sums(path: str) -> None:
     kept = f"{', '.join(NAMES)}, t, {own} - ({model}) AS r, {index} AS u, {score} AS e"
     made = f"(SELECT {kept} FROM {rows})"
     ask([length.format("r"), "count(*)", "sum((t - e) * u)", "sum(t - e)"], made, "GROUP BY 1")
-    bent = [f"sum((t - e) * {name} ** {k})" for k in (2, 3) for name in NAMES]
-    weights = "CASE WHEN t = 1 THEN 1 / e ELSE 1 / (1 - e) END AS w"
+    powers = [p for name in NAMES for p in (f"{name} * {name}", f"{name} * {name} * {name}")]
+    bent = [f"sum(o * {power})" for power in powers]
+    weights = "CASE WHEN t = 1 THEN 1 / e ELSE 1 / (1 - e) END AS w, t - e AS o"
     group = "least(floor(x0 * 4), 3)"
     sums = [group, "t", "sum(w)", "sum(w * r)", "sum(w * w * r * r)", *bent]
     ask(sums, f"(SELECT *, {weights} FROM {made})", "GROUP BY 1, 2")

@@ -376,6 +376,11 @@ CONDITIONAL = {
         "dp_cate", "r_learner", n=2000, declared=("g", "z"), given={"epsilon": 8.0, **DELTA}
     ),
     "sample_aggregate, points": cate("sample_aggregate", release="points", at=AT, blocks=3),
+    "one_step, groups": cate("one_step", delta=0.0, **RELEASES["groups"]),
+    "one_step, groups, Gaussian": cate("one_step", pool="all", **RELEASES["groups"]),
+    "one_step, groups, trial": cate(
+        "one_step", delta=0.0, design="randomised", **RELEASES["groups"]
+    ),
 }
 
 ENOUGH = {"epsilon": 20.0}

@@ -120,6 +120,7 @@ METHODS: dict[str, Call] = {
     "private_ipw, output": att("private_ipw", n=300, epsilon=8.0, propensity="output", **DELTA),
     "r_learner": cate("r_learner", n=200, epsilon=8.0),
     "r_learner, groups": cate("r_learner", n=200, epsilon=8.0, release="groups", by="g"),
+    "one_step, groups": cate("one_step", n=600, epsilon=8.0, release="groups", by="g"),
     "dr_learner": cate("dr_learner", n=200, epsilon=8.0),
     "dr_learner, kernel noise": cate("dr_learner", n=200, epsilon=8.0, noise="kernel"),
     "balance": Call("dp_balance", n=300, given={"adjusted": True, "epsilon": 20.0}),

@@ -77,7 +77,9 @@ def site(data, method, formula=ADJUST, **more):
 
 
 BEYOND = {
-    "groups": cate,
+    "groups": lambda d: cate(d, "one_step"),
+    "groups, trial": lambda d: cate(d, "one_step", design="randomised"),
+    "groups, R-learner": cate,
     "groups, DR-learner": lambda d: cate(d, "dr_learner"),
     "function": lambda d: cate(d, release="function"),
     "points": lambda d: cate(d, release="points", at=frame(5)),

@@ -37,8 +37,10 @@ from dpeffects.privacy.sets import Box
 
 _WEIGHT = 0.15
 """How far a record moves the sum of the weights of its group and arm, against its residual."""
+_UNEVEN = 0.7
+"""Standard deviation over studies of the sizes of groups, over what they would be if even."""
 _FEW = 2.0
-"""A group whose weight is below this many standard deviations of its noise has no usable effect."""
+"""A group whose size is below this many standard deviations of its error has no usable effect."""
 _OFF = 0.15
 """Standard deviation over studies of the relative error of the weights of an arm in a group,"""
 _FAR = 1.7
@@ -181,19 +183,22 @@ class _InGroups:
         arms = residuals.size
         weights, noise = weights * self.most / _WEIGHT, sums.sd * self.most / _WEIGHT
         total, noise = float(weights.sum()) / 2.0, math.sqrt(arms) / 2.0 * noise
-        size = max(total, noise)
+        even = stage.centres.n / self.groups
+        known = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
+        size, size_sd = even + known * (total - even), math.sqrt(known) * noise
+        size = max(size, size_sd, 1.0)
         seen, prior = float(weights[0] - weights[-1]) / (2.0 * size), self._off
         kept = prior**2 / (prior**2 + (noise / size) ** 2)
         off = min(max(kept * seen, -0.5), 0.5)
         sizes = size * np.array([1.0 + off, 1.0 - off])[:arms]
         means, scales = unit * residuals / sizes, unit * sums.scale / sizes
         effect = float(means @ np.array([1.0, -1.0])[:arms])
-        by_size = effect * noise / size
+        by_size = effect * size_sd / size
         by_off = prior * math.sqrt(1.0 - kept) * float(means.sum()) if arms == 2 else 0.0
         own = [Part("size of the group", by_size**2, noise=True)]
         own.append(Part("weights in the group", by_off**2))
         sampling: SamplingVariance | Unavailable = _NO_VARIANCE
-        if total >= _FEW * noise:
+        if size >= _FEW * size_sd:
             by_arm = (unit / sizes) ** 2
             variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
             sd = sums.sd * math.hypot(*by_arm)

@@ -143,7 +143,7 @@ def test_intervals_of_groups_allow_for_confounding_that_is_left():
         )
         low, high = fit.conf_int().T
         inside += [*((low <= 0.03) & (high >= 0.03))]
-        assert fit.method == "dr_learner"
+        assert fit.method == "one_step"
         assert fit.caution.startswith("HARDLY ADJUSTED")
         assert "HARDLY ADJUSTED" in "\n".join(str(fit).splitlines()[:5])
     assert np.mean(inside) > 0.9
@@ -171,7 +171,7 @@ def test_groups_of_the_r_learner_are_labelled():
 def test_defaults_by_release():
     data = frame(60)
     more = {"bounds": {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": list("abc")}, "epsilon": 1}
-    assert dpe.dp_cate(FORMULA, data, release="groups", by="g", **more).method == "dr_learner"
+    assert dpe.dp_cate(FORMULA, data, release="groups", by="g", **more).method == "one_step"
     assert dpe.dp_cate(FORMULA, data, **more).method == "r_learner"
 
 

@@ -60,6 +60,11 @@ CALLS = {
         PLAIN,
         {"method": "dr_learner", "release": "groups", "by": GROUPS},
     ),
+    "one_step, groups": (
+        "dp_cate",
+        PLAIN,
+        {"method": "one_step", "release": "groups", "by": GROUPS},
+    ),
     "r_learner, points": (
         "dp_cate",
         PLAIN,
