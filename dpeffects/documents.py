@@ -27,8 +27,10 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     >>> canonical({"b": [1.0, "é"], "a": None})
     b'{"a":null,"b":[1.0,"\\\\u00e9"]}'
     """
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii")
+    return _CANONICAL.encode(document).encode("ascii")
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def checksum(document: Mapping[str, Any]) -> str:
@@ -53,10 +55,16 @@ def content(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a regular file of at most ``most`` bytes: a device or a pipe might never end."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(path, flags), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file = os.open(path, flags)
+        try:
+            about = os.fstat(file)
+            if not stat.S_ISREG(about.st_mode):
                 raise UnreadableError("it is not a regular file")
-            text = file.read(most + 1)
+            text = os.read(file, min(about.st_size, most) + 1)
+            while len(text) <= most and (more := os.read(file, 2**16)):
+                text += more
+        finally:
+            os.close(file)
     except OSError as error:
         raise UnreadableError(error.strerror) from None
     except (TypeError, ValueError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import typing
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -54,12 +56,25 @@ def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S,
         raise ReleaseError(f"{function} takes a list, not {type(releases).__name__}") from None
     if not entries:
         raise ReleaseError("there is no release to combine")
-    sent = tuple(map(read, entries))
+    with _no_collection():
+        sent = tuple(map(read, entries))
     names = [release.site for release in sent]
     if len(set(names)) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
         raise ReleaseError(f"the site {twice!r} stands twice among the releases")
     return sent
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Spare the search for cycles, which releases have none of, among all that were read before."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 def check_left_out(left_out: Any, releases: Sequence[Sent]) -> dict[str, str]:

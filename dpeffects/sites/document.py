@@ -7,6 +7,7 @@ read gives the same canonical text, and the same checksum and signature, when it
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import sys
 from collections import Counter
@@ -41,7 +42,9 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
 def parse(text: str | bytes) -> Any:
     """Read JSON strictly: no key twice, no NaN or infinity."""
     try:
-        return json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+        if isinstance(text, bytes | bytearray):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        return _DECODER.decode(text)
     except ReleaseError:
         raise
     except RecursionError:
@@ -62,35 +65,64 @@ def _no_constant(name: str) -> Any:
     raise ReleaseError(f"{name} is not a finite number")
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+"""Made once: a centre reads documents by the hundred thousand."""
+
+
 # Checks: each takes a value and the name of its field, and returns what is kept of the value, or
-# raises. `release_fields` describes a release by them.
+# raises an error that begins with this name; `record` puts the names of what is around it before.
+# `release_fields` describes a release by them.
 
 
 def record(value: Any, name: str, *, fields: Mapping[str, Check], make: Callable[..., T]) -> T:
     """Make something of an object with exactly these fields, each of which passes its check."""
     what = name or "the release"
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise ReleaseError(f"{what} must be an object, not {kind(value)}")
     if value.keys() != fields.keys():
         missing = [field for field in fields if field not in value]
         extra = [str(field)[:40] for field in value if field not in fields]
         wrong = f"lacks the field{_s(missing)}" if missing else f"has the unknown field{_s(extra)}"
         raise ReleaseError(f"{what} {wrong} {', '.join(missing or extra)}")
-    above = f"{name}." if name else ""
-    return make(**{field: check(value[field], above + field) for field, check in fields.items()})
+    try:
+        found = {field: check(value[field], field) for field, check in fields.items()}
+    except ReleaseError as error:
+        raise ReleaseError(f"{name}.{error}" if name else str(error)) from None
+    return make(**found)
+
+
+def shared(value: Any, name: str, *, check: Callable[[Any, str], T], known: dict[bytes, T]) -> T:
+    """What passes a check, kept once for all the releases that have the same there.
+
+    ``known`` has what passed, by bytes that tell apart all that a check does (1, 1.0 and true).
+    """
+    try:
+        written = marshal.dumps(value, 2)
+    except ValueError:  # it was not read from JSON
+        return check(value, name)
+    if written not in known:
+        if len(known) >= _MOST_SHARED:
+            known.clear()
+        known[written] = check(value, name)
+    return known[written]
+
+
+_MOST_SHARED = 10_000
 
 
 def many(value: Any, name: str, *, check: Callable[[Any, str], T]) -> tuple[T, ...]:
     """A list whose entries all pass a check."""
-    if not isinstance(value, list | tuple):
+    if type(value) is not list and not isinstance(value, list | tuple):
         raise ReleaseError(f"{name} must be a list, not {kind(value)}")
     if len(value) > _LONGEST:
         raise ReleaseError(f"{name} has more than {_LONGEST} entries")
-    return tuple(check(entry, name) for entry in value)
+    return tuple([check(entry, name) for entry in value])
 
 
 def text(value: Any, name: str, *, empty: bool = False) -> str:
     """A printable text of one line; control characters could forge what a reader sees."""
+    if type(value) is str and 0 < len(value) <= _LONGEST and value.isprintable():
+        return sys.intern(value)  # many releases hold the same texts
     if not isinstance(value, str):
         raise ReleaseError(f"{name} must be text, not {kind(value)}")
     if len(value) > _LONGEST:
@@ -99,7 +131,7 @@ def text(value: Any, name: str, *, empty: bool = False) -> str:
         raise ReleaseError(f"{name} holds characters that cannot be printed")
     if not value and not empty:
         raise ReleaseError(f"{name} is empty")
-    return sys.intern(str(value))  # many releases hold the same texts
+    return str(value)
 
 
 def one_of(value: Any, name: str, *, allowed: tuple[str, ...]) -> str:
@@ -111,6 +143,8 @@ def one_of(value: Any, name: str, *, allowed: tuple[str, ...]) -> str:
 
 def number(value: Any, name: str, *, least: float = -MOST, most: float = MOST) -> float:
     """A finite number in a range that begins at 0 or is not bounded below."""
+    if type(value) is float and least <= value <= most:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ReleaseError(f"{name} must be a number, not {kind(value)}")
     if not abs(value) <= MOST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from dpeffects.documents import checksum
@@ -24,7 +24,7 @@ from dpeffects.inference.estimate import (
 )
 from dpeffects.privacy.charges import Spend
 from dpeffects.sites import document
-from dpeffects.sites.document import flag, many, number, one_of, record, text, whole
+from dpeffects.sites.document import flag, many, number, one_of, record, shared, text, whole
 
 FORMAT = "dpeffects site release"
 VERSIONS = (1, 2, 3, 4)
@@ -71,12 +71,16 @@ def _positive(value: Any, name: str) -> float:
 
 
 def _sampling(value: Any, name: str) -> SamplingVariance | Unavailable:
-    if isinstance(value, Mapping) and "unavailable" in value:
+    if _is_object(value) and "unavailable" in value:
         return _unavailable(value, name)
     sampling = _released(value, name)
     if sampling.noise_scale == 0.0:  # only noise can take a released variance below zero
         _not_negative(sampling.value, f"{name}.released")
     return sampling
+
+
+def _is_object(value: Any) -> bool:
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def _unit(value: Any, name: str) -> str:
@@ -124,6 +128,9 @@ SPEND: Fields = {
     "alone": flag,
 }
 BOUND: Fields = {"name": text, "range": text, "source": text}
+guarantee_field = partial(shared, check=partial(record, fields=GUARANTEE, make=Guarantee), known={})
+spend_field = partial(shared, check=partial(record, fields=SPEND, make=Spend), known={})
+bound_field = partial(shared, check=partial(record, fields=BOUND, make=bound_triple), known={})
 _NOISE: Fields = {"laplace": partial(many, check=_not_negative), "gaussian": _not_negative}
 _VARIANCE: Fields = {"noise": partial(record, fields=_NOISE, make=dict), "sampling": _sampling}
 _PART: Fields = {"name": text, "variance": _not_negative, "noise": flag}
@@ -144,9 +151,9 @@ RELEASE: Fields = {
     "n": partial(whole, least=1),
     "estimate": number,
     "variance": partial(record, fields=_VARIANCE, make=dict),
-    "guarantee": partial(record, fields=GUARANTEE, make=Guarantee),
-    "spends": partial(many, check=partial(record, fields=SPEND, make=Spend)),
-    "bounds": partial(many, check=partial(record, fields=BOUND, make=bound_triple)),
+    "guarantee": guarantee_field,
+    "spends": partial(many, check=spend_field),
+    "bounds": partial(many, check=bound_field),
     "caution": partial(text, empty=True),
     "notes": _texts,
     "checksum": text,
@@ -189,7 +196,7 @@ def _design(value: Any, name: str) -> tuple[float, ...] | None:
 
 
 def _means_variances(value: Any, name: str) -> tuple[MeansVariance, ...] | Unavailable:
-    if isinstance(value, Mapping):
+    if _is_object(value):
         return _unavailable(value, name)
     return many(value, name, check=_means_variance)
 
@@ -257,9 +264,17 @@ def _check_difference(means: Means | None, estimate: float) -> None:
         raise ReleaseError("means: their difference is not the estimate")
 
 
+@cache
+def _fields_of(version: int, sample: bool, signed: bool) -> Fields:
+    known = RELEASE | (SECOND if version > 1 else {})
+    known |= {"sample": sample_words} if version == 3 or (sample and version == 4) else {}
+    known |= {"means": _means} if version == 4 else {}
+    return known | ({"signature": signature_field} if signed else {})
+
+
 def read_fields(values: Any) -> dict[str, Any]:
     """Check a document; return the arguments of the SiteRelease that it holds."""
-    if not isinstance(values, Mapping):
+    if not _is_object(values):
         raise ReleaseError(f"a site release is an object, not {document.kind(values)}")
     written, version = values.get("format"), values.get("version")
     if not isinstance(written, str) or written != FORMAT:
@@ -269,12 +284,7 @@ def read_fields(values: Any) -> dict[str, Any]:
             f"version {document.shown(version)} of the format is not known; "
             f"this dpeffects reads versions {', '.join(map(str, VERSIONS))}"
         )
-    known = RELEASE | (SECOND if version > 1 else {})
-    known |= (
-        {"sample": sample_words} if version == 3 or ("sample" in values and version == 4) else {}
-    )
-    known |= {"means": _means} if version == 4 else {}
-    known |= {"signature": signature_field} if "signature" in values else {}
+    known = _fields_of(version, "sample" in values, "signature" in values)
     fields: dict[str, Any] = record(values, "", fields=known, make=dict)
     check_sum(values)
     for name in ("format", "version", "checksum"):
