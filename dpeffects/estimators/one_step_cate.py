@@ -184,9 +184,9 @@ class _InGroups:
         size = max(even + known * (float(ones.sum()) / _COUNT - even), size_sd, 1.0)
         prior, relative, off_sd = self._off, np.ones(arms), 0.0
         if arms == 2:  # otherwise both arms weigh the same, but for chance
-            blur, seen = (x * self.most / _WEIGHT / size for x in (sums.sd, weights))
-            kept = prior**2 / (prior**2 + blur**2)
-            relative = np.clip(1.0 + kept * (seen - 1.0), 0.5, 1.5)
+            unit_weight = self.most / _WEIGHT / size
+            kept = prior**2 / (prior**2 + (unit_weight * sums.sd) ** 2)
+            relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
             off_sd = prior * math.sqrt(1.0 - kept)
         sizes = size * relative
         means, scales = unit * residuals / sizes, unit * sums.scale / sizes
