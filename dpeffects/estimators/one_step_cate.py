@@ -3,8 +3,8 @@
 1. As in `one_step`: centres, moments, linear models of the outcome and of the log odds of
    treatment, calibration, a clip.
 2. Sums by group and arm of clipped residuals over the probability of their arm correct the effect
-   that the models give. Their squares and the weights come with them. A record is in one group and
-   one arm, so all of them cost less than two sums over all records.
+   that the models give. Their squares, weights and counts come with them. A record is in one group
+   and one arm, so all of them cost less than two sums over all records.
 3. Residuals of an arm are divided by its weight: where the score is off in a group, its arms weigh
    unlike, and what their outcomes have in common would not cancel. How unlike is taken as far as
    noise does not explain it. Where treatment was assigned by chance, both arms weigh the same but
@@ -27,6 +27,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators import one_step
 from dpeffects.estimators._curves import CurvesAsked
 from dpeffects.estimators._forecast import BY_GROUP
+from dpeffects.estimators._nuisance import group
 from dpeffects.estimators.one_step import OneStepOptions, Stage
 from dpeffects.estimators.spec import Facts
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
@@ -35,8 +36,9 @@ from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import Box
 
-_WEIGHT = 0.15
-"""How far a record moves the sum of the weights of its group and arm, against its residual."""
+_WEIGHT, _COUNT = 0.1, 0.05
+"""How far a record moves the sum of the weights of its group and arm, and their count, against its
+residual."""
 _UNEVEN = 0.7
 """Standard deviation over studies of the sizes of groups, over what they would be if even."""
 _FEW = 2.0
@@ -92,7 +94,7 @@ def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]
 
 
 @dataclass(frozen=True, eq=False)
-class _Terms:
+class _GroupResiduals:
     """Clipped residuals over the probability of their arm, both over the largest.
 
     ``most`` is the largest inverse probability that is not cut. ``signed`` terms have a minus for
@@ -104,24 +106,18 @@ class _Terms:
     signed: bool
     reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
 
-    def __call__(self, rows: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Weighted residuals within [-1/2, 1/2], their squares, and weights."""
+    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
+        """Weighted residuals within [-1/2, 1/2], their squares, weights, and ones."""
         residual, clip = self.stage.residual, self.stage.clip
         e = self.stage.score.of(rows, residual.standard)
         weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), self.most) / self.most
         half = weight * np.clip(residual(rows) / (2.0 * clip), -0.5, 0.5)
         if self.signed:
             half = np.where(rows.treated, half, -half)
-        return half, half * half, _WEIGHT * weight
+        return half, half * half, _WEIGHT * weight, np.full(rows.size, _COUNT)
 
 
-_WITHIN = Box([-0.5, 0.0, 0.0], [0.5, 0.25, _WEIGHT], centre=0.0)
-
-
-@reads("strata")
-def group(block: Block) -> IntArray:
-    """The group of each record."""
-    return block.strata
+_WITHIN = Box([-0.5, 0.0, 0.0, _COUNT], [0.5, 0.25, _WEIGHT, _COUNT], centre=0.0)
 
 
 @reads("strata", "treated")
@@ -138,8 +134,8 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         curator, randomised, options.clip, lambda s: sums_each / (1.0 - s.largest), groups
     )
     models, score = stage.models, stage.score
-    terms = _Terms(stage, 1.0 / (1.0 - score.largest), signed=randomised)
-    label, bends = "residuals, squares and weights by group", CurvesAsked.of(curator, models, score)
+    terms = _GroupResiduals(stage, 1.0 / (1.0 - score.largest), signed=randomised)
+    label, bends = "residuals, squares and sizes by group", CurvesAsked.of(curator, models, score)
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
     checks = [] if randomised else bends.asked
     sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
@@ -164,37 +160,38 @@ class _InGroups:
 
     @property
     def _off(self) -> float:
-        """How far apart the weights of the two arms of a group may be, over their sum."""
+        """How far the weights of an arm of a group may be from its records, over these."""
         unknown = float(self.stage.models.slopes.treatment_variance.mean())
         return math.sqrt(_OFF**2 + _FAR * unknown / 4.0)
 
     @property
     def _values(self) -> FloatArray:
-        """By group: sums of residuals, squares and weights, of each arm or of both together."""
-        return self.sums.value.reshape(self.groups, -1, 3).transpose(0, 2, 1)
+        """By group: sums of residuals, squares, weights, ones, by arm or of both together."""
+        return self.sums.value.reshape(self.groups, -1, 4).transpose(0, 2, 1)
 
     def estimate(self, g: int, left: float, parts: list[Part]) -> Estimate:
         """The effect in one group: mean residuals of its arms, added to what the models say.
 
-        Each arm weighs about as much as the group has records.
+        Each arm weighs about as much as the group has records; how far from it is taken as far as
+        noise does not explain it.
         """
         stage, sums, unit = self.stage, self.sums, 2.0 * self.most * self.stage.clip
-        residuals, squares, weights = self._values[g]
-        arms = residuals.size
-        weights, noise = weights * self.most / _WEIGHT, sums.sd * self.most / _WEIGHT
-        total, noise = float(weights.sum()) / 2.0, math.sqrt(arms) / 2.0 * noise
-        even = stage.centres.n / self.groups
+        residuals, squares, weights, ones = self._values[g]
+        arms, even = residuals.size, stage.centres.n / self.groups
+        noise = math.sqrt(arms) * sums.sd / _COUNT
         known = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
-        size, size_sd = even + known * (total - even), math.sqrt(known) * noise
-        size = max(size, size_sd, 1.0)
-        seen, prior = float(weights[0] - weights[-1]) / (2.0 * size), self._off
-        kept = prior**2 / (prior**2 + (noise / size) ** 2)
-        off = min(max(kept * seen, -0.5), 0.5)
-        sizes = size * np.array([1.0 + off, 1.0 - off])[:arms]
+        size_sd = math.sqrt(known) * noise
+        size = max(even + known * (float(ones.sum()) / _COUNT - even), size_sd, 1.0)
+        prior, relative, off_sd = self._off, np.ones(arms), 0.0
+        if arms == 2:  # otherwise both arms weigh the same, but for chance
+            unit_weight = self.most / _WEIGHT / size
+            kept = prior**2 / (prior**2 + (unit_weight * sums.sd) ** 2)
+            relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
+            off_sd = prior * math.sqrt(1.0 - kept)
+        sizes = size * relative
         means, scales = unit * residuals / sizes, unit * sums.scale / sizes
         effect = float(means @ np.array([1.0, -1.0])[:arms])
-        by_size = effect * size_sd / size
-        by_off = prior * math.sqrt(1.0 - kept) * float(means.sum()) if arms == 2 else 0.0
+        by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
         own = [Part("size of the group", by_size**2, noise=True)]
         own.append(Part("weights in the group", by_off**2))
         sampling: SamplingVariance | Unavailable = _NO_VARIANCE

@@ -46,6 +46,7 @@ from dpeffects.estimators import (
     kept_moments,
     late,
     one_step,
+    one_step_cate,
     private_ipw,
     quantiles,
     randomisation_test,
@@ -220,6 +221,13 @@ CASES = {
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
     "_FromModel": [FROM_MODEL, FROM_ARMS],
     "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
+    "_GroupResiduals": [
+        one_step_cate._GroupResiduals(
+            SimpleNamespace(residual=FROM_MODEL, score=ODDS, clip=0.2), 3.0, signed
+        )
+        for signed in (False, True)
+    ],
+    "group_and_arm": [one_step_cate.group_and_arm],
     "Score": [
         private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
     ],
