@@ -489,3 +489,15 @@ def test_who_counts_is_read_strictly(sample):
 def test_a_site_sends_one_effect():
     with pytest.raises(OptionError, match="one effect"):
         dpe.site_release("y ~ t", people(), site="North", epsilon=1, by=["age < 9"])
+
+
+def test_parts_that_releases_share_are_checked_in_each_of_them():
+    """What is kept once is told apart by types too: a whole number is not written as a fraction."""
+    good = SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1.0))
+    assert SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1.0)).guarantee is good.guarantee
+    whole = SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1))
+    assert type(whole.guarantee.epsilon) is int
+    with pytest.raises(ReleaseError, match="guarantee.epsilon must be a number, not true or false"):
+        SiteRelease.from_dict(changed(("guarantee", "epsilon"), True))
+    with pytest.raises(ReleaseError, match="spends.claim must be a whole number"):
+        SiteRelease.from_dict(changed(("spends", 0, "claim"), 7.0))
