@@ -28,7 +28,7 @@ def test_wheel_contents(wheel):
 
 def run(*command, cwd, **more):
     done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, **more)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     return done.stdout
 
 
