@@ -99,7 +99,8 @@ def test_tests_of_the_package_pass(library):
         "testthat::test_dir(commandArgs(TRUE), package = 'dpeffects', load_package = 'installed',"
         " reporter = 'check', stop_on_failure = TRUE)"
     )
-    out = run(code, library, str(ROOT / "r" / "tests" / "testthat"))
+    tests = shutil.copytree(ROOT / "r" / "tests" / "testthat", library / "tests")  # it writes there
+    out = run(code, library, str(tests))
     assert re.search(r"FAIL 0 \| WARN 0 \| SKIP 0", out), out
 
 
