@@ -37,7 +37,7 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], list[str]
             found = getattr(import_module(place), name)
             setattr(sys.modules[package], name, found)
             return found
-        if not name.startswith("_") and find_spec(f"{package}.{name}"):
+        if name.isidentifier() and name[0] != "_" and find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 

@@ -340,5 +340,6 @@ def test_every_public_name_is_found_where_the_stub_says():
         assert all(getattr(package, name) is not None for name in package.__all__)
     assert set(dpeffects.__all__) <= set(dir(dpeffects))
     assert dpeffects.errors.DPEffectsError is dpeffects.DPEffectsError
-    with pytest.raises(AttributeError, match="has no attribute 'dp_nothing'"):
-        _ = dpeffects.dp_nothing
+    for name in ("dp_nothing", "no.name at all", "", "__wrapped__"):
+        with pytest.raises(AttributeError, match="has no attribute"):
+            getattr(dpeffects, name)

@@ -497,7 +497,9 @@ def test_parts_that_releases_share_are_checked_in_each_of_them():
     assert SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1.0)).guarantee is good.guarantee
     whole = SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1))
     assert type(whole.guarantee.epsilon) is int
-    with pytest.raises(ReleaseError, match="guarantee.epsilon must be a number, not true or false"):
+    with pytest.raises(
+        ReleaseError, match=r"guarantee\.epsilon must be a number, not true or false"
+    ):
         SiteRelease.from_dict(changed(("guarantee", "epsilon"), True))
-    with pytest.raises(ReleaseError, match="spends.claim must be a whole number"):
+    with pytest.raises(ReleaseError, match=r"spends\.claim must be a whole number"):
         SiteRelease.from_dict(changed(("spends", 0, "claim"), 7.0))
