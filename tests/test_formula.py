@@ -7,12 +7,16 @@ import subprocess
 import sys
 
 import pytest
+from formulaic.parser import DefaultFormulaParser
+from formulaic.parser.algos.tokenize import tokenize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeffects.errors import FormulaError
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Binary, Call, Categorical, Column, Cut, Number, Spline
+from dpeffects.formula.factors import Quotes
+from dpeffects.formula.parser import _tokens
 
 SPLINE = "bs(x, knots=[1, 2], lower_bound=0, upper_bound=5)"
 
@@ -349,3 +353,18 @@ def test_absurd_nesting(symbol):
     reads_or_refuses("y ~ t | " + symbol * 2000 + "x")
     with pytest.raises(FormulaError):
         parse("y ~ t | I(" + symbol * 2000 + "x)")
+
+
+@given(
+    names=st.lists(st.sampled_from(["a", "b2", "_c", "age", "X_1"]), min_size=1, max_size=6),
+    plus=st.sampled_from(["+", " + ", " +\n"]),
+)
+def test_sums_of_names_are_read_as_by_formulaic(names, plus):
+    """They are read without it, because it takes time to load."""
+    text = plus.join(names)
+    found = [(token.text, token.kind) for token in _tokens(text, Quotes())]
+    assert found == [(token.token, token.kind.value) for token in tokenize(text)]
+    terms = [str(term) for term in DefaultFormulaParser().get_terms(text)]
+    formula = parse(f"y ~ t | {text}")
+    assert ["1", *(term[0].name for term in formula.terms)] == terms
+    assert formula.intercept

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import NamedTuple, NoReturn
 
 from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
@@ -389,7 +389,19 @@ def _allowed() -> str:
     return ", ".join([*ex.FUNCTIONS, "clip", "is_na", "I", *_SHAPES])
 
 
-def read_factor(token: Any, quotes: Quotes) -> Factor:
+class Token(NamedTuple):
+    """A piece of a formula, of one of the kinds that formulaic tells apart."""
+
+    text: str
+    kind: str
+
+    @property
+    def is_factor(self) -> bool:
+        """Whether it stands for a factor: a name, or code such as ``log(x)``."""
+        return self.kind in ("name", "python")
+
+
+def read_factor(token: Token, quotes: Quotes) -> Factor:
     """Read one factor from a token, or raise a FormulaError that says what to write instead."""
-    with translated(quotes.show(token.token)):  # thousands of minus signs are nested too deeply
-        return FactorReader(token.token, token.kind.value, quotes).factor()
+    with translated(quotes.show(token.text)):  # thousands of minus signs are nested too deeply
+        return FactorReader(token.text, token.kind, quotes).factor()

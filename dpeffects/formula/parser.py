@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Expression, Factor, Level
-from dpeffects.formula.factors import Quotes, read_factor, translated, unquote
+from dpeffects.formula.factors import Quotes, Token, read_factor, translated, unquote
 
 Term: TypeAlias = tuple[Factor, ...]
 Treatment: TypeAlias = Expression | Categorical | ex.Cut
@@ -281,23 +281,30 @@ _NO_DOT = (
 )
 
 
-def _tokens(text: str, quotes: Quotes) -> list[Any]:
+_WORD = re.compile(r"[A-Za-z_]\w*|\+", re.ASCII)
+_NAMES = re.compile(r"\s*[A-Za-z_]\w*\s*(?:\+\s*[A-Za-z_]\w*\s*)*", re.ASCII)
+
+
+def _tokens(text: str, quotes: Quotes) -> list[Token]:
+    """Cut a text into tokens; names joined by `+` need no library, which takes time to load."""
+    if _NAMES.fullmatch(text):
+        return [Token(word, "operator" if word == "+" else "name") for word in _WORD.findall(text)]
     from formulaic.parser.algos.tokenize import tokenize
 
     with translated(quotes.show(text)):
-        return list(tokenize(text))
+        return [Token(token.token, token.kind.value) for token in tokenize(text)]
 
 
 def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
     tokens = _tokens(text, quotes)
-    if len(tokens) != 1 or tokens[0].kind.value not in ("name", "python"):
+    if len(tokens) != 1 or not tokens[0].is_factor:
         if role == "outcome" and "," in text and "(" not in text:
             raise FormulaError(
                 f"outcome `{quotes.show(text)}`: several outcomes, for dp_study, are joined by +"
             )
         advice = "a formula is `outcome ~ treatment | covariates`"
         if role == "treatment":
-            named = [token.token for token in tokens if token.kind.value in ("name", "python")]
+            named = [token.text for token in tokens if token.is_factor]
             advice = _treatment_advice([quotes.show(name) for name in named]) or advice
         raise FormulaError(
             f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression, such as "
@@ -317,14 +324,14 @@ def _treatment_advice(names: Sequence[str]) -> str:
 def _outcomes(text: str, quotes: Quotes) -> list[Any]:
     """One outcome, or several joined by `+`; one of several may be a factor with levels."""
     tokens = _tokens(text, quotes)
-    between = [token.token for token in tokens[1::2]]
+    between = [token.text for token in tokens[1::2]]
     if len(tokens) < 3 or len(tokens) % 2 == 0 or set(between) != {"+"}:
         outcome = _single(text, "outcome", "y, log(y) or I(y2 - y1)", quotes)
         if isinstance(outcome, Categorical | ex.Cut | ex.Spline):
             shown = ex.shown(outcome)
             raise FormulaError(f"outcome `{shown}`: write one number a row, as I(y > 3)")
         return [outcome]
-    if not all(token.kind.value in ("name", "python") for token in tokens[::2]):
+    if not all(token.is_factor for token in tokens[::2]):
         raise FormulaError(f"outcomes `{quotes.show(text)}`: write y1 + y2, without numbers")
     found = [read_factor(token, quotes) for token in tokens[::2]]
     for outcome in found:
@@ -342,26 +349,28 @@ def _expand(
 
     Returns whether there is an intercept, the terms, and whether a `.` stood for some of them.
     """
-    from formulaic.parser import DefaultFormulaParser
-
     tokens = _tokens(text, quotes)
     _check_operators(tokens, quotes.show(text))
     names: dict[Factor, str] = {}
     words = []
-    dots = [token for token in tokens if token.token == "."]
+    dots = [token for token in tokens if token.text == "."]
     if dots and not dot:
         raise FormulaError(_NO_DOT)
     for token in tokens:
         if token in dots:
             each = [names.setdefault(column, f"f{len(names)}") for column in dot or ()]
             words.append(f"({' + '.join(each)})")
-        elif token.kind.value in ("name", "python"):
+        elif token.is_factor:
             factor = read_factor(token, quotes)
             if isinstance(factor, ex.Survival):
                 raise FormulaError(f"`{ex.shown(factor)}` is an outcome: it stands before the `~`")
             words.append(names.setdefault(factor, f"f{len(names)}"))
         else:
-            words.append(token.token)
+            words.append(token.text)
+    if len(words) % 2 and set(words[1::2]) <= {"+"} and set(words[::2]) <= set(names.values()):
+        return True, tuple((factor,) for factor in names), False
+    from formulaic.parser import DefaultFormulaParser
+
     with translated(quotes.show(text)):
         parser = DefaultFormulaParser()
         tree = parser.get_ast(" ".join(words))
@@ -375,22 +384,22 @@ def _expand(
     return () in terms, tuple(sorted((term for term in terms if term), key=len)), bool(dots)
 
 
-def _check_operators(tokens: Sequence[Any], text: str) -> None:
+def _check_operators(tokens: Sequence[Token], text: str) -> None:
     """Refuse what formulaic would read in its own way: `[a]`, `a / b`, `2:x`, `(- 1)`, `x - -z`."""
     if not tokens:
         raise FormulaError("there are no covariates after `|`; name them, or leave `|` out")
-    words = ["", *(token.token for token in tokens), ""]
+    words = ["", *(token.text for token in tokens), ""]
     depth = 0
     for i, token in enumerate(tokens):
         before, word, after = words[i : i + 3]
         depth += (word == "(") - (word == ")")
-        if token.kind.value == "operator":
+        if token.kind == "operator":
             advice = _operator_advice(before, word, after)
-        elif token.kind.value == "context" and word in ("[", "]"):
+        elif token.kind == "context" and word in ("[", "]"):
             advice = "write round brackets"
         elif word != ")" and before and before not in (*_OPERATORS, "("):
             advice = "write + or : before it, and a name with spaces in backticks"
-        elif token.kind.value == "value":
+        elif token.kind == "value":
             advice = _value_advice(before, word, after, depth)
         else:
             advice = ""

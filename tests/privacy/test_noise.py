@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import log_ndtr
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.noise import SecureNoise, flip_chance, gaussian_scale, laplace_scale
+from dpeffects.privacy.noise import (
+    SecureNoise,
+    _log_phi,
+    flip_chance,
+    gaussian_scale,
+    laplace_scale,
+)
 from dpeffects.unproved.seeded import SeededNoise
 
 pytestmark = pytest.mark.real_noise
@@ -119,6 +126,13 @@ def test_gaussian_scale_solves_the_analytic_equation(epsilon, delta, sensitivity
 
     assert spent(sigma) <= delta
     assert spent(sigma * 0.9999) > delta * 0.99 or sigma < 1.0001 * sensitivity / epsilon
+
+
+@pytest.mark.parametrize(
+    "x", [9.0, 1.0, 0.0, -1.0, -5.0, -34.99, -35.0, -35.01, -80.0, -1e4, -1e9, -1e200]
+)
+def test_the_logarithm_of_the_normal_distribution_function(x):
+    assert _log_phi(x) == pytest.approx(log_ndtr(x), rel=4e-16, abs=1e-13)
 
 
 def test_gaussian_scale_at_a_published_point():
