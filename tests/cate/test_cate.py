@@ -534,7 +534,7 @@ def test_any_change_of_a_file_gives_our_error_or_an_answer(tmp_path_factory, pla
 # --- bad arguments ----------------------------------------------------------------------------
 
 BAD = {
-    "unknown method": (OptionError, "dr_learner, k_anonymous, r_learner", {"method": "t_learner"}),
+    "unknown method": (OptionError, "k_anonymous, one_step, r_learner", {"method": "t_learner"}),
     "unknown release": (OptionError, "function, points, groups", {"release": "curve"}),
     "unknown option": (OptionError, "'trees'", {"trees": 5}),
     "no other level": (OptionError, "level must be", {"level": "label"}),
