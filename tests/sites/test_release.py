@@ -164,7 +164,7 @@ def test_line_breaks_in_a_formula_are_spaces():
 
 
 def test_repr():
-    assert repr(release()).startswith("<dpeffects site release 'North': ATE 0.3 (se 0.1")
+    assert repr(release()).startswith("<dpeffects site release 'North': ATE 0.30 (se 0.10)")
 
 
 # --- what is read --------------------------------------------------------------------------------
