@@ -4,8 +4,4 @@ from dpeffects.lazy import lazy_names
 
 __version__ = "0.2.0"
 
-__getattr__, __all__ = lazy_names(__name__, __file__)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -170,10 +170,12 @@ def _wrong_call(
     """Say what is wrong with the arguments of a call."""
     name, parameters = function.__name__, inspect.signature(function).parameters
     ordered = [x.name for x in parameters.values() if x.kind is x.POSITIONAL_OR_KEYWORD]
-    by_name = [x for x in parameters if x not in ordered]
+    by_name = [f", as {x.name}=..." for x in parameters.values() if x.kind is x.KEYWORD_ONLY]
     if len(given) > len(ordered):
-        rest = f", and all others by name, as {by_name[0]}=..." if by_name else ""
-        return f"{name} takes {', '.join(ordered)} in this order{rest}"
+        first = ", ".join(x for x in ordered if x != "self")
+        if len(ordered) == len(parameters):
+            return f"{name} takes {first}, and no more"
+        return f"{name} takes {first} in this order, and all others by name{''.join(by_name[:1])}"
     wrong = [x for x in named if x not in parameters]
     open_ended = any(x.kind is x.VAR_KEYWORD for x in parameters.values())
     if wrong and not open_ended:

@@ -35,6 +35,7 @@ from dpeffects.errors import (
     OptionError,
     did_you_mean,
     not_among,
+    quoted,
 )
 from dpeffects.estimators import _clusters, _levels, conditional_methods, get, registry
 from dpeffects.estimators._clusters import (
@@ -130,7 +131,7 @@ class Request:
             ("means", self.means),
         ):
             if not isinstance(value, bool):
-                raise OptionError(f"{name} must be True or False, got {value!r}")
+                raise OptionError(f"{name} must be True or False, got {quoted(value)}")
         whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
             raise OptionError("clusters must be how many clusters there are, 2 or more")
@@ -673,7 +674,7 @@ def _check_release(request: Request) -> None:
         if value is not None and request.release != release:
             raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
     if request.by is not None and not isinstance(request.by, str):
-        raise OptionError(f"by must be a string of discrete terms, got {request.by!r}")
+        raise OptionError(f"by must be a string of discrete terms, got {quoted(request.by)}")
 
 
 def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:
@@ -908,13 +909,13 @@ def merge_shares(
     """
     merged = dict(defaults)
     if given is not None and not isinstance(given, Mapping):
-        raise OptionError(f"shares must be a mapping of names to proportions, got {given!r}")
+        raise OptionError(f"shares must be a mapping of names to proportions, got {quoted(given)}")
     for name, value in (given or {}).items():
         if name not in defaults:
             hint = did_you_mean(name, defaults)
             raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}.{hint}")
         ok = isinstance(value, Real) and not isinstance(value, bool)
         if not ok or not math.isfinite(value) or value <= 0:
-            raise OptionError(f"shares[{name!r}] must be a positive number, got {value!r}")
+            raise OptionError(f"shares[{name!r}] must be a positive number, got {quoted(value)}")
         merged[name] = float(value)
     return merged

@@ -15,19 +15,22 @@ from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], list[str]]:
-    """Return a package's ``__getattr__`` and its ``__all__``.
+def lazy_names(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return a package's ``__getattr__``, its ``__dir__`` and its ``__all__``.
 
     Modules of the package are loaded by their names too.
 
     Examples
     --------
     >>> import dpeffects
-    >>> find, names = lazy_names("dpeffects", dpeffects.__file__)
+    >>> find, _, names = lazy_names("dpeffects", dpeffects.__file__)
     >>> find("dp_ate").__module__, "dp_ate" in names
     ('dpeffects.effects', True)
     """
-    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    loader: Any = sys.modules[package].__loader__  # it reads from a zipped package too
+    stub = ast.parse(loader.get_data(str(Path(file).with_suffix(".pyi"))))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     places = {alias.name: node.module for node in imports for alias in node.names}
 
@@ -41,4 +44,7 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], list[str]
             return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find, sorted(places)
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *places})
+
+    return find, names, sorted(places)

@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dpeffects.errors import OptionError, nearest
+from dpeffects.errors import OptionError, nearest, quoted
 
 FORMS = ("full", "short")
 """How much a summary says."""
@@ -283,4 +283,4 @@ def check_form(form: Any) -> str:
         told = f"; write summary(conf_level={form})"
     else:
         told = nearest(form, FORMS)
-    raise OptionError(f'summary takes "full" or "short", got {form!r}{told}')
+    raise OptionError(f'summary takes "full" or "short", got {quoted(form)}{told}')

@@ -338,7 +338,19 @@ print(dpe.dp_ate("y ~ t | x", data, epsilon=1, bounds=bounds).summary())
 def test_every_public_name_is_found_where_the_stub_says():
     for package in (dpeffects, dpeffects.results, dpeffects.report, dpeffects.sites):
         assert all(getattr(package, name) is not None for name in package.__all__)
-    assert set(dpeffects.__all__) <= set(dir(dpeffects))
+
+
+def test_names_that_are_not_loaded_are_listed():
+    code = """
+import dpeffects as dpe
+for package in (dpe, dpe.results, dpe.report, dpe.sites):
+    assert {"__file__", *package.__all__} <= set(dir(package))
+    assert not set(package.__all__) & set(vars(package))
+"""
+    assert "dpeffects.results.average" not in loaded_by(code)
+
+
+def test_modules_and_errors_are_found_by_their_names():
     assert dpeffects.errors.DPEffectsError is dpeffects.DPEffectsError
     for name in ("dp_nothing", "no.name at all", "", "__wrapped__"):
         with pytest.raises(AttributeError, match="has no attribute"):

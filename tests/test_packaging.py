@@ -84,6 +84,16 @@ def test_the_wheel_in_an_empty_environment(wheel, tmp_path):
     assert done.stderr.endswith('needs matplotlib: pip install "dpeffects[plot]"\n')
 
 
+def test_an_estimate_from_the_wheel_without_unpacking_it(wheel, tmp_path):
+    code = """
+import pandas as pd, dpeffects as dpe
+data = pd.DataFrame({"y": [0, 1] * 100, "t": [0, 0, 1, 1] * 50})
+print(dpe.__file__, dpe.dp_ate("y ~ t", data, epsilon=1, bounds={"y": (0, 1)}))
+"""
+    shown = run(sys.executable, "-c", code, cwd=tmp_path, env={**os.environ, "PYTHONPATH": wheel})
+    assert shown.startswith(str(wheel))
+
+
 def test_quick_start_runs():
     done = subprocess.run(
         [sys.executable, str(ROOT / "vignettes" / "quick_start.py")],

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpeffects.arrays import Interval
 from dpeffects.dates import KIND, as_date
 from dpeffects.design.codebook import Blank, Pair, is_pattern, matched, opened
-from dpeffects.errors import BoundsError, shorten
+from dpeffects.errors import BoundsError, quoted
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Releaser
 from dpeffects.privacy.rows import Block, Cells, Source, reads
@@ -62,9 +62,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
             return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
-            raise BoundsError(
-                f"bounds map column names to ranges or levels, got {shorten(repr(bounds))}"
-            )
+            raise BoundsError(f"bounds map column names to ranges or levels, got {quoted(bounds)}")
         entries: dict[str, Interval | Levels] = {}
         categorical, pairs, blank, dates = set(), set(), {}, {}
         for name, given in (bounds or {}).items():
@@ -211,7 +209,7 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
     if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | set | range):
         raise BoundsError(
             f"bounds[{name!r}]: write (lower, upper) for a range or a list of levels, not "
-            + shorten(repr(given))
+            + quoted(given)
         )
     if isinstance(given, set | frozenset):
         raise BoundsError(f"bounds[{name!r}]: write the levels as a list; a set has no order")

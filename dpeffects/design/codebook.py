@@ -20,7 +20,7 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 
-from dpeffects.errors import BoundsError, nearest, shorten
+from dpeffects.errors import BoundsError, nearest, quoted
 from dpeffects.files import CSV, PARQUET, read_data, toml_key
 
 _NAMES = ("column", "variable", "name", "field")
@@ -72,7 +72,7 @@ def opened(bounds: Any) -> Any:
     except TypeError:
         raise BoundsError(
             "bounds must map column names to ranges or levels, or be a codebook (a frame, or the "
-            f'path of a .toml or .csv file), or "from_data"; got {shorten(repr(bounds))}'
+            f'path of a .toml or .csv file), or "from_data"; got {quoted(bounds)}'
         ) from None
     return _of_frame(frame, "the codebook")
 

@@ -285,7 +285,7 @@ def _refuse_word(word: str, several: bool) -> None:
 
 def _check_word(what: str, word: Any) -> None:
     if not (isinstance(word, str) and word in MISSING):
-        leave = word in ("drop", "omit", "na.omit", "listwise", "ignore")
+        leave = isinstance(word, str) and word in ("drop", "omit", "na.omit", "listwise", "ignore")
         hint = '; "complete" leaves out records without a value' if leave else ""
         raise OptionError(not_among(what, word, MISSING) + hint)
 

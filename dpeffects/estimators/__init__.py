@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from functools import cache
 
-from dpeffects.errors import OptionError, closest
+from dpeffects.errors import OptionError, closest, quoted
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.plugins import plugins
@@ -72,7 +72,7 @@ effects by group are overlap-weighted."""
 
 def default_learner(release: str) -> str:
     """Return the method for a release of conditional effects where none is named."""
-    return _LEARNERS.get(release, "r_learner")
+    return _LEARNERS.get(str(release), "r_learner")
 
 
 def current(name: str) -> str:
@@ -88,6 +88,6 @@ def get(name: str, estimand: str = "ATE") -> MethodSpec:
     first = conditional_methods() if conditional else registry()
     near = closest(name, [*first, *FORMER])
     hint = f"Did you mean {current(near)!r}?" if near else "Leave method out for the default."
-    if name in table_methods():
+    if isinstance(name, str) and name in table_methods():
         hint = f"{name} has a function of its own, as methods({name!r}) says."
-    raise OptionError(f"unknown method {name!r}; there are {', '.join(first)}. {hint}")
+    raise OptionError(f"unknown method {quoted(name)}; there are {', '.join(first)}. {hint}")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dpeffects.errors import OptionError, not_among
+from dpeffects.errors import OptionError, not_among, quoted
 
 
 def is_number(value: Any) -> bool:
@@ -22,26 +22,26 @@ def check_clip(value: Any, least: float = 0.0) -> None:
     >>> check_clip(0.1)
     """
     if not (is_number(value) and max(least, math.ulp(0.0)) <= value < 0.5):
-        raise OptionError(f"clip must be between {least:g} and 0.5, got {value!r}")
+        raise OptionError(f"clip must be between {least:g} and 0.5, got {quoted(value)}")
 
 
 def check_between(name: str, value: Any, least: float, most: float) -> None:
     """Refuse what is not a number in a range, its ends included."""
     if not (is_number(value) and least <= value <= most):
-        raise OptionError(f"{name} must be between {least:g} and {most:g}, got {value!r}")
+        raise OptionError(f"{name} must be between {least:g} and {most:g}, got {quoted(value)}")
 
 
 def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
     """Refuse what is not True or False, nor None where that is a choice."""
     if not (isinstance(value, bool) or (optional and value is None)):
         choices = "True, False or None" if optional else "True or False"
-        raise OptionError(f"{name} must be {choices}, got {value!r}")
+        raise OptionError(f"{name} must be {choices}, got {quoted(value)}")
 
 
 def check_penalty(value: Any) -> None:
     """Refuse a ridge penalty with which no model can be fitted; None is one not chosen yet."""
     if value is not None and not (is_number(value) and 1e-12 <= value <= 1e12):
-        raise OptionError(f"penalty must be a number between 1e-12 and 1e12, got {value!r}")
+        raise OptionError(f"penalty must be a number between 1e-12 and 1e12, got {quoted(value)}")
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
@@ -49,7 +49,7 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> N
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not (whole and least <= value and (most is None or value <= most)):
         end = "on" if most is None else f"to {most}"
-        raise OptionError(f"{name} must be a whole number from {least} {end}, got {value!r}")
+        raise OptionError(f"{name} must be a whole number from {least} {end}, got {quoted(value)}")
 
 
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, NamedTuple
 
-from dpeffects.errors import BudgetError
+from dpeffects.errors import BudgetError, quoted
 
 LEAST = Fraction(1, 2**24)
 """Smallest epsilon of a share: less gives noise that drowns everything and grids that overflow."""
@@ -108,4 +108,4 @@ class Budget:
 def _check(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or value != value:
         example = "1" if name == "epsilon" else "1e-6"
-        raise BudgetError(f"{name} must be a number, such as {name}={example}, got {value!r}")
+        raise BudgetError(f"{name} must be a number, such as {name}={example}, got {quoted(value)}")

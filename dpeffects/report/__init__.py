@@ -6,4 +6,4 @@ A module registers how its types of results are shown when it is imported (`dpef
 
 from dpeffects.lazy import lazy_names
 
-__getattr__, __all__ = lazy_names(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

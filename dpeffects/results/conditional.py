@@ -17,7 +17,7 @@ from dpeffects import documents, writing
 from dpeffects.arrays import FloatArray
 from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds
-from dpeffects.errors import DataError, OptionError
+from dpeffects.errors import DataError, OptionError, quoted
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Unavailable
@@ -203,18 +203,18 @@ class CateFunction(SeveralRows):
         self, column: str, points: int | Sequence[float], at: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         if isinstance(points, int) and (isinstance(points, bool) or points < 2):
-            raise OptionError(f"points must be values, or a number from 2 on, got {points!r}")
+            raise OptionError(f"points must be values, or a number from 2 on, got {quoted(points)}")
         if isinstance(points, str) or not (isinstance(points, int) or np.size(points)):
-            raise OptionError(f"points must be values, or a number from 2 on, got {points!r}")
+            raise OptionError(f"points must be values, or a number from 2 on, got {quoted(points)}")
         if at is not None and not isinstance(at, Mapping):
-            raise OptionError(f"at maps covariates to one value each, got {at!r}")
+            raise OptionError(f"at maps covariates to one value each, got {quoted(at)}")
         names, at = self.covariates, dict(at or {})
         for name in (column, *at):
             if name not in names:
                 raise OptionError(f"{name!r} is not a covariate; there are {', '.join(names)}")
         for name, value in at.items():
             if np.ndim(value) != 0:
-                raise OptionError(f"at[{name!r}] must be one value, got {value!r}")
+                raise OptionError(f"at[{name!r}] must be one value, got {quoted(value)}")
         if not isinstance(points, int):
             values: list[Any] = list(points)
         elif self.space.is_levels(column):
@@ -297,7 +297,8 @@ class CateFunction(SeveralRows):
                 for name, values in points.items()
             }
         if isinstance(points, bool) or not isinstance(points, int) or points < 1:
-            raise OptionError(f"points maps covariates to values, or is a number, got {points!r}")
+            got = quoted(points)
+            raise OptionError(f"points maps covariates to values, or is a number, got {got}")
         shares = np.linspace(0.1, 0.9, points) if points > 1 else np.array([0.5])
         return {
             name: list(self.space[name])

@@ -44,6 +44,8 @@ def parse(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes | bytearray):
             text = text.decode(json.detect_encoding(text), "surrogatepass")
+        if isinstance(text, str) and text.startswith("\ufeff"):
+            raise ReleaseError("this is not JSON: a byte order mark stands before it")
         return _DECODER.decode(text)
     except ReleaseError:
         raise
@@ -100,11 +102,12 @@ def shared(value: Any, name: str, *, check: Callable[[Any, str], T], known: dict
         written = marshal.dumps(value, 2)
     except ValueError:  # it was not read from JSON
         return check(value, name)
-    if written not in known:
+    found = known.get(written)
+    if found is None:
         if len(known) >= _MOST_SHARED:
-            known.clear()
-        known[written] = check(value, name)
-    return known[written]
+            known.clear()  # perhaps while another thread reads
+        found = known[written] = check(value, name)
+    return found
 
 
 _MOST_SHARED = 10_000

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpeffects.arrays import BoolArray, IntArray
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, quoted
 from dpeffects.privacy.noise import (
     NoiseSource,
     SecureNoise,
@@ -25,7 +25,7 @@ class SeededNoise(NoiseSource):
 
     def __init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise OptionError(f"seed must be a non-negative integer, got {seed!r}")
+            raise OptionError(f"seed must be a non-negative integer, got {quoted(seed)}")
         self.description = f"seeded generator (seed {seed})"
         self._generator = np.random.default_rng(int(seed))
         self._orders = self._generator.spawn(1)[0]  # so that orders do not shift other draws

@@ -21,12 +21,12 @@ as_column <- function(name, x) {
     return(coded(x, levels, ordered = is.ordered(x)))
   }
   if (inherits(x, "Date")) {
-    return(pandas$to_datetime(buffer(floor(as.numeric(x))), unit = "D"))
+    return(stamps(86400 * floor(as.numeric(x))))
   }
   if (inherits(x, "POSIXct")) { # the time of day that R shows, in the column's own time zone
     x <- as.POSIXlt(x)
     seconds <- 86400 * as.numeric(as.Date(x)) + 3600 * x$hour + 60 * x$min + x$sec
-    return(pandas$to_datetime(buffer(seconds), unit = "s"))
+    return(stamps(seconds))
   }
   class(x) <- setdiff(oldClass(x), c(BARE, "double", "integer", "character"))
   if (length(oldClass(x)) || !is.null(dim(x)) || !is.atomic(x) || is.complex(x) || is.raw(x)) {
@@ -50,6 +50,13 @@ coded <- function(codes, levels, ordered = FALSE) {
   codes[is.na(codes)] <- -1L
   pandas <- reticulate::import("pandas", convert = FALSE)
   pandas$Categorical$from_codes(buffer(codes), categories = levels, ordered = ordered)
+}
+
+# Seconds since 1970. Years before 1 and after 9999 are cut, as values beyond their bounds are:
+# an error would show them.
+stamps <- function(seconds) {
+  seconds <- pmin(pmax(as.double(seconds), -62135596800), 253402214400)
+  buffer(1e6 * seconds)$astype("datetime64[us]")
 }
 
 # Numbers travel as bytes: exact, fast, and whichever version of NumPy reticulate knows

@@ -102,6 +102,19 @@ def test_a_group_that_noise_hides_has_no_interval():
     assert np.isfinite(fit.estimates).all()
 
 
+@pytest.mark.parametrize("design", ["observational", "randomised"])
+def test_few_treated_are_no_reason_for_short_intervals(design):
+    """Nothing says more of half of the records than of all; below the clip there is a caution."""
+    data, _ = study(4000, trial=True)
+    data["t"] = (np.arange(4000) % 100 == 0).astype(int)
+    call = {"epsilon": 1, "bounds": BOUNDS, "seed": 1, "design": design}
+    low, high = dpe.dp_ate(FORMULA, data, "one_step", **call).conf_int()
+    fit = fitted(data, by="cut(x2, [-1, 0, 1])", epsilon=1, design=design)
+    assert np.diff(fit.conf_int()).min() > 0.6 * (high - low)
+    assert "RARE ARM" in fit.caution
+    assert "RARE ARM" not in fitted(study(4000)[0], epsilon=1, design=design).caution
+
+
 def test_no_variance_where_none_is_asked_for():
     fit = fitted(study(2000)[0], epsilon=4, variance=False)
     assert np.isnan(fit.tidy()["std_error"]).all()

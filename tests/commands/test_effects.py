@@ -295,8 +295,9 @@ def test_groups_and_points(study, capsys):
     code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
     assert code == 0
     found = json.loads(out)
+    as_read = records().astype({"y": float, "age": float})  # a file does not say what is whole
     fit = dpe.dp_cate(
-        FORMULA, records(), release="groups", by="sex + cut(age, [18, 65, 90])", epsilon=1,
+        FORMULA, as_read, release="groups", by="sex + cut(age, [18, 65, 90])", epsilon=1,
         bounds=DECLARED, seed=1,
     )  # fmt: skip
     assert [e["conf_int"] for e in found["effects"]] == fit.conf_int(0.5).tolist()

@@ -22,6 +22,18 @@ test_that("times are those that R shows", {
   expect_identical(as_data_frame(as_pandas(times))$when, shown)
 })
 
+test_that("no date is too far for Python, nor shown by an error", {
+  skip_without_python()
+  days <- as.Date(c("9999-12-31", "2020-02-29", NA, "1066-10-14"))
+  shown <- as_data_frame(as_pandas(data.frame(day = days)))$day
+  expect_identical(substr(shown, 1, 10), format(days))
+  far <- structure(c(1e10, Inf, -Inf, 0), class = "Date")
+  shown <- as_data_frame(as_pandas(data.frame(day = far)))$day
+  expect_identical(substr(shown, 1, 10), c("9999-12-31", "9999-12-31", "0001-01-01", "1970-01-01"))
+  far <- structure(c(1e15, -Inf), class = c("POSIXct", "POSIXt"), tzone = "UTC")
+  expect_length(as_data_frame(as_pandas(data.frame(when = far)))$when, 2)
+})
+
 test_that("types say nothing about values", {
   skip_without_python()
   types <- function(data) {
