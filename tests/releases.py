@@ -43,7 +43,7 @@ CATE = {
     "function": {},
     "function without variance": {"variance": False},
     "points": {"release": "points", "at": {"x1": [0.2, 0.8], "x2": [0.0, 0.5]}},
-    "groups": {"release": "groups", "by": "g"},
+    "groups": {"release": "groups", "by": "g", "method": "dr_learner"},
     "claimed": {
         "release": "points",
         "at": {"x1": [0.2, 0.8], "x2": [0.0, 0.5]},

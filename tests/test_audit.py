@@ -551,7 +551,7 @@ BAD = {
     "unknown method": ("privat_psm", {}, "Did you mean 'private_psm'"),
     "unknown option": ("private_psm", {"neighbours": 3}, "unknown option"),
     "unknown level": ("global_matching", {"level": "label"}, "level must be"),
-    "level of effects": ("r_learner", {"level": "label"}, "'sample'"),
+    "level of effects": ("r_learner", {"level": "label"}, "one of sample"),
     "unknown estimand": ("private_psm", {"estimand": "ATT"}, "estimates ATE"),
     "few runs": ("private_psm", {"runs": 10}, "from 100"),
     "conf_level": ("private_psm", {"conf_level": 1.0}, "conf_level"),

@@ -44,6 +44,7 @@ def test_its_code_runs(monkeypatch, tmp_path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    plt.close("all")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     names: dict[str, object] = {}

@@ -294,7 +294,7 @@ def test_each_effect_has_its_own_outcome_and_arms():
     expected = made(arms=3).groupby("t")["died"].mean()
     found = means[means["term"] == "died"].set_index("arm")["mean"]
     assert found.to_dict() == pytest.approx(expected.to_dict(), rel=1e-3)
-    with pytest.raises(OptionError, match="one is one of"):
+    with pytest.raises(OptionError, match="one must be one of"):
         fit.one("weight")
 
 

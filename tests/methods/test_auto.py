@@ -83,7 +83,7 @@ def test_a_contrast_says_that_it_was_chosen_and_what_the_other_would_give(design
     made = fit(sample(100), epsilon=0.1, design=design)
     (note,) = made.released.notes
     assert note.startswith("clipped_contrast was chosen by n, epsilon")
-    assert "against it: one_step" in note
+    assert "times as wide with one_step" in note
 
 
 @pytest.mark.parametrize("formula", [FORMULA, "y ~ t"])

@@ -281,7 +281,7 @@ def test_an_estimate_says_what_its_error_is_made_of():
     assert made.basis == "adjusted"
     assert made.possible == (-1.0, 1.0)
     assert made.details["functions of the covariates that are balanced"] == 14
-    assert made.doubts == ""
+    assert made.caution == ""
     trial = fit_label(curator(data, 4)[0], LabelOptions("randomised"), "ATE")
     assert trial.basis == "randomised"
     assert "imbalance left by the weights" not in [part.name for part in trial.parts]

@@ -390,7 +390,7 @@ def test_rows_that_count_differently(data: pd.DataFrame) -> None:
         (FORMULA, {"by": 3}, "by must name"),
         (FORMULA, {"missing": "available"}, "for dp_study"),
         (FORMULA, {"design": "natural"}, "design must be"),
-        (FORMULA, {"unit": "id", "cluster": "region"}, "unexpected keyword"),
+        (FORMULA, {"unit": "id", "cluster": "region"}, "has no argument"),
         ("cost ~ t | age + agee", {}, "does not have"),
         ("Surv(cost, died) ~ t", {}, "dp_survival"),
     ],
