@@ -37,6 +37,12 @@ _MARGIN = 0.75
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 
 
+_RARE_SHARE, _HARDLY_KNOWN = 0.1, 0.05
+"""An arm is rare below this share; its mean is hardly known if noise leaves this part of the range
+unknown."""
+RARE_ARM = "RARE ARM: few records for the noise in their mean; a large effect may lie outside"
+
+
 @dataclass(frozen=True)
 class Centres:
     """Shares and mean outcomes of (treated, control) records, or of more arms, as released.
@@ -92,6 +98,16 @@ class Centres:
         low, high = self.outcome_range
         at_ends = (self.means - low) * (high - self.means)
         return max((0.05 * self.range) ** 2, float(at_ends.max()))
+
+    def with_caution(self, caution: str = "") -> str:
+        """Add to a caution that an arm is rare, and its mean hardly known.
+
+        Lengths of residuals are those of all records. Where an arm is a small part of them and lies
+        far from its centre, its residuals are cut, and nothing shows it.
+        """
+        rare = self.shares < _RARE_SHARE
+        hardly = bool((self.unknown[rare] > _HARDLY_KNOWN * self.range).any())
+        return "; ".join(filter(None, (caution, RARE_ARM if hardly else "")))
 
     def moved_to_middle(self, part: float) -> tuple[FloatArray, FloatArray]:
         """Centres that are closer to the middle of the range, and how far they were moved.

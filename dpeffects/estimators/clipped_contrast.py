@@ -193,7 +193,7 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
         parts,
         basis="randomised" if options.randomised else "association",
         details=details(centres, clip, math.sqrt(spread)),
-        caution="" if options.randomised else "NOT ADJUSTED for covariates",
+        caution=centres.with_caution("" if options.randomised else "NOT ADJUSTED for covariates"),
         influence=arm_influence(centres, signs, clip),
     )
     known = Spread(spread, centres.sizes, known=True)
@@ -234,7 +234,9 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
             [arm, other],
             parts,
             basis="randomised" if options.randomised else "association",
-            caution="" if options.randomised else "NOT ADJUSTED for covariates",
+            caution=centres.with_caution(
+                "" if options.randomised else "NOT ADJUSTED for covariates"
+            ),
             influence=arm_influence(
                 centres, between_arms([arm, other], 1.0 / centres.shares), clip
             ),

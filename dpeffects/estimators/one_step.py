@@ -476,7 +476,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         parts,
         basis=basis(models, options),
         details=stage.details,
-        caution="" if randomised else caution(models, curves),
+        caution=centres.with_caution("" if randomised else caution(models, curves)),
         influence=Influence(term, -top, top, total.mean, float(n), (pi, 1.0 - pi)),
     )
     variance = models.clip**2 * float(models.outcome_variance)
@@ -591,7 +591,7 @@ def _between(
         parts=tuple(part for part in parts if part.variance > 0.0),
         possible=(-most, most),
         basis=basis(model, options),
-        caution="" if randomised else caution(model, Curves()),
+        caution=centres.with_caution("" if randomised else caution(model, Curves())),
         influence=found.influence(pair),
     )
     # what is left of the confounding is taken off both arms

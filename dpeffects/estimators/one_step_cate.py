@@ -48,7 +48,6 @@ _OFF = 0.15
 _FAR = 1.7
 """and, where the score is not known, squared distance of a group from the others along a covariate,
 in its variances: a quarter at one end of a uniform one."""
-_RARE = "RARE ARM: about {:g} % of the records or fewer; the intervals may be too short"
 _NO_VARIANCE = Unavailable("too few records in the group for its noise")
 
 
@@ -145,9 +144,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         curves = bends.read(curator, *checked)
         left, caution = models.clip * models.slopes.left, one_step.caution(models, curves)
         parts += one_step.confounding(models, curves)
-    share = min(stage.centres.share, 1.0 - stage.centres.share)
-    rare = _RARE.format(100.0 * options.clip) if share < options.clip else ""
-    caution = "; ".join(filter(None, (rare, caution)))
+    caution = stage.centres.with_caution(caution)
     found = _InGroups(stage, terms.most, groups, sums)
     estimates = (found.estimate(g, left, parts) for g in range(groups))
     return Effects(tuple(replace(x, caution=caution) for x in estimates), details=stage.details)
