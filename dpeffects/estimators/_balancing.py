@@ -699,10 +699,8 @@ class Choice:
         noise = curator.noise_sd("estimate", known.part) * design.largest
         bias = beyond = 0.0
         if lengths is not None:
-            clip, bias, _ = lengths.clip(2.0 * noise, centres.mean_length)
+            clip, bias, beyond = lengths.clip(2.0 * noise, centres)
             clips = np.clip(clips, -clip, clip)
-            cut = lengths.longer[lengths.limits == clip]
-            beyond = float(np.clip(cut / lengths.n, 0.0, 1.0)[0]) if bias else 0.0
         imbalance = 0.0 if trial else known.spread / _RIDGE * design.left
         sampling = known.spread * float(design.squares.sum()) - known.explained * design.gain
         error = (noise * float(np.diff(clips).max())) ** 2 + bias**2 + sampling + imbalance
@@ -718,7 +716,7 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     noisy = curator.sums(label, row, within, share="estimate", part=part)
     value = centres.means[0] - centres.means[1] + row.middles[0] - row.middles[1]
     value += row.length * float(noisy.value[0])
-    by_means = float(((choice.beyond * centres.unknown) ** 2).sum())
+    by_means = float((centres.missed(choice.beyond) ** 2).sum())
     parts = (
         Part("clipped outcomes", choice.bias**2),
         Part("imbalance left by the weights", choice.imbalance),

@@ -118,6 +118,13 @@ class Centres:
         moves = part * (sum(self.outcome_range) / 2.0 - self.means)
         return self.means + moves, moves
 
+    def missed(self, beyond: float | FloatArray) -> FloatArray:
+        """What is not known of the means, times the part of residuals that do not correct it.
+
+        Those ``beyond`` a clip, a part of all, may all be of one arm, however few it has.
+        """
+        return self.unknown * np.minimum(1.0, np.multiply.outer(beyond, 1.0 / self.shares))
+
     def size_part(self, distance: float) -> Part:
         """Error by noise in n of a mean that is ``distance`` from where its sum is measured."""
         return Part("how many records count", (distance * self.size_sd / self.n) ** 2, noise=True)
@@ -137,10 +144,10 @@ class Centres:
         that are not the means.
         """
         pi, sd = self.share, self.share_sd
-        by_arm = np.hypot(np.minimum(1.0, sd / np.array([pi, 1.0 - pi])), relative)
-        by_arm = np.hypot(by_arm, beyond)
+        by_arm = np.hypot(np.minimum(1.0, sd / self.shares), relative)
         slope = max(0.25, abs(1.0 - 2.0 * pi)) / (pi * (1.0 - pi))
         variance = float(((self.unknown * by_arm) ** 2).sum()) + (correction * sd * slope) ** 2
+        variance += float((self.missed(beyond) ** 2).sum())
         if moves is not None:
             variance += (sd * float(moves[0] / pi + moves[1] / (1.0 - pi))) ** 2
         return Part("share treated and means", variance, noise=True)
@@ -156,7 +163,7 @@ def release_centres(curator: Curator, count: str = "count", means: str = "means"
     precise = spread / (spread + counts.variance / n**2)
     shares = even + precise * (counts.sizes / n - even)
     if counts.variance:
-        least = 2.0 * even * _LEAST_SHARE
+        least = 2.0 * even * min(_LEAST_SHARE, math.sqrt(counts.variance) / n)
         shares = np.clip(shares, least, 1.0 - (arms - 1) * least)
         shares = shares / shares.sum()
     share_sd = math.sqrt((1.0 - precise) * spread)
@@ -180,7 +187,11 @@ def centres_of(curator: Curator, shares: FloatArray, share_sd: float, sums: Nois
         share_sd=share_sd,
         means=low + width / 2.0 + pulled,
         mean_sd=mean_sd,
-        unknown=np.hypot(mean_sd * np.sqrt(1.0 - pull), _FAR_SD * width * lost),
+        unknown=np.sqrt(
+            mean_sd**2 * (1.0 - pull)
+            + (pull * (own - together)) ** 2
+            + (_FAR_SD * width * lost) ** 2
+        ),
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,
         size_sd=curator.size_sd,
@@ -264,27 +275,27 @@ class Lengths:
     def clip(
         self,
         noise_per_length: float,
-        most: float = math.inf,
-        unknown: float = 0.0,
+        centres: Centres | None = None,
         groups: int = 1,
     ) -> tuple[float, float, float]:
         """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
 
-        ``noise_per_length`` is the noise in the estimate for each unit of the clip, ``most`` a
-        bound on the mean length of residuals, ``unknown`` what is not known of the centres: those
-        beyond the clip do not correct it. Long residuals may all be in one of some ``groups``, with
+        ``noise_per_length`` is the noise in the estimate for each unit of the clip. Residuals
+        beyond the clip do not correct the ``centres``, which bound their mean length, too. Long residuals may all be in one of some ``groups``, with
         an effect that is far from the others. (Outcomes with two values are not clipped: the effect
         may live in the rarer one.)
         """
         longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
+        most = centres.mean_length if centres else math.inf
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))
         cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
         cut_off *= groups
-        seen = np.maximum.accumulate(np.clip(self.longer + 0.2 * _MARGIN * self.sd, 0.0, markov))
-        beyond = np.append(0.0, seen[1:] / self.n)
+        beyond = np.append(0.0, longer[1:] / self.n)
         error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
-        k = int(np.argmin(error + (unknown * beyond) ** 2))
+        if centres:
+            error += (centres.missed(beyond) ** 2).sum(axis=1)
+        k = int(np.argmin(error))
         return float(self.limits[k]), float(_ONE_SIDED * cut_off[k]), float(beyond[k])
 
     @property

@@ -168,7 +168,7 @@ def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
             curator, "lengths of residuals", Residual(centres.means), clip, share="lengths"
         )
         per_length = 2.0 / float(pi.min()) * unit
-        clip, bias, beyond = lengths.clip(per_length, centres.mean_length)
+        clip, bias, beyond = lengths.clip(per_length, centres)
     middle, moves = _middle(centres, clip, signs, unit)
     term = Contrast(Residual(middle), signs, clip)
     terms = TotalAsked(term, *_ends(centres, middle, clip, signs))
@@ -219,7 +219,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
         )
         squared = (unit / centres.sizes) ** 2
         both = np.mean([squared[arm] + squared[other] for arm, other in contrasts])
-        clip, bias, beyond = lengths.clip(2.0 * math.sqrt(float(both)), centres.mean_length)
+        clip, bias, beyond = lengths.clip(2.0 * math.sqrt(float(both)), centres)
     middle, moves = _middles(centres, clip, unit)
     found = ArmMeans.released(curator, centres, middle, clip)
     spread = found.outcome_variance
@@ -254,7 +254,7 @@ def _by_sizes_and_means(
     """
     relative = np.minimum(1.0, centres.share_sd / centres.shares)
     by_size = relative**2 * (corrections**2 + moves**2)
-    return np.asarray(by_size + (centres.unknown * np.hypot(relative, beyond)) ** 2)
+    return by_size + (centres.unknown * relative) ** 2 + centres.missed(beyond) ** 2
 
 
 def _middles(centres: Centres, clip: float, unit: float) -> tuple[FloatArray, FloatArray]:

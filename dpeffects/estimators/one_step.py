@@ -414,18 +414,19 @@ def release_stage(
     n = curator.n
     centres = release_centres(curator)
     unit = curator.noise_sd("estimate") / n
-    clip = centres.longest
+    clip, first = centres.longest, 0.0
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
-        clip, _, _ = about_means.read(n, *counts).clip(4.0 * unit, centres.mean_length)
+        clip, _, first = about_means.read(n, *counts).clip(4.0 * unit, centres)
     standard = release_standard(curator, sums, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
-    centres = replace(centres, unknown=models.unknown)
+    centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
     slopes = clip * models.outcome_slopes
     levels = centres.means + clip * models.offsets - models.centres @ slopes
     residual = _FromModel(standard, slopes, levels)
+    least = min(least, 0.5 * centres.share, 0.5 * (1.0 - centres.share))
     score = _score(models, models.treatment_slopes, centres.share, least)
     stage = Stage(centres, models, residual, score, 1.25 * centres.longest)
     about_model = LengthsAsked("lengths from the model", residual, stage.clip, part=0.6)
@@ -436,10 +437,7 @@ def release_stage(
         stage = replace(stage, score=_calibrated(score, n, answers[0]))
     if clipped:
         second, bias, beyond = about_model.read(n, answers[-1]).clip(
-            2.0 * groups * reach(stage.score) * unit,
-            centres.mean_length,
-            math.hypot(*centres.unknown),
-            groups,
+            2.0 * groups * reach(stage.score) * unit, centres, groups
         )
         stage = replace(stage, clip=second, bias=bias, beyond=beyond)
     return stage
@@ -521,13 +519,13 @@ def fit_arms(
 def _arm_models(curator: Curator, options: OneStepOptions) -> _ArmStage:
     """Release centres, a clip and moments, which give models of the outcome and the arms."""
     n, randomised, centres = curator.n, options.randomised, release_centres(curator)
-    arms, clip = curator.arms, centres.longest
+    arms, clip, first = curator.arms, centres.longest, 0.0
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
         noise = arms * _noise_by_arm(curator)
-        clip, _, _ = about_means.read(n, *counts).clip(noise, centres.mean_length)
+        clip, _, first = about_means.read(n, *counts).clip(noise, centres)
     standard = release_standard(curator, sums, "spread")
     models = release_arm_models(curator, standard, centres, clip, "models", randomised)
     others = [models.pair(arm, 0) for arm in range(1, arms)]
@@ -537,8 +535,8 @@ def _arm_models(curator: Curator, options: OneStepOptions) -> _ArmStage:
     levels = centres.means + clip * models.offsets
     levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome
     residual = _FromModel(standard, outcome, levels)
-    score = arm_score(models, slopes, options.clip)
-    centres = replace(centres, unknown=models.unknown)
+    score = arm_score(models, slopes, min(options.clip, 0.5 * float(centres.shares.min())))
+    centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
     return _ArmStage(centres, models, residual, score, 1.25 * centres.longest)
 
 
@@ -554,10 +552,8 @@ def _arm_scores(curator: Curator, options: OneStepOptions, stage: _ArmStage) -> 
     if not clipped:
         return stage
     reach = math.sqrt(float(np.mean(stage.score.largest**2))) / stage.score.overlap
-    unknown = math.sqrt(2.0 * float(np.mean(centres.unknown**2)))
-    clip, bias, beyond = about_model.read(n, answers[-1]).clip(
-        reach * _noise_by_arm(curator), centres.mean_length, unknown
-    )
+    lengths = about_model.read(n, answers[-1])
+    clip, bias, beyond = lengths.clip(reach * _noise_by_arm(curator), centres)
     return replace(stage, clip=clip, bias=bias, beyond=beyond)
 
 
@@ -575,8 +571,9 @@ def _between(
     means = stage.residual.levels + found.means + found.more
     value = float(means[arm] - means[other])
     relative = np.minimum(1.0, centres.share_sd / centres.shares[pair])
-    off = np.hypot(np.hypot(relative, 0.0 if randomised else _WEIGHTS_OFF), stage.beyond)
+    off = np.hypot(relative, 0.0 if randomised else _WEIGHTS_OFF)
     by_centres = (centres.unknown[pair] * off) ** 2 + (relative * found.means[pair]) ** 2
+    by_centres += centres.missed(stage.beyond)[pair] ** 2
     parts = [Part("clipped outcomes", stage.bias**2)]
     parts.append(Part("sizes and means of the arms", float(by_centres.sum()), noise=True))
     if not randomised:
