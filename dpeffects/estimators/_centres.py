@@ -290,7 +290,7 @@ class Lengths:
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))
         cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
-        cut_off *= groups
+        cut_off *= groups * (0.5 / float(centres.shares.min()) if centres else 1.0)
         beyond = np.append(0.0, longer[1:] / self.n)
         error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
         if centres:
