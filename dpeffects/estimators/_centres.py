@@ -33,6 +33,8 @@ _LEVELS = 14
 """Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
 _ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
+_FEW = 0.3
+"""An arm with less than this share of the records may have most of the long residuals."""
 _MARGIN = 0.75
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 
@@ -118,12 +120,18 @@ class Centres:
         moves = part * (sum(self.outcome_range) / 2.0 - self.means)
         return self.means + moves, moves
 
+    @property
+    def unevenness(self) -> float:
+        """How much more a clip may do to a mean of a small arm than to that of all records."""
+        return max(1.0, _FEW / float(self.shares.min())) ** 2
+
     def missed(self, beyond: float | FloatArray) -> FloatArray:
         """What is not known of the means, times the part of residuals that do not correct it.
 
-        Those ``beyond`` a clip, a part of all, may all be of one arm, however few it has.
+        Those ``beyond`` a clip, a part of all, are taken to be in even parts of two arms, however
+        few records one of them has.
         """
-        return self.unknown * np.minimum(1.0, np.multiply.outer(beyond, 1.0 / self.shares))
+        return self.unknown * np.minimum(1.0, np.multiply.outer(beyond, 0.5 / self.shares))
 
     def size_part(self, distance: float) -> Part:
         """Error by noise in n of a mean that is ``distance`` from where its sum is measured."""
@@ -290,8 +298,9 @@ class Lengths:
         markov = self.n * np.minimum(1.0, most / self.limits)
         longer = np.maximum.accumulate(np.minimum(longer, markov))
         cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
-        cut_off *= groups * (0.5 / float(centres.shares.min()) if centres else 1.0)
-        beyond = np.append(0.0, longer[1:] / self.n)
+        cut_off *= groups * (centres.unevenness if centres else 1.0)
+        seen = np.maximum.accumulate(np.clip(self.longer + 0.2 * _MARGIN * self.sd, 0.0, markov))
+        beyond = np.append(0.0, seen[1:] / self.n)
         error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
         if centres:
             error += (centres.missed(beyond) ** 2).sum(axis=1)
