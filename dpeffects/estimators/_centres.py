@@ -29,6 +29,7 @@ _MEAN_SD = 0.1
 _FAR_SD = 0.29
 """The same where hardly anything is known of the means: they can be anywhere in the range."""
 _LEAST_SHARE = 0.03
+"""No arm is taken as smaller than this, or than the noise in its share, if that is less."""
 _LEVELS = 14
 """Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
 _ONE_SIDED = 0.3
@@ -42,7 +43,7 @@ _MARGIN = 0.75
 _RARE_SHARE, _HARDLY_KNOWN = 0.1, 0.05
 """An arm is rare below this share; its mean is hardly known if noise leaves this part of the range
 unknown."""
-RARE_ARM = "RARE ARM: few records for the noise in their mean; a large effect may lie outside"
+RARE_ARM = "RARE ARM: noise hides much of the mean of an arm with few records"
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,7 @@ class Centres:
     def with_caution(self, caution: str = "") -> str:
         """Add to a caution that an arm is rare, and its mean hardly known.
 
-        Lengths of residuals are those of all records. Where an arm is a small part of them and lies
-        far from its centre, its residuals are cut, and nothing shows it.
+        Lengths of residuals are those of all records, and tell little of a small part of them.
         """
         rare = self.shares < _RARE_SHARE
         hardly = bool((self.unknown[rare] > _HARDLY_KNOWN * self.range).any())
@@ -289,9 +289,10 @@ class Lengths:
         """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
 
         ``noise_per_length`` is the noise in the estimate for each unit of the clip. Residuals
-        beyond the clip do not correct the ``centres``, which bound their mean length, too. Long residuals may all be in one of some ``groups``, with
-        an effect that is far from the others. (Outcomes with two values are not clipped: the effect
-        may live in the rarer one.)
+        beyond the clip do not correct the ``centres``, which also bound their mean length. Long
+        residuals may all be in a small arm, or in one of some ``groups``, with an effect that is
+        far from the others. (Outcomes with two values are not clipped: the effect may live in the
+        rarer one.)
         """
         longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
         most = centres.mean_length if centres else math.inf
