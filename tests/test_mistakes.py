@@ -131,6 +131,16 @@ NAMES = {
     "estimand in small letters": (ate(estimand="att"), "call dp_att"),
     "estimand of a study": (other(dpe.dp_study, estimand="att"), "did you mean 'ATT'?"),
     "na.omit": (ate(missing="drop"), '"complete" leaves out records'),
+    "column of by": (ate(by={"old": "agee > 60"}), "by names a column 'agee'"),
+    "column of groups": (
+        other(dpe.dp_cate, release="groups", by="sexx"),
+        "by names a column 'sexx'",
+    ),
+    "column of subgroups": (other(dpe.dp_study, subgroups="sexx"), "subgroups names a column"),
+    "column of an instrument": (other(dpe.dp_late, instrument="z"), "instrument names a column"),
+    "column of an offset": (other(dpe.dp_rate, offset="years"), "offset names a column 'years'"),
+    "groups of quantiles": (other(dpe.dp_qte, by="sex"), "It is for dp_ate"),
+    "method of quantiles": (other(dpe.dp_qte, method="auto"), "leave method out"),
 }
 HABITS = {
     "R and statsmodels: no bar": (ate("y ~ t + x"), "covariates come after a bar: ~ t | x"),
