@@ -61,8 +61,9 @@ STEPS = (
     Step(
         "Now the effect, for an epsilon of 1, adjusted for what else differs. The ledger is "
         "charged before noise is drawn. Without privacy it would be -231 grams, give or take 46, "
-        "and -275 if nothing were adjusted for.",
-        _ESTIMATE,
+        "and -275 if nothing were adjusted for. The whole summary, with all charges, is in the "
+        "record.",
+        f"{_ESTIMATE} \\\n    --short --record effect.html",
         seeded=True,
     ),
     Step("What is left:", "ledger list study.db"),
@@ -93,8 +94,10 @@ def run(args: argparse.Namespace) -> None:
             except DPEffectsError as error:
                 print(f"dpeffects: {error}")
             print()
-    if args.folder is not None:
-        print(f"The files are in {args.folder}.")
+    if args.folder is None:
+        print("The files are gone. To read effect.html: dpeffects demo --folder study")
+    else:
+        print(f"The files are in {args.folder}; effect.html has everything about the effect.")
 
 
 @contextlib.contextmanager
