@@ -458,9 +458,14 @@ def test_a_weak_budget_is_said_in_the_first_lines_and_costs_nothing_more():
         assert said in found.caution
         head = " ".join(str(found.summary()).split("\nFormula")[0].split())
         assert said in head
-    sites = dpe.combine([released("north", epsilon=50), released("south")])
+        assert repr(found).endswith("WEAK PRIVACY>")
+    assert repr(fits[0].sensitivity()).endswith("WEAK PRIVACY>")
+    north, south = released("north", epsilon=50), released("south")
+    sites = dpe.combine([north, south])
     assert f"north: {said}" in sites.caution
-    assert "WEAK" not in fit().caution
+    assert [str(x).endswith("WEAK PRIVACY>") for x in (north, south)] == [True, False]
+    assert repr(sites).endswith("WEAK PRIVACY>")
+    assert "WEAK" not in fit().caution + repr(fit())
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,7 @@ class Balance(Record):
     def __repr__(self) -> str:
         return (
             f"<dpeffects balance of {len(self.terms)} covariates, largest "
-            f"{number(_largest(self.smd), 3)}, epsilon={number(self.guarantee.epsilon)}, "
-            f"{self.guarantee.tag}>"
+            f"{number(_largest(self.smd), 3)}, {self.guarantee.line(self.n)}>"
         )
 
 
