@@ -51,10 +51,7 @@ class SeveralRows(Record):
 
     def _head(self, what: str) -> str:
         name = "association" if self.associated else self.estimand
-        return (
-            f"<dpeffects {name} {what}, {self.method}, "
-            f"{self.guarantee.line(self.n)}>"
-        )
+        return f"<dpeffects {name} {what}, {self.method}, {self.guarantee.line(self.n)}>"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

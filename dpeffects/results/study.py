@@ -298,4 +298,5 @@ class StudyEffects(AtOnce):
         return replace(effect, basis=self.stands_on)
 
     def __repr__(self) -> str:
-        return self._head(f"on {len(self.sums.outcomes)} outcomes")
+        count = len(self.sums.outcomes)
+        return self._head(f"on {count} outcome{'s' if count > 1 else ''}")
