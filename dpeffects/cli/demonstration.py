@@ -121,8 +121,13 @@ def _write_files() -> None:
     births = load_data("birthweight")
     births.frame[list(_COLUMNS)].rename(columns=_COLUMNS).to_csv("births.csv", index=False)
     ranges = ((new, *births.bounds.interval(old)) for old, new in list(_COLUMNS.items())[1:])
-    entries = (f"{toml_key(name)} = {{range = [{low:g}, {high:g}]}}" for name, low, high in ranges)
+    entries = (f"{toml_key(name)} = {_declared(low, high)}" for name, low, high in ranges)
     Path("bounds.toml").write_text("\n".join(["[bounds]", *entries, ""]), encoding="utf-8")
+
+
+def _declared(low: float, high: float) -> str:
+    flag = (low, high) == (0.0, 1.0)
+    return "{levels = [false, true]}" if flag else f"{{range = [{low:g}, {high:g}]}}"
 
 
 COMMANDS = (
