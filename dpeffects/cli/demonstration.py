@@ -63,7 +63,7 @@ STEPS = (
         "charged before noise is drawn. Without privacy it would be -231 grams, give or take 46, "
         "and -275 if nothing were adjusted for. The whole summary, with all charges, is in the "
         "record.",
-        f"{_ESTIMATE} \\\n    --short --record effect.html",
+        f"{_ESTIMATE} \\\n    --short --record smoking.html",
         seeded=True,
     ),
     Step("What is left:", "ledger list study.db"),
@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> None:
                 print(f"dpeffects: {error}")
             print()
     if args.folder is None:
-        print("The files are gone. To read effect.html: dpeffects demo --folder study")
+        print("The files are gone. To read smoking.html: dpeffects demo --folder study")
     else:
-        print(f"The files are in {args.folder}; effect.html has everything about the effect.")
+        print(f"The files are in {args.folder}; smoking.html has everything about the effect.")
 
 
 @contextlib.contextmanager
