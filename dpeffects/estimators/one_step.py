@@ -651,7 +651,8 @@ def caution(models: Models, curves: Curves, score: _Score | ArmScore) -> str:
             "not allow for that"
         )
     if min(models.slopes.known) < _HARDLY:
-        found = "HARDLY ADJUSTED: the models are mostly noise; the interval allows for what is left"
+        found = "HARDLY ADJUSTED: the models are mostly noise"
+        found += "" if apart else "; the interval allows for what is left"
     return "; ".join(filter(None, (apart, found)))
 
 
